@@ -50,6 +50,27 @@ pub struct ProtocolCaps {
     pub survives_drops: bool,
 }
 
+impl ProtocolCaps {
+    /// Everything.
+    pub const ALL: ProtocolCaps = ProtocolCaps {
+        snapshot_isolation: true,
+        ranges: true,
+        growth: true,
+        crash_recovery: true,
+        memory_recovery: true,
+        survives_drops: true,
+    };
+    /// Nothing.
+    pub const NONE: ProtocolCaps = ProtocolCaps {
+        snapshot_isolation: false,
+        ranges: false,
+        growth: false,
+        crash_recovery: false,
+        memory_recovery: false,
+        survives_drops: false,
+    };
+}
+
 /// One deviation from a paper's text, or one rule whose absence is a planted bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switch {
@@ -103,6 +124,38 @@ pub struct Limit {
     /// Why.
     pub why: &'static str,
 }
+
+impl Limit {
+    /// A phase of scans.
+    pub const SCAN: Limit =
+        Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" };
+    /// A phase of changes of leaves.
+    pub const LOCK_LEAF: Limit = Limit {
+        phase: "lock_leaf",
+        only: Only::WithOrderedIndexes,
+        why: "leaves are of ordered indexes",
+    };
+    /// A commit in one batch.
+    pub const UNLOCK_WITH_DATA: Limit = Limit {
+        phase: "unlock_with_data",
+        only: Only::WithoutMemoryDeath,
+        why: "locks are released together with the data where there is one copy, and where there is one \
+              copy no memory node dies",
+    };
+}
+
+/// Why transactions abort whose records have one version, and locks beside them.
+pub const IN_PLACE_ABORTS: &[AbortReason] = &[
+    AbortReason::LockRefused,
+    AbortReason::ReadLocked,
+    AbortReason::VersionChanged,
+    AbortReason::ValidationLocked,
+    AbortReason::IndexChanged,
+    AbortReason::StaleAddress,
+    AbortReason::LeafFull,
+    AbortReason::UniqueViolation,
+    AbortReason::User,
+];
 
 /// What there is to know about a protocol without running it.
 #[derive(Clone, Copy, Debug)]

@@ -9,4 +9,5 @@ pub mod loads;
 pub mod membership;
 pub mod numbers;
 pub mod recovering;
+pub mod rules;
 pub mod threads;

@@ -9,6 +9,7 @@
 use crate::protocol;
 use crate::protocol::Protocol;
 use crate::site::Context;
+use crate::steps::access::RecordAccess as _;
 use crate::steps::index::widened;
 use crate::transaction::sequel::{Existed, Waiting, Wish};
 use crate::transaction::working_set::{Entry, Further, Handle, Progress, Txn};
@@ -233,17 +234,17 @@ fn again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
 
 /// As [`Protocol::fetch`], and then what waits for what that brings, in the order in which it was asked for, until nothing does.
 #[cold]
-pub(crate) async fn fetch_in_turns(
-    protocol: &impl Protocol,
+pub(crate) async fn fetch_in_turns<P: Protocol>(
+    protocol: &P,
     cx: &Context,
     txn: &mut Txn,
 ) -> Result<(), Failure> {
     while txn.notes.is_waiting() {
-        protocol.fetch(cx, txn).await?;
+        P::Records::fetch(protocol, cx, txn).await?;
         go_on(cx, txn);
         txn.sequel.is_over(&txn.notes);
     }
-    protocol.fetch(cx, txn).await
+    P::Records::fetch(protocol, cx, txn).await
 }
 
 /// Does what waited for a fetch that is over: of one record, up to the first operation that needs another; up to a scan, which shows

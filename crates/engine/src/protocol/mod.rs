@@ -10,12 +10,17 @@ pub(crate) mod fuse;
 pub mod settle;
 
 use crate::cluster::info::{Isolation, Needs, ProtocolInfo, Switches, UNSAFE_PREFIX};
+use crate::cluster::rules::Rule;
 use crate::protocol::settle::{Logged, logged_by, plant_undone_by, settle_dead};
 use crate::requests::fence::revoke_everywhere;
 use crate::site::system::System;
 use crate::site::{Context, Database};
+use crate::steps::Described;
+use crate::steps::access::RecordAccess;
 use crate::steps::access::together::{Came, Together};
-use crate::steps::settle::{Asker, Turn, Unsettled, is_settled, plan_free};
+use crate::steps::node_locks::{self, suspect_all_locks};
+use crate::steps::settle::{Asker, Log, Turn, is_settled, plan_free};
+use crate::steps::structure::{Structure, buckets, trees};
 use crate::transaction::working_set::{Added, Further, Handle, Txn};
 use std::any::Any;
 use std::sync::Arc;
@@ -26,25 +31,22 @@ use tarn_store::ids::{Failure, Resolution, TxnId, UsageError};
 use tarn_store::index::btree::work::{TreeDone, TreeWork};
 use tarn_store::index::growth::{Grown, Shard};
 use tarn_store::layout::LayoutKind;
-use tarn_store::log::Entry;
 use tarn_store::placement::catalog::{Catalog, Options, Table};
 use tarn_store::schema::{TableId, TableSchema};
 
-/// A protocol. Every call works on one transaction of one coordinator; the verbs go through
-/// `cx.port`, the records through `txn`.
+/// A system, as the composition of its answers: how its records lie and are read ([`RecordAccess`]), which locks they have
+/// ([`crate::steps::locks::Locks`], of systems whose locks lie beside records), what is logged ([`Log`]). Its commit, and how it changes
+/// indexes, is its [`Structure`].
 #[expect(async_fn_in_trait, reason = "called through `AnyProtocol` only")]
-pub trait Protocol: Sized {
-    /// What there is to know without running it.
-    const INFO: ProtocolInfo;
+pub trait Protocol: Structure {
+    /// How transactions read its records, and what protects that.
+    type Records: RecordAccess<Self>;
 
     /// What it writes down of a transaction, and what its recovery finds out about it.
-    type Entry: Entry;
+    type Log: Log<Self>;
 
     /// With these switches.
     fn new(switches: Switches) -> Self;
-
-    /// What this variant guarantees, or means to: judges hold histories against it.
-    fn isolation(&self) -> Isolation;
 
     /// How its records lie in a database of these options: what they say of the layout is not heeded.
     fn layout(&self, asked: &Options) -> LayoutKind;
@@ -54,109 +56,43 @@ pub trait Protocol: Sized {
         Needs::NONE
     }
 
-    /// A record is asked for that is in no entry yet: pushes its entry. It may plan verbs into the round
-    /// that the next fetch sends, while key, hash and table are at hand.
-    fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle;
-
-    /// Whether records of this table that are only read, and are asked for next, are but noted until the fetch: then
-    /// `near::note_read` does what `add` would, and `note_looks` says how often it did.
-    fn notes_reads(&self, _: &Context, _: &Txn, _: &Table) -> bool {
-        false
-    }
-
-    /// So many records were noted.
-    fn note_looks(&self, _: &Context, _: usize) {}
-
-    /// A further wish for a fetched record needs what its entry has not. The entry's mode says what is
-    /// wanted by now; what the next fetch is to do about it goes into its progress.
-    fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further);
-
-    /// The switches that it was made with.
-    fn switches(&self) -> Switches;
-
-    /// Fetches every entry that is not fetched yet (the execute phase of one block).
-    ///
-    /// # Errors
-    /// An abort: the caller then calls `rollback`.
-    async fn fetch(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure>;
-
-    /// Where memory is near ([`tarn_fabric::port::Port::near`]): asks for the lines of a fetch that it can end without a wait, when they
-    /// have had time to come. The memory, if it did; then [`Protocol::fetch_near`] follows.
-    fn ask_near<'a>(&self, _: &'a Context, _: &mut Txn) -> Option<Near<'a>> {
-        None
-    }
-
-    /// Ends what [`Protocol::ask_near`] has begun; `None`: what is left goes on as any fetch.
-    fn fetch_near(&self, _: &Context, _: &mut Txn, _: Near<'_>) -> Option<Result<(), Failure>> {
-        None
-    }
-
-    /// Commits, where memory is near and nothing has to be waited for; `None`: it is to be committed as any.
-    fn commit_near(&self, _: &Context, _: &mut Txn) -> Option<Result<(), Failure>> {
-        None
-    }
-
-    /// Whether it reads records together, as [`Protocol::read_together`] and [`Protocol::fetch_together`] do.
-    fn reads_together(&self, _: &Context) -> bool {
-        false
-    }
-
-    /// Reads records together where memory is near, the second time what the first has not found at home: a whole transaction.
-    fn read_together(
-        &self,
-        _: &Context,
-        _: (&mut Together, &mut Round),
-        (_, _): (Near<'_>, bool),
-    ) -> Came {
-        Came::Unusual
-    }
-
-    /// As [`Protocol::read_together`], where memory is far: sends the round that asks for the bins, and what has to follow it.
-    async fn fetch_together(&self, _: &Context, _: (&mut Together, &mut Round)) -> Came {
-        Came::Unusual
-    }
-
     /// A block has ended: a protocol that holds local locks per block gives them up here.
     ///
     /// # Errors
-    /// As `fetch`.
+    /// As [`RecordAccess::fetch`].
     async fn close_block(&self, _: &Context, _: &mut Txn) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Whether a fetched transaction has committed already, because nothing of it needs to be
-    /// validated, written or released.
-    fn is_committed(&self, txn: &Txn) -> bool;
-
-    /// Commits; returns when the transaction may be acknowledged.
-    ///
-    /// # Errors
-    /// An abort (the caller calls `rollback`), or `CommitUnknown` (it must not).
-    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure>;
-
-    /// Looks again at all that the transaction has read so far: `Ok` if all of it was there at one moment. A body's
-    /// own abort is told only then; the committing path does not come here. No verb may be planned.
-    ///
-    /// # Errors
-    /// An abort: what was read was not, or may not have been, there at one moment. The fabric's.
-    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure>;
-
-    /// Undoes what `fetch` did and releases exactly what was granted; waits for nothing.
-    fn rollback(&self, cx: &Context, txn: &mut Txn);
+    /// Undoes what a fetch did and releases exactly what was granted; waits for nothing.
+    fn rollback(&self, cx: &Context, txn: &mut Txn) {
+        node_locks::give_up(self, cx, txn);
+    }
 
     /// As `rollback`, for a transaction whose future was dropped, perhaps with a round in flight:
     /// what that round asked for may have been granted. Or for one that was in doubt, as it still says then, and is
     /// settled.
-    fn abandon(&self, cx: &Context, txn: &mut Txn);
+    fn abandon(&self, cx: &Context, txn: &mut Txn) {
+        suspect_all_locks(txn);
+        self.rollback(cx, txn);
+    }
 
     /// Does the next step of a shard's growth (see [`tarn_store::index::growth`]) as a transaction of its
     /// own: `txn` is empty, no record of a caller's is in it. A protocol whose index does not grow
     /// says that it cannot.
     ///
     /// # Errors
-    /// As `commit`: an abort (a lock was refused), no memory, `CommitUnknown`.
-    async fn restructure(&self, _: &Context, _: &mut Txn, _: Shard) -> Result<Grown, Failure> {
-        Ok(Grown::TooLarge)
+    /// As [`Structure::commit`]: an abort (a lock was refused), no memory, `CommitUnknown`.
+    async fn restructure(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        shard: Shard,
+    ) -> Result<Grown, Failure> {
+        match Self::INFO.caps.growth {
+            true => buckets::restructure(self, cx, txn, shard).await,
+            false => Ok(Grown::TooLarge),
+        }
     }
 
     /// Empties slots of deleted records in a bucket, as a transaction of its own: `txn` is empty. How many. A protocol
@@ -174,12 +110,17 @@ pub trait Protocol: Sized {
     }
 
     /// Changes the shape of an ordered index (see [`tarn_store::index::btree::work`]) as a transaction of its
-    /// own: `txn` is empty. A protocol without ordered indexes has nothing to do.
+    /// own: `txn` is empty.
     ///
     /// # Errors
     /// As `restructure`.
-    async fn reshape(&self, _: &Context, _: &mut Txn, _: TreeWork) -> Result<TreeDone, Failure> {
-        Ok(TreeDone::Needless)
+    async fn reshape(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        work: TreeWork,
+    ) -> Result<TreeDone, Failure> {
+        trees::reshape(self, cx, txn, work).await
     }
 
     /// Finds out, and makes final, how a transaction ended whose coordinator cannot say. The
@@ -193,55 +134,9 @@ pub trait Protocol: Sized {
         id: TxnId,
         coordinator: u32,
         asker: Asker,
-    ) -> Result<Resolution, Failure>;
-
-    /// Recovery, 1: makes sure that nothing of `whom` will ever land, at any memory node.
-    ///
-    /// # Errors
-    /// The fabric's, here and in the hooks below; all of them are idempotent.
-    async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
-        match self.fences() {
-            true => revoke_everywhere(cx, whom).await,
-            false => Ok(()),
-        }
+    ) -> Result<Resolution, Failure> {
+        settle::resolve_logged(self, cx, (id, asker), coordinator).await
     }
-
-    /// Whether recovery revokes the dead node's access; if not: a planted bug.
-    fn fences(&self) -> bool {
-        true
-    }
-
-    /// Recovery, 2: every transaction of a dead life that has left a valid entry.
-    ///
-    /// # Errors
-    /// As `fence`.
-    async fn enumerate(
-        &self,
-        cx: &Context,
-        dead: NodeId,
-    ) -> Result<Vec<Unsettled<Self::Entry>>, Failure>;
-
-    /// Recovery, 3: has each of them committed?
-    ///
-    /// # Errors
-    /// As `fence`.
-    async fn decide(
-        &self,
-        cx: &Context,
-        left: &mut [Unsettled<Self::Entry>],
-    ) -> Result<(), Failure>;
-
-    /// Recovery, 4: writes back what the aborted have changed, then makes their entries invalid.
-    ///
-    /// # Errors
-    /// As `fence`.
-    async fn apply(&self, cx: &Context, left: &[Unsettled<Self::Entry>]) -> Result<(), Failure>;
-
-    /// Recovery, 5: releases what they still hold.
-    ///
-    /// # Errors
-    /// As `fence`.
-    async fn release(&self, cx: &Context, left: &[Unsettled<Self::Entry>]) -> Result<(), Failure>;
 
     /// Adds the verb that takes away a lock whose owner's life is recovered.
     fn free_stray(&self, cx: &Context, round: &mut Round, lock: (Address, u64)) {
@@ -252,19 +147,17 @@ pub trait Protocol: Sized {
     /// the recovery of a dead life needs.
     ///
     /// # Errors
-    /// As `fence`.
+    /// The fabric's.
     async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
-        match self.settles() {
+        match self.keeps(Rule::SettleBeforeLog) {
             true => is_settled(cx, coordinator).await,
             false => Ok(true),
         }
     }
-
-    /// Whether log areas are used again only when nobody needs what they hold; if not: a planted bug.
-    fn settles(&self) -> bool {
-        true
-    }
 }
+
+/// What a protocol's log says of a transaction.
+pub(crate) type EntryOf<P> = <<P as Protocol>::Log as Log<P>>::Entry;
 
 /// What cannot work is refused before anything is laid out.
 fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), UsageError> {
@@ -290,7 +183,7 @@ macro_rules! protocols {
 
         /// Every protocol that can be asked for by name. What all of them promise is held against each; what one does not promise
         /// its [`crate::cluster::info::ProtocolCaps`] say.
-        pub const ALL: &[ProtocolInfo] = &[$(<$module::$name as Protocol>::INFO),+];
+        pub const ALL: &[ProtocolInfo] = &[$(<$module::$name as Described>::INFO),+];
 
         impl AnyProtocol {
             /// The protocol called `name`, in this variant.
@@ -299,7 +192,7 @@ macro_rules! protocols {
             /// Names what is not known and what is allowed.
             pub fn by_name(name: &str, variant: &str) -> Result<AnyProtocol, UsageError> {
                 $(
-                    let info = <$module::$name as Protocol>::INFO;
+                    let info = <$module::$name as Described>::INFO;
                     if info.name == name {
                         let switches = Switches::parse(&info, variant)?;
                         return Ok(AnyProtocol::$name($module::$name::new(switches)));
@@ -315,12 +208,12 @@ macro_rules! protocols {
 
             /// What there is to know about it.
             pub fn info(&self) -> ProtocolInfo {
-                match self { $(AnyProtocol::$name(_) => <$module::$name as Protocol>::INFO),+ }
+                match self { $(AnyProtocol::$name(_) => <$module::$name as Described>::INFO),+ }
             }
 
             /// See [`Protocol::isolation`].
             pub fn isolation(&self) -> Isolation {
-                match self { $(AnyProtocol::$name(it) => it.isolation()),+ }
+                match self { $(AnyProtocol::$name(it) => it.switches().isolation()),+ }
             }
 
             /// Plans a database of `schemas` over `groups` replica groups, in the layout that the protocol
@@ -344,27 +237,27 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => it.needs()),+ }
             }
 
-            /// See [`Protocol::add`].
+            /// See [`RecordAccess::add`].
             #[inline(always)]
             pub fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
-                match self { $(AnyProtocol::$name(it) => it.add(cx, txn, table, added)),+ }
+                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::add(it, cx, txn, table, added)),+ }
             }
 
-            /// See [`Protocol::notes_reads`].
+            /// See [`RecordAccess::notes_reads`].
             #[inline]
             pub fn notes_reads(&self, cx: &Context, txn: &Txn, table: &Table) -> bool {
-                match self { $(AnyProtocol::$name(it) => it.notes_reads(cx, txn, table)),+ }
+                match self { $(AnyProtocol::$name(_) => <<$module::$name as Protocol>::Records as RecordAccess<$module::$name>>::notes_reads(cx, txn, table)),+ }
             }
 
-            /// See [`Protocol::note_looks`].
+            /// See [`RecordAccess::note_looks`].
             #[inline]
             pub fn note_looks(&self, cx: &Context, count: usize) {
-                match self { $(AnyProtocol::$name(it) => it.note_looks(cx, count)),+ }
+                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::note_looks(it, cx, count)),+ }
             }
 
-            /// See [`Protocol::wish_again`].
+            /// See [`RecordAccess::wish_again`].
             pub fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-                match self { $(AnyProtocol::$name(it) => it.wish_again(cx, txn, index, further)),+ }
+                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::wish_again(it, cx, txn, index, further)),+ }
             }
 
             /// What this variant lacks that may be missing in simulations alone: whoever runs on
@@ -387,7 +280,7 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`Protocol::fetch`].
+            /// See [`RecordAccess::fetch`].
             ///
             /// # Errors
             /// As there.
@@ -395,33 +288,34 @@ macro_rules! protocols {
             pub async fn fetch(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
                 match self {
                     $(AnyProtocol::$name(it) => {
-                        if let Some(near) = it.ask_near(cx, txn) {
+                        type R = <$module::$name as Protocol>::Records;
+                        if let Some(near) = R::ask_near(it, cx, txn) {
                             near.travel().await;
-                            if let Some(ended) = it.fetch_near(cx, txn, near) {
+                            if let Some(ended) = R::fetch_near(it, cx, txn, near) {
                                 return ended;
                             }
                         }
                         if txn.notes.is_waiting() {
                             return Box::pin(fuse::fetch_in_turns(it, cx, txn)).await;
                         }
-                        it.fetch(cx, txn).await
+                        R::fetch(it, cx, txn).await
                     }),+
                 }
             }
 
-            /// See [`Protocol::commit_near`].
+            /// See [`RecordAccess::commit_near`].
             #[inline]
             pub fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
-                match self { $(AnyProtocol::$name(it) => it.commit_near(cx, txn)),+ }
+                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::commit_near(it, cx, txn)),+ }
             }
 
-            /// See [`Protocol::reads_together`].
+            /// See [`RecordAccess::reads_together`].
             #[inline]
             pub(crate) fn reads_together(&self, cx: &Context) -> bool {
-                match self { $(AnyProtocol::$name(it) => it.reads_together(cx)),+ }
+                match self { $(AnyProtocol::$name(_) => <<$module::$name as Protocol>::Records as RecordAccess<$module::$name>>::reads_together(cx)),+ }
             }
 
-            /// See [`Protocol::read_together`].
+            /// See [`RecordAccess::read_together`].
             #[inline]
             pub(crate) fn read_together(
                 &self,
@@ -430,18 +324,18 @@ macro_rules! protocols {
                 (near, is_again): (Near<'_>, bool),
             ) -> Came {
                 match self {
-                    $(AnyProtocol::$name(it) => it.read_together(cx, to, (near, is_again))),+
+                    $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::read_together(it, cx, to, (near, is_again))),+
                 }
             }
 
-            /// See [`Protocol::fetch_together`].
+            /// See [`RecordAccess::fetch_together`].
             #[inline]
             pub(crate) async fn fetch_together(
                 &self,
                 cx: &Context,
                 to: (&mut Together, &mut Round),
             ) -> Came {
-                match self { $(AnyProtocol::$name(it) => it.fetch_together(cx, to).await),+ }
+                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::fetch_together(it, cx, to).await),+ }
             }
 
             /// See [`Protocol::close_block`].
@@ -453,13 +347,13 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => it.close_block(cx, txn).await),+ }
             }
 
-            /// See [`Protocol::is_committed`].
+            /// See [`RecordAccess::is_committed`].
             #[inline]
             pub fn is_committed(&self, txn: &Txn) -> bool {
-                match self { $(AnyProtocol::$name(it) => it.is_committed(txn)),+ }
+                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::is_committed(it, txn)),+ }
             }
 
-            /// See [`Protocol::commit`].
+            /// See [`Structure::commit`].
             ///
             /// # Errors
             /// As there.
@@ -468,12 +362,12 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => it.commit(cx, txn).await),+ }
             }
 
-            /// See [`Protocol::validate`].
+            /// See [`RecordAccess::validate`].
             ///
             /// # Errors
             /// As there.
             pub async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.validate(cx, txn).await),+ }
+                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::validate(it, cx, txn).await),+ }
             }
 
             /// See [`Protocol::rollback`].
@@ -541,12 +435,14 @@ macro_rules! protocols {
                 }
             }
 
-            /// See [`Protocol::fence`].
+            /// Makes sure that nothing of `whom` will ever land, at any memory node; of a variant whose recovery
+            /// does not: nothing.
             ///
             /// # Errors
-            /// As there.
+            /// The fabric's.
             pub async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.fence(cx, whom).await),+ }
+                let fences = match self { $(AnyProtocol::$name(it) => it.keeps(Rule::FenceBeforeRecovery)),+ };
+                if fences { revoke_everywhere(cx, whom).await } else { Ok(()) }
             }
 
             /// See [`settle::settle_dead`]: what a protocol has found in logs is of its own type, so that

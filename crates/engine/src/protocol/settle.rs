@@ -2,10 +2,11 @@
 //!
 //! Invariant: what a protocol has found in logs is of its own type, so that its hooks are called here alone.
 
-use super::Protocol;
+use super::{EntryOf, Protocol};
+use crate::cluster::rules::Phase;
 use crate::site::Context;
 use crate::steps::settle::logs::{self, Head};
-use crate::steps::settle::{Asker, Turn, Unsettled, is_gone};
+use crate::steps::settle::{Asker, Log as _, Turn, Unsettled, enumerate_logged, is_gone};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
 use tarn_store::log::Entry;
@@ -20,12 +21,22 @@ pub(crate) async fn settle_dead<P: Protocol>(
     dead: NodeId,
     turn: &Turn<'_>,
 ) -> Result<Vec<(TxnId, Resolution)>, Failure> {
-    let mut left = protocol.enumerate(cx, dead).await?;
-    protocol.decide(cx, &mut left).await?;
-    turn.writing(protocol.apply(cx, &left)).await?;
-    turn.writing(protocol.release(cx, &left)).await?;
-    let end = |each: &Unsettled<P::Entry>| Some((each.entry.tag(), each.decision?));
+    let mut left = enumerate(protocol, cx, dead).await?;
+    P::Log::decide(protocol, cx, &mut left).await?;
+    turn.writing(P::Log::apply(protocol, cx, &left)).await?;
+    turn.writing(P::Log::release(protocol, cx, &left)).await?;
+    let end = |each: &Unsettled<EntryOf<P>>| Some((each.entry.tag(), each.decision?));
     Ok(left.iter().filter_map(end).collect())
+}
+
+/// Every transaction of a dead life that has left a valid entry.
+async fn enumerate<P: Protocol>(
+    protocol: &P,
+    cx: &Context,
+    dead: NodeId,
+) -> Result<Vec<Unsettled<EntryOf<P>>>, Failure> {
+    protocol.enter(cx, Phase::Resolve);
+    enumerate_logged(cx, dead).await
 }
 
 /// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final, by its protocol's hooks.
@@ -38,10 +49,11 @@ pub(crate) async fn resolve_logged<P: Protocol>(
     (id, asker): (TxnId, Asker),
     coordinator: u32,
 ) -> Result<Resolution, Failure> {
+    protocol.enter(cx, Phase::Resolve);
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
     let (mine, others): (Vec<Head>, Vec<Head>) =
         heads.found.iter().partition(|head| head.tag == id);
-    let mut left: Vec<Unsettled<P::Entry>> = logs::entries(cx, &mine).await?;
+    let mut left: Vec<Unsettled<EntryOf<P>>> = logs::entries(cx, &mine).await?;
     if left.is_empty() {
         heads.whole(cx)?;
         if is_gone(others.iter().map(|head| head.tag), id, asker) {
@@ -52,9 +64,9 @@ pub(crate) async fn resolve_logged<P: Protocol>(
         // taken away once its owner's life is recovered.
         return Ok(Resolution::Aborted);
     }
-    protocol.decide(cx, &mut left).await?;
-    protocol.apply(cx, &left).await?;
-    protocol.release(cx, &left).await?;
+    P::Log::decide(protocol, cx, &mut left).await?;
+    P::Log::apply(protocol, cx, &left).await?;
+    P::Log::release(protocol, cx, &left).await?;
     left[0].decision.ok_or_else(|| {
         let allowed = "a transaction whose coordinator did not know how it ended";
         cx.explain(Explanation::usage("resolve", id, allowed))
@@ -76,8 +88,9 @@ pub(crate) async fn logged_by<P: Protocol>(
     cx: &Context,
     life: NodeId,
 ) -> Result<Vec<Logged>, Failure> {
-    let left = protocol.enumerate(cx, life).await?;
-    let seen = |it: Unsettled<P::Entry>| Logged { id: it.entry.tag(), records: it.entry.records() };
+    let left = enumerate(protocol, cx, life).await?;
+    let seen =
+        |it: Unsettled<EntryOf<P>>| Logged { id: it.entry.tag(), records: it.entry.records() };
     Ok(left.into_iter().map(seen).collect())
 }
 
@@ -87,8 +100,8 @@ pub(crate) async fn plant_undone_by<P: Protocol>(
     cx: &Context,
     id: TxnId,
 ) -> Result<(), Failure> {
-    let mut left = protocol.enumerate(cx, id.node()).await?;
+    let mut left = enumerate(protocol, cx, id.node()).await?;
     left.retain(|it| it.entry.tag() == id);
     left.iter_mut().for_each(|it| it.decision = Some(Resolution::Aborted));
-    protocol.apply(cx, &left).await
+    P::Log::apply(protocol, cx, &left).await
 }

@@ -3,6 +3,8 @@
 //! Invariant: a lock is 0 or its holder's tag, with a mark if it lets readers pass, tags are unique, and nobody gives back what was not granted to
 //! him: a CAS of another's tag changes nothing. Which locks a transaction takes, and when, is its protocol's.
 
+use super::Described;
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::transaction::working_set::{HeldAs, Lock, LockKind, NO_LOCK, Txn};
 use tarn_fabric::address::Address;
@@ -201,27 +203,26 @@ pub(crate) fn put_away(txn: &mut Txn, mut put: impl FnMut(Lock)) {
     });
 }
 
-/// What a variant keeps when it rolls back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Keeps {
-    /// Its locks, as it must not: they outlive the transaction.
-    pub(crate) locks: bool,
-    /// The locks of others: only what was granted is given back, by CAS of its own tag.
-    pub(crate) others: bool,
+/// Takes readers' locks away likewise, until `txn.locks` takes them back: they are released with the others.
+pub(crate) fn put_shares_away(txn: &mut Txn) {
+    let mut shares = std::mem::take(&mut txn.shares);
+    put_away(txn, |lock| shares.push(lock));
+    txn.shares = shares;
 }
 
-/// Rolls back a transaction that has written nothing: gives up locks and blocks; whether it had any lock to give up.
-/// Does not wait for anything, so that it can also run when a transaction's future is dropped.
-pub(crate) fn give_up(cx: &Context, txn: &mut Txn, keeps: Keeps) -> bool {
+/// Rolls back a transaction that has written nothing: gives up locks and blocks. Does not wait for anything, so that it can also run when
+/// a transaction's future is dropped.
+pub(crate) fn give_up(system: &impl Described, cx: &Context, txn: &mut Txn) {
+    txn.locks.append(&mut txn.shares);
     while let Some(block) = txn.allocated.pop() {
         cx.take_back(block);
     }
     let none = !txn.locks.iter().any(|lock| lock.granted);
-    if none || keeps.locks {
-        return false;
+    if none || !system.keeps(Rule::ReleaseOnAbort) {
+        return;
     }
     txn.round.begin();
-    if keeps.others {
+    if system.keeps(Rule::ReleaseGranted) {
         add_unlocks(cx, txn);
     } else {
         let zero = txn.round.reserve(8);
@@ -232,7 +233,7 @@ pub(crate) fn give_up(cx: &Context, txn: &mut Txn, keeps: Keeps) -> bool {
     }
     // A node that does not answer has lost the lock, or keeps it for recovery.
     post_release(cx, txn);
-    true
+    system.enter(cx, Phase::Release);
 }
 
 /// The log area is used again only when the locks of all earlier transactions are gone, unless the variant does not

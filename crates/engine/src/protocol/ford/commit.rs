@@ -4,43 +4,35 @@
 //! the undo log precedes the data; no lock is released before every replica has acknowledged its
 //! data, or has it in the same batch before; an abort releases exactly what was granted.
 
-use super::{Ford, On, Phase, enter, published, short};
+use super::{Ford, enter, on, phase, published, short};
+use crate::cluster::rules::Rule;
 use crate::site::Context;
-use crate::steps::in_place::{Writes, prepare};
+use crate::steps::Described;
 use crate::steps::access::{is_needless, validate};
-use crate::steps::{begin_doubt, unknown};
-use crate::steps::log::chain;
-use crate::steps::log::send::{add_data, send_log, write_and_unlock_early};
+use crate::steps::commit::{change_leaves, prepare};
 use crate::steps::log::encode::encode_undo;
-use crate::steps::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
-use tarn_store::ids::Failure;
-use crate::steps::structure::leaves;
+use crate::steps::log::send::{add_data, send_log, write_and_unlock_early};
+use crate::steps::node_locks::{
+    add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks,
+};
+use crate::steps::{begin_doubt, unknown};
 use crate::transaction::working_set::Txn;
+use tarn_store::ids::Failure;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.is_read_only() {
         return validate(ford, cx, txn).await;
     }
-    if cx.has_ordered {
-        leaves::change(ford, cx, txn).await?;
-    }
+    change_leaves(ford, cx, txn).await?;
     if short::applies(ford, cx, txn) {
         return commit_short(ford, cx, txn).await;
     }
-    let how = Writes {
-        changes_only: ford.on(On::WriteChangesOnly),
-        keeps_version: ford.on(On::KeepVersion),
-    };
-    prepare(how, cx, txn)?;
-    if txn.chain.is_used() {
-        Box::pin(chain::provide(cx, txn)).await?;
-    }
-    settle_unlocks(cx, txn, ford.on(On::SettleBeforeLog)).await;
-    if !ford.on(On::FuseLog) {
+    prepare(ford, cx, txn, ford.switches.is_on(on::WRITE_CHANGES_ONLY)).await?;
+    if !ford.switches.is_on(on::FUSE_LOG) {
         log_apart(ford, cx, txn).await?;
     }
-    if ford.on(On::WriteAfterValidation) {
+    if ford.switches.is_on(on::WRITE_AFTER_VALIDATION) {
         validate(ford, cx, txn).await?;
         write(ford, cx, txn).await?;
     } else {
@@ -56,7 +48,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
 /// As [`commit`], where log, data and releases are one batch at one node.
 async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.unlocking.is_empty() {
-        settle_unlocks(cx, txn, ford.on(On::SettleBeforeLog)).await;
+        settle_unlocks(cx, txn, ford.keeps(Rule::SettleBeforeLog)).await;
     }
     if !is_needless(txn) {
         validate(ford, cx, txn).await?;
@@ -75,8 +67,8 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
 
 /// The published form: the undo log in a round of its own, to the replicas of every group or of one.
 async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    enter(cx, Phase::LogApart);
-    let groups = if ford.on(On::LogEveryGroup) { txn.groups.len() } else { 1 };
+    enter(cx, phase::LOG_APART);
+    let groups = if ford.switches.is_on(on::LOG_EVERY_GROUP) { txn.groups.len() } else { 1 };
     send_log(cx, txn, groups).await
 }
 
@@ -86,11 +78,11 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     if txn.pieces.is_empty() {
         return Ok(());
     }
-    enter(cx, Phase::Write);
-    let log = if ford.on(On::FuseLog) { Some(encode_undo(txn)) } else { None };
+    enter(cx, phase::WRITE);
+    let log = if ford.switches.is_on(on::FUSE_LOG) { Some(encode_undo(txn)) } else { None };
     begin_doubt(cx, txn);
-    if !ford.on(On::UnlockLate) {
-        enter(cx, Phase::Unlock);
+    if !ford.keeps(Rule::UnlockLate) {
+        enter(cx, phase::UNLOCK);
         return write_and_unlock_early(cx, txn, log).await;
     }
     txn.round.begin();
@@ -98,23 +90,23 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     for index in 0..txn.groups.len() {
         let group = txn.groups[index];
         near &= cx.groups.replicas(group) == 1;
-        if !ford.on(On::LockAtPrimary) {
+        if !ford.switches.is_on(on::LOCK_AT_PRIMARY) {
             published::mark(cx, txn, group);
         }
         add_data(cx, txn, group, log, |_| true);
     }
-    if !ford.on(On::WriteChangesOnly) {
+    if !ford.switches.is_on(on::WRITE_CHANGES_ONLY) {
         published::flush(cx, txn);
     }
     if near {
         // The only copies are the ones just read under the locks.
         txn.round.hot();
     }
-    let alone = ford.on(On::WriteAfterValidation)
-        && ford.on(On::LockAtPrimary)
+    let alone = ford.switches.is_on(on::WRITE_AFTER_VALIDATION)
+        && ford.switches.is_on(on::LOCK_AT_PRIMARY)
         && is_on_one_node(cx, txn);
     if alone {
-        enter(cx, Phase::UnlockWithData);
+        enter(cx, phase::UNLOCK_WITH_DATA);
         add_release(cx, &mut txn.round, &txn.locks);
     } else if near {
         txn.round.followed();
@@ -128,9 +120,9 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
 
 /// Releases every granted lock; nobody waits for it.
 fn unlock(ford: &Ford, cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Unlock);
+    enter(cx, phase::UNLOCK);
     txn.round.begin();
-    match ford.on(On::LockAtPrimary) {
+    match ford.switches.is_on(on::LOCK_AT_PRIMARY) {
         true => add_unlocks(cx, txn),
         false => published::clear(cx, txn),
     }

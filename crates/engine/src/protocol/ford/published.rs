@@ -10,9 +10,9 @@
 //! WRITE of an earlier holder that comes late leaves a 0 there before its time.
 
 use crate::site::Context;
-use tarn_store::layout::LOCK_AT;
 use crate::transaction::working_set::Txn;
 use tarn_fabric::address::GroupId;
+use tarn_store::layout::LOCK_AT;
 
 /// What a flush READ asks for. The public code asks for one byte; a word costs a NIC the same.
 const FLUSH_BYTES: usize = 8;

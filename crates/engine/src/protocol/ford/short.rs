@@ -5,27 +5,24 @@
 //! that is updated in place ([`super::home`] took it in), and all of them have their only copy on
 //! one node. A changed record is logged and written from VERSION to the end of its row.
 
-use super::{Ford, On, Phase, enter};
+use super::{Ford, enter, on, phase};
+use crate::cluster::rules::Rule;
 use crate::site::Context;
-use tarn_store::layout::{Slot, VERSION_AT, Version};
-use tarn_store::log::pieces::OldBytes;
+use crate::steps::Described;
 use crate::steps::log::encode::logged;
-use tarn_store::log::undo;
 use crate::steps::node_locks::add_release;
 use crate::transaction::working_set::{Entry, NO_LOCK, Txn};
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
+use tarn_store::layout::{Slot, VERSION_AT, Version};
+use tarn_store::log::pieces::OldBytes;
+use tarn_store::log::undo;
 
 /// Most of a log entry that one lock takes: the record, its piece's header, its old bytes.
 const LOCK_LOG_BYTES: usize = 24 + 16 + 56;
 
 /// Switches that shape a commit: without one of them it goes the long way.
-const SHAPE: [On; 5] = [
-    On::FuseLog,
-    On::UnlockLate,
-    On::WriteAfterValidation,
-    On::LockAtPrimary,
-    On::WriteChangesOnly,
-];
+const SHAPE: [usize; 4] =
+    [on::FUSE_LOG, on::WRITE_AFTER_VALIDATION, on::LOCK_AT_PRIMARY, on::WRITE_CHANGES_ONLY];
 
 /// Whether the transaction's commit is a short one.
 pub(super) fn applies(ford: &Ford, cx: &Context, txn: &Txn) -> bool {
@@ -37,7 +34,8 @@ pub(super) fn applies(ford: &Ford, cx: &Context, txn: &Txn) -> bool {
         && cx.groups.replicas(group) == 1
         && txn.locks.iter().all(|lock| lock.address.group() == group)
         && txn.pieces.is_empty()
-        && SHAPE.iter().all(|&it| ford.on(it))
+        && ford.keeps(Rule::UnlockLate)
+        && SHAPE.iter().all(|&it| ford.switches.is_on(it))
 }
 
 /// Decides the new versions and adds the log, the data and the releases. Whether anything is
@@ -60,8 +58,8 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn) -> bool {
     if changed == 0 {
         return false;
     }
-    enter(cx, Phase::Write);
-    enter(cx, Phase::UnlockWithData);
+    enter(cx, phase::WRITE);
+    enter(cx, phase::UNLOCK_WITH_DATA);
     round.begin();
     let dirty = || entries.iter().filter(|entry| entry.lock != NO_LOCK && entry.dirty.0 != 0);
     let len = undo::entry_bytes(locks.len(), changed, old_bytes);

@@ -8,7 +8,7 @@
 //! READ, when nobody had the lock for writing; and what the holder of a write lock has decided. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing
 //! Disaggregated Transactions with Disaggregated Locks", §4.4; there entries are dropped when other nodes lock.)
 
-use super::{Lotus, On, Phase, enter, execute, snapshot};
+use super::{Lotus, on, phase, enter, execute, snapshot};
 use crate::site::Context;
 use tarn_store::layout::{Choice, RecordLayout, Slot};
 use crate::services::lock::name::{LockMode, LockName, NameKind};
@@ -20,7 +20,7 @@ use crate::transaction::working_set::{Entry, Intent, Txn};
 /// A record whose version table this node may remember, and the stamp of this moment; `None` if its locks are
 /// another's, or its table leads nowhere.
 fn own(lotus: &Lotus, cx: &Context, table: TableId, key: u64) -> Option<(Whose, Stamp)> {
-    if !cx.node_services().versions.is_on() || !lotus.on(On::VersionCache) {
+    if !cx.node_services().versions.is_on() || !lotus.switches.is_on(on::VERSION_CACHE) {
         return None;
     }
     let of = cx.table(table);
@@ -46,7 +46,7 @@ pub(super) fn take(
     let locks = txn.intent == Intent::ReadWrite && !lotus.reads_snapshot(&entry);
     let wanted = match (locks, txn.held.is_own(LockName::row(entry.table.0, entry.key))) {
         (false, _) | (true, Some(LockMode::Read)) => now,
-        (true, Some(LockMode::Write)) if lotus.on(On::DropAtGrant) => now.before_grant(),
+        (true, Some(LockMode::Write)) if lotus.switches.is_on(on::DROP_AT_GRANT) => now.before_grant(),
         (true, Some(LockMode::Write)) => {
             // As published: one's own grant drops nothing.
             cx.versions_unchanged(whose, now);
@@ -72,7 +72,7 @@ pub(super) fn take(
     if !leads_on {
         return Ok(false);
     }
-    enter(cx, Phase::Cached);
+    enter(cx, phase::CACHED);
     (entries[index].address, entries[index].image) = (address, image);
     match locks {
         true => execute::take_versions(lotus, cx, txn, index)?,
@@ -88,7 +88,7 @@ pub(super) fn take(
 pub(super) fn before_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
     let Some((whose, now)) = own(lotus, cx, entry.table, entry.key) else { return };
-    let stamp = match lotus.on(On::KeepUnchanged) {
+    let stamp = match lotus.switches.is_on(on::KEEP_UNCHANGED) {
         true => cx.stamp_unwritten((whose, now)),
         false => Some(now),
     };
@@ -108,7 +108,7 @@ pub(super) fn after_reading(lotus: &Lotus, cx: &Context, txn: &Txn, index: usize
         (false, _) => {
             let before = txn.looks.iter().find(|look| look.0 == index as u32);
             let Some(&(_, before)) = before else { return };
-            match lotus.on(On::KeepUnchanged) {
+            match lotus.switches.is_on(on::KEEP_UNCHANGED) {
                 true if before.epoch != now.epoch => {}
                 true => cx.keep_versions((whose, before), || put(cx, txn, entry, (whose, before))),
                 // As published: whoever was granted the lock meanwhile dropped what was not there yet.

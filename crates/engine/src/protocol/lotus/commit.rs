@@ -4,9 +4,11 @@
 //! locks held; nothing is visible before every log has T_commit; nothing is visible at a primary before it is at
 //! every backup. The locks are given up when all of it is done, and so is the log area.
 
+use crate::cluster::rules::Rule;
+use crate::steps::Described as _;
 use super::prepare::{drop_vain_links, encode_log, links, prepare};
 use super::short_commit::{Weight, self as short};
-use super::{Lotus, On, Phase, cached, enter, ideal, nodes};
+use super::{Lotus, on, phase, cached, enter, ideal, nodes};
 use crate::site::Context;
 use crate::steps::{begin_doubt, recorder, unknown};
 use tarn_store::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
@@ -42,7 +44,7 @@ pub(super) async fn commit_structure(
     txn: &mut Txn,
 ) -> Result<(), Failure> {
     prepare(lotus, cx, txn).await?;
-    if !lotus.on(On::ForgetMoved) {
+    if !lotus.switches.is_on(on::FORGET_MOVED) {
         cached::unchanged(lotus, cx, txn);
     }
     write(lotus, cx, txn).await
@@ -76,7 +78,7 @@ async fn write_short(
     begin_doubt(cx, txn);
     stay_near(cx, &mut txn.round);
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
-    enter(cx, Phase::Stamp);
+    enter(cx, phase::STAMP);
     short::stamp(cx, txn, cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?);
     short::plan_visible(cx, txn);
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
@@ -90,7 +92,7 @@ async fn write_short(
 /// The locks hold, and go on to.
 #[inline]
 pub(super) fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    match lotus.on(On::AwaitSurvivors) {
+    match lotus.switches.is_on(on::AWAIT_SURVIVORS) {
         true => txn.held.secure(cx),
         false => txn.held.check(cx),
     }
@@ -111,7 +113,7 @@ pub(super) fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resu
 pub(super) async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     // Should this future be dropped, what has not settled is still to be waited for.
     while let Some(&showing) = txn.unlocking.last() {
-        if lotus.on(On::SettleBeforeLog) && cx.port.settle(showing).await.is_err() {
+        if lotus.keeps(Rule::SettleBeforeLog) && cx.port.settle(showing).await.is_err() {
             txn.left_unshown = true;
         }
         txn.unlocking.pop();
@@ -126,7 +128,7 @@ pub(super) async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Re
 /// C1: the log's entry, then the versions, INVISIBLE, to every replica. From here on the outcome is what the
 /// memory says.
 async fn write_invisible(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    enter(cx, Phase::Invisible);
+    enter(cx, phase::INVISIBLE);
     let log = encode_log(txn);
     nodes::stamp(txn, None);
     begin_doubt(cx, txn);
@@ -139,7 +141,7 @@ async fn write_invisible(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(
             if logs {
                 add_log(cx, txn, (group, position), groups.replica(area, position), log);
             }
-            if lotus.on(On::MarkNodes) {
+            if lotus.switches.is_on(on::MARK_NODES) {
                 nodes::add_marks(cx, txn, group, position);
             }
             let Txn { round, pieces, .. } = &mut *txn;
@@ -180,7 +182,7 @@ fn is_logged(cx: &Context, txn: &Txn, group: GroupId) -> bool {
 
 /// C2: T_commit is taken, and the versions are given it. The locks hold: see [`crate::transaction::lock_set::LockSet::secure`].
 async fn take_timestamp(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    enter(cx, Phase::Stamp);
+    enter(cx, phase::STAMP);
     let commit = cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?;
     txn.stamps.commit = commit;
     nodes::stamp(txn, Some(commit));
@@ -208,10 +210,10 @@ async fn take_timestamp(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
 
 /// C3: T_commit to every log and the versions visible at the backups: then it may be acknowledged.
 async fn decide(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    enter(cx, Phase::Decide);
+    enter(cx, phase::DECIDE);
     txn.round.begin();
     add_decision(cx, txn);
-    let backups_first = lotus.on(On::BackupsFirst);
+    let backups_first = lotus.switches.is_on(on::BACKUPS_FIRST);
     add_visible(cx, txn, |position| position > 0 || !backups_first);
     nodes::add_free(cx, txn, |position| position > 0);
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
@@ -231,7 +233,7 @@ async fn decide_and_show(
     cx: &Context,
     txn: &mut Txn,
 ) -> Result<(), Failure> {
-    enter(cx, Phase::Decide);
+    enter(cx, phase::DECIDE);
     txn.round.begin();
     add_decision(cx, txn);
     add_visible(cx, txn, |_| true);
@@ -292,7 +294,7 @@ fn add_visible(cx: &Context, txn: &mut Txn, choose: impl Fn(usize) -> bool) {
 
 /// C4: visible at the primaries. Nobody waits for it but the locks.
 fn show_at_primary(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Show);
+    enter(cx, phase::SHOW);
     txn.round.begin();
     add_visible(cx, txn, |position| position == 0);
     nodes::add_free(cx, txn, |position| position == 0);
@@ -304,7 +306,7 @@ fn show_at_primary(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
 
 /// What was posted is the transaction's last: when it is done, its locks are given up.
 fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
-    enter(cx, Phase::Release);
+    enter(cx, phase::RELEASE);
     txn.written.clear();
     txn.unlocking.extend(posted);
     let known = cx.timestamps.known(cx);
@@ -318,7 +320,7 @@ fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
 #[inline]
 pub(super) fn release(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if !txn.held.is_empty() {
-        enter(cx, Phase::Release);
+        enter(cx, phase::RELEASE);
         ideal::give_up(lotus, cx, txn);
         let known = cx.timestamps.known(cx);
         txn.held.release(cx, Some(known));
@@ -333,7 +335,7 @@ pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     }
     txn.pieces.clear();
     txn.written.clear();
-    if lotus.on(On::ReleaseOnAbort) {
+    if lotus.keeps(Rule::ReleaseOnAbort) {
         release(lotus, cx, txn);
     }
 }
@@ -366,7 +368,7 @@ fn restore(cx: &Context, txn: &mut Txn) {
         }
         writes.extend(cx.port.post_detached(&mut txn.round));
     }
-    enter(cx, Phase::Release);
+    enter(cx, phase::RELEASE);
     txn.written.clear();
     txn.unlocking.extend(&writes);
     cx.close_restored(writes, (&mut txn.held, (txn.tag, txn.coordinator)));

@@ -5,7 +5,7 @@
 //! compute nodes; memory nodes execute READs alone.
 
 use super::find::{self, Place};
-use super::{Lotus, On, Phase, cached, enter, ideal, insert, near, nodes, short, snapshot};
+use super::{Lotus, on, phase, cached, enter, ideal, insert, near, nodes, short, snapshot};
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
 use tarn_store::layout::{Committed, RecordLayout, Version, is_record_of};
@@ -51,7 +51,7 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
         snapshot::begin(cx, txn).await?;
     }
     let is_near = std::mem::take(&mut txn.read_near);
-    let is_short = !lotus.starts_writers() && lotus.on(On::LocksApart);
+    let is_short = !lotus.starts_writers() && lotus.switches.is_on(on::LOCKS_APART);
     if is_near || (short::fetches(cx, txn) && is_short) {
         match cx.port.near() {
             Some(near) if is_near => near::fetch_others(lotus, cx, txn, near).await?,
@@ -98,7 +98,7 @@ async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure>
     if !txn.entries[txn.fetched..].iter().any(waits) {
         return Ok(());
     }
-    enter(cx, Phase::Lock);
+    enter(cx, phase::LOCK);
     // What is over by now hinders nobody, if it only was not seen yet.
     cx.advance_closing();
     for index in txn.fetched..txn.entries.len() {
@@ -202,7 +202,7 @@ pub(super) fn plan_record(cx: &Context, txn: &mut Txn, index: usize) {
         entry.image = round.read(cx.groups.primary(entry.address), slot.slot_bytes);
         return;
     }
-    enter(cx, Phase::ReadRecord);
+    enter(cx, phase::READ_RECORD);
     let at = round.reserve_lines(slot.body_bytes());
     round.read_into(cx.groups.primary(entry.body), at, slot.apart_bytes());
     entry.payload = at;
@@ -334,7 +334,7 @@ pub(super) fn is_it(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> bo
     let of = |cell: usize| cells.cell(image, cell);
     let shown = (0..cells.count()).map(of).find(|cell| cell.to.address() == entry.body);
     let record = txn.round.bytes(entry.payload, slot.apart_bytes());
-    !lotus.on(On::Checksum) || shown.is_some_and(|cell| is_record_of(record, cell.txn, entry.key))
+    !lotus.switches.is_on(on::CHECKSUM) || shown.is_some_and(|cell| is_record_of(record, cell.txn, entry.key))
 }
 
 fn absorb_record(

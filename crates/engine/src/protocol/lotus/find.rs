@@ -7,7 +7,7 @@
 //! a key is absent that is in no line of its bucket, if the directory record was the same, unmarked, before the first of
 //! them was read and after the last: as of any moment from the directory's VERSION on. Before that it may have been there.
 
-use super::{Lotus, On, Phase, enter};
+use super::{Lotus, on, phase, enter};
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
 use tarn_store::index::hash::{Answer, Lookup, Wanted, head_at_home, home};
@@ -69,18 +69,18 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn, index: usize) {
     let table = cx.table(entry.table);
     match entry.progress {
         Progress::Home => {
-            enter(cx, Phase::Locate);
+            enter(cx, phase::LOCATE);
             let target = cx.groups.primary(entry.address);
             entry.image = round.read(target, table.geometry.bin_bytes);
         }
         Progress::Direct => {
-            enter(cx, Phase::ReadDirect);
+            enter(cx, phase::READ_DIRECT);
             let target = cx.groups.primary(entry.address);
             entry.image = round.reserve_lines(table.slot.slot_bytes);
             round.read_into(target, entry.image, table.slot.slot_bytes);
         }
         Progress::Locate => {
-            enter(cx, Phase::Locate);
+            enter(cx, phase::LOCATE);
             lookups[entry.lookup as usize].plan(cx.surroundings(), table, round);
         }
         Progress::Lock | Progress::Body | Progress::Done => unreachable!("not on its way"),
@@ -99,7 +99,7 @@ pub(super) fn absorb(
     let place = match entry.progress {
         Progress::Home => absorb_home(cx, txn, &mut entry, table),
         Progress::Direct => absorb_direct(cx, txn, &mut entry, table),
-        _ => absorb_lookup(cx, txn, (&mut entry, table), by_lock || !lotus.on(On::SecondLook)),
+        _ => absorb_lookup(cx, txn, (&mut entry, table), by_lock || !lotus.switches.is_on(on::SECOND_LOOK)),
     };
     if place == Place::There && cx.remembers {
         cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, Address::NULL);

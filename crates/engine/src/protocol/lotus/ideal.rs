@@ -7,7 +7,7 @@
 //! round of its own. Counted are a node's own grants by their holders; another's, which cost messages as well, one by
 //! one. Locks of index nodes are left out.
 
-use super::{Lotus, On};
+use super::{Lotus, on};
 use crate::site::Context;
 use tarn_store::index::hash::home;
 use tarn_store::index::hash_of;
@@ -21,7 +21,7 @@ use tarn_fabric::address::Address;
 #[inline]
 pub(super) fn take(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
-    if lotus.on(On::LocksApart) || entry.found || lotus.reads_snapshot(&entry) {
+    if lotus.switches.is_on(on::LOCKS_APART) || entry.found || lotus.reads_snapshot(&entry) {
         return;
     }
     add(cx, txn, LockName::row(entry.table.0, entry.key));
@@ -34,7 +34,7 @@ pub(super) fn take(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
 /// Adds the FAAs of the locks that are given up when what the round has is done.
 #[inline]
 pub(super) fn add_given_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
-    if lotus.on(On::LocksApart) {
+    if lotus.switches.is_on(on::LOCKS_APART) {
         return;
     }
     let own = txn.held.own_names().map(|(name, _)| name);
@@ -45,7 +45,7 @@ pub(super) fn add_given_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
 /// Sends them where nothing else is sent. Nobody waits for them.
 #[inline]
 pub(super) fn give_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
-    if lotus.on(On::LocksApart) {
+    if lotus.switches.is_on(on::LOCKS_APART) {
         return;
     }
     txn.round.begin();

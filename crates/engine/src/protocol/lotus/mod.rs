@@ -35,201 +35,98 @@ mod short;
 mod short_commit;
 mod snapshot;
 
-use crate::steps::settle::{Asker, Unsettled, is_settled, is_stray};
-use crate::requests::fence::revoke_everywhere;
+use crate::cluster::rules::Rule;
+use crate::steps::access::AtOnce;
+use crate::steps::Described;
+use crate::steps::settle::{Log, Unsettled, is_settled, is_stray};
+use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
 use crate::cluster::info::{Isolation, Limit, Needs, Only, ProtocolCaps, ProtocolInfo, Switch, Switches};
 use super::Protocol;
 use tarn_store::placement::catalog::{Options, Table};
 use crate::site::Context;
+use crate::steps::access::RecordAccess;
 use tarn_store::history::Undone;
-use tarn_store::index::btree::work::{TreeDone, TreeWork};
 use tarn_store::index::growth::{Grown, Shard};
 use tarn_store::layout::{Discards, LayoutKind, Records, Rules};
-use tarn_store::ids::{AbortReason, Failure, Mode, Resolution, TxnId};
+use tarn_store::ids::{AbortReason, Failure, Mode};
 use tarn_store::schema::TableId;
-use crate::steps::structure::{buckets, sweeps, trees};
+use crate::steps::structure::{buckets, sweeps};
 use crate::transaction::working_set::{Added, Entry, Further, Handle, Txn};
 use recover::Left;
 use tarn_fabric::local::Near;
-use tarn_fabric::address::{Address, NodeId};
+use tarn_fabric::address::Address;
 
-/// The switches, by position in [`SWITCHES`].
-#[derive(Clone, Copy)]
-enum On {
-    LowerBound = 0,
-    AnyVisible = 1,
-    FenceBeforeRecovery = 2,
-    BackupsFirst = 3,
-    KeepNewest = 4,
-    TooOld = 5,
-    Checksum = 6,
-    StrayCells = 7,
-    SettleBeforeLog = 8,
-    ReleaseOnAbort = 9,
-    NewestInSr = 10,
-    AwaitSurvivors = 11,
-    ProtectRanges = 12,
-    MarkNodes = 13,
-    VersionCache = 14,
-    KeepUnchanged = 15,
-    DropAtGrant = 16,
-    WholeDecision = 17,
-    LocksApart = 18,
-    SecondLook = 19,
-    LockMoved = 20,
-    BucketNames = 21,
-    ForgetMoved = 22,
+/// The numbers of its own rules.
+mod on {
+    use super::*;
+    pub const LOWER_BOUND: usize = rule_number(SWITCHES, "lower-bound");
+    pub const ANY_VISIBLE: usize = rule_number(SWITCHES, "any-visible");
+    pub const BACKUPS_FIRST: usize = rule_number(SWITCHES, "backups-first");
+    pub const KEEP_NEWEST: usize = rule_number(SWITCHES, "keep-newest");
+    pub const TOO_OLD: usize = rule_number(SWITCHES, "too-old");
+    pub const CHECKSUM: usize = rule_number(SWITCHES, "checksum");
+    pub const STRAY_CELLS: usize = rule_number(SWITCHES, "stray-cells");
+    pub const NEWEST_IN_SR: usize = rule_number(SWITCHES, "newest-in-sr");
+    pub const AWAIT_SURVIVORS: usize = rule_number(SWITCHES, "await-survivors");
+    pub const MARK_NODES: usize = rule_number(SWITCHES, "mark-nodes");
+    pub const VERSION_CACHE: usize = rule_number(SWITCHES, "version-cache");
+    pub const KEEP_UNCHANGED: usize = rule_number(SWITCHES, "keep-unchanged");
+    pub const DROP_AT_GRANT: usize = rule_number(SWITCHES, "drop-at-grant");
+    pub const WHOLE_DECISION: usize = rule_number(SWITCHES, "whole-decision");
+    pub const LOCKS_APART: usize = rule_number(SWITCHES, "locks-apart");
+    pub const SECOND_LOOK: usize = rule_number(SWITCHES, "second-look");
+    pub const LOCK_MOVED: usize = rule_number(SWITCHES, "lock-moved");
+    pub const BUCKET_NAMES: usize = rule_number(SWITCHES, "bucket-names");
+    pub const FORGET_MOVED: usize = rule_number(SWITCHES, "forget-moved");
 }
 
 const SWITCHES: &[Switch] = &[
-    switch(
-        "lower-bound",
-        "a reader passes over an INVISIBLE version only if its lower bound says that it comes later; \
-         off: always (L1)",
-        false,
-    ),
-    switch(
-        "any-visible",
-        "recovery commits what a log has decided or any version of which is visible; \
-         off: only if all are (L2)",
-        false,
-    ),
-    switch(
-        "fence-before-recovery",
-        "recovery reads nothing before the dead node's access is revoked everywhere; \
-         off: the dead, if it still runs, writes on beside it (L3)",
-        false,
-    ),
-    switch(
-        "backups-first",
-        "versions are visible at the backups before they are at the primary; off: in one round (L4)",
-        false,
-    ),
-    switch(
-        "keep-newest",
-        "the newest committed version is never overwritten; off: it is the one that goes (L9)",
-        false,
-    ),
-    switch(
-        "too-old",
-        "what was discarded is missing to a snapshot that needs it; off: it has never been (L9)",
-        false,
-    ),
-    switch(
-        "checksum",
-        "a version's record says whose it is; off: whatever its memory holds is believed (L16)",
-        false,
-    ),
-    switch(
-        "stray-cells",
-        "an INVISIBLE version of a recovered life is none; off: readers wait for it (L21)",
-        false,
-    ),
-    switch(
-        "settle-before-log",
-        "a log area is used again only when what it decided is visible everywhere; off: at once",
-        true,
-    ),
-    switch(
-        "release-on-abort",
-        "an abort gives up its locks; off: they outlive the transaction",
-        true,
-    ),
-    switch(
-        "newest-in-sr",
-        "a transaction with locks changes the newest version, however new; \
-         off: it is aborted if that is newer than its beginning, which costs a timestamp (L12)",
-        false,
-    ),
-    switch(
-        "await-survivors",
-        "the shards of a dead owner open when nothing that survivors write rests on its grants; \
-         off: when it is recovered (L10)",
-        false,
-    ),
-    switch(
-        "protect-ranges",
-        "leaves that a scan has shown are locked, and looked at again under their locks; off: neither",
-        true,
-    ),
-    switch(
-        "mark-nodes",
-        "a node says that it is being changed before any of it is; off: readers take half a change",
-        true,
-    ),
-    switch(
-        "version-cache",
-        "version tables of a node's own shards are remembered; off: they are read, which costs a round",
-        true,
-    ),
-    switch(
-        "keep-unchanged",
-        "what was read without a lock is remembered only if no write was granted meanwhile; off: in any case (L5)",
-        false,
-    ),
-    switch(
-        "drop-at-grant",
-        "a write grant makes what is remembered unusable until the writer's end; off: only grants to others do (L6)",
-        false,
-    ),
-    switch(
-        "whole-decision",
-        "a snapshot believes a decision that all logs of a group have; off: that one has, which may die with its coordinator",
-        false,
-    ),
-    switch(
-        "locks-apart",
-        "a lock costs memory nodes nothing; off: an FAA when a node's first holder comes and its last goes, as with the \
-         ideal lock of the paper's comparison",
-        true,
-    ),
-    switch(
-        "second-look",
-        "who finds a key in no block of a chain without a lock looks whether the bucket was split meanwhile; off: it is absent",
-        true,
-    ),
-    switch(
-        "lock-moved",
-        "a split locks the records that it moves; off: writers and readers beside it find their slots another's",
-        true,
-    ),
-    switch(
-        "bucket-names",
-        "a split locks buckets by the names that inserts lock; off: by names of its own",
-        true,
-    ),
-    switch(
-        "forget-moved",
-        "where a record's version table was is not remembered once a split has moved it; off: it is",
-        true,
-    ),
+    rule("lower-bound", "a reader passes over an INVISIBLE version only if its lower bound says that it comes later; \
+         off: always (L1)", OURS),
+    rule("any-visible", "recovery commits what a log has decided or any version of which is visible; \
+         off: only if all are (L2)", OURS),
+    rule("fence-before-recovery", "recovery reads nothing before the dead node's access is revoked everywhere; \
+         off: the dead, if it still runs, writes on beside it (L3)", OURS),
+    rule("backups-first", "versions are visible at the backups before they are at the primary; off: in one round (L4)", OURS),
+    rule("keep-newest", "the newest committed version is never overwritten; off: it is the one that goes (L9)", OURS),
+    rule("too-old", "what was discarded is missing to a snapshot that needs it; off: it has never been (L9)", OURS),
+    rule("checksum", "a version's record says whose it is; off: whatever its memory holds is believed (L16)", OURS),
+    rule("stray-cells", "an INVISIBLE version of a recovered life is none; off: readers wait for it (L21)", OURS),
+    rule("settle-before-log", "a log area is used again only when what it decided is visible everywhere; off: at once", PUBLISHED),
+    rule("release-on-abort", "an abort gives up its locks; off: they outlive the transaction", PUBLISHED),
+    rule("newest-in-sr", "a transaction with locks changes the newest version, however new; \
+         off: it is aborted if that is newer than its beginning, which costs a timestamp (L12)", OURS),
+    rule("await-survivors", "the shards of a dead owner open when nothing that survivors write rests on its grants; \
+         off: when it is recovered (L10)", OURS),
+    rule("protect-ranges", "leaves that a scan has shown are locked, and looked at again under their locks; off: neither", PUBLISHED),
+    rule("mark-nodes", "a node says that it is being changed before any of it is; off: readers take half a change", PUBLISHED),
+    rule("version-cache", "version tables of a node's own shards are remembered; off: they are read, which costs a round", PUBLISHED),
+    rule("keep-unchanged", "what was read without a lock is remembered only if no write was granted meanwhile; off: in any case (L5)", OURS),
+    rule("drop-at-grant", "a write grant makes what is remembered unusable until the writer's end; off: only grants to others do (L6)", OURS),
+    rule("whole-decision", "a snapshot believes a decision that all logs of a group have; off: that one has, which may die with its coordinator", OURS),
+    rule("locks-apart", "a lock costs memory nodes nothing; off: an FAA when a node's first holder comes and its last goes, as with the \
+         ideal lock of the paper's comparison", PUBLISHED),
+    rule("second-look", "who finds a key in no block of a chain without a lock looks whether the bucket was split meanwhile; off: it is absent", PUBLISHED),
+    rule("lock-moved", "a split locks the records that it moves; off: writers and readers beside it find their slots another's", PUBLISHED),
+    rule("bucket-names", "a split locks buckets by the names that inserts lock; off: by names of its own", PUBLISHED),
+    rule("forget-moved", "where a record's version table was is not remembered once a split has moved it; off: it is", PUBLISHED),
 ];
 
-/// A switch that `literal` keeps, or does not. There is no public code that was measured by others: `measured`
-/// keeps what `literal` does.
-const fn switch(name: &'static str, effect: &'static str, in_literal: bool) -> Switch {
-    Switch { name, effect, in_literal, in_measured: in_literal, simulated_only: false }
-}
-
-/// The phases, in the order of [`PHASES`].
-#[derive(Clone, Copy)]
-enum Phase {
-    Lock = 0,
-    Locate = 1,
-    ReadDirect = 2,
-    ReadRecord = 3,
-    Snapshot = 4,
-    Invisible = 5,
-    Stamp = 6,
-    Decide = 7,
-    Show = 8,
-    Release = 9,
-    Resolve = 10,
-    Scan = 11,
-    ProtectLeaf = 12,
-    LockLeaf = 13,
-    Restructure = 14,
-    Cached = 15,
+/// The numbers of the phases that it enters itself.
+mod phase {
+    use super::*;
+    pub const CACHED: usize = phase_number(PHASES, "cached");
+    pub const DECIDE: usize = phase_number(PHASES, "decide");
+    pub const INVISIBLE: usize = phase_number(PHASES, "invisible");
+    pub const LOCATE: usize = phase_number(PHASES, "locate");
+    pub const LOCK: usize = phase_number(PHASES, "lock");
+    pub const PROTECT_LEAF: usize = phase_number(PHASES, "protect_leaf");
+    pub const READ_DIRECT: usize = phase_number(PHASES, "read_direct");
+    pub const READ_RECORD: usize = phase_number(PHASES, "read_record");
+    pub const RELEASE: usize = phase_number(PHASES, "release");
+    pub const SHOW: usize = phase_number(PHASES, "show");
+    pub const SNAPSHOT: usize = phase_number(PHASES, "snapshot");
+    pub const STAMP: usize = phase_number(PHASES, "stamp");
 }
 
 const PHASES: &[&str] = &[
@@ -252,9 +149,9 @@ const PHASES: &[&str] = &[
 ];
 
 const LIMITS: &[Limit] = &[
-    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
+    Limit::SCAN,
     Limit { phase: "protect_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
-    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+    Limit::LOCK_LEAF,
 ];
 
 const ABORTS: &[AbortReason] = &[
@@ -280,16 +177,11 @@ pub struct Lotus {
 }
 
 impl Lotus {
-    #[inline]
-    fn on(&self, switch: On) -> bool {
-        self.switches.is_on(switch as usize)
-    }
-
     /// Which rules versions are chosen by.
     #[inline]
     fn rules(&self) -> Rules {
-        let discards = if self.on(On::TooOld) { Discards::Above } else { Discards::Forgotten };
-        let (lower_bound, keep_newest) = (self.on(On::LowerBound), self.on(On::KeepNewest));
+        let discards = if self.switches.is_on(on::TOO_OLD) { Discards::Above } else { Discards::Forgotten };
+        let (lower_bound, keep_newest) = (self.switches.is_on(on::LOWER_BOUND), self.switches.is_on(on::KEEP_NEWEST));
         Rules { lower_bound, discards, keep_newest }
     }
 
@@ -302,7 +194,7 @@ impl Lotus {
     /// Whether transactions that write have a T_start: what they change must not be newer.
     #[inline]
     fn starts_writers(&self) -> bool {
-        self.is_snapshot() || !self.on(On::NewestInSr)
+        self.is_snapshot() || !self.switches.is_on(on::NEWEST_IN_SR)
     }
 
     /// Whether this entry of a transaction that may write is read from its snapshot, without a lock.
@@ -314,27 +206,20 @@ impl Lotus {
     /// Whether an INVISIBLE version is what a recovered life left without a log: none.
     #[inline]
     fn is_stray(&self, cx: &Context, txn: u64) -> bool {
-        self.on(On::StrayCells) && is_stray(cx, txn)
+        self.switches.is_on(on::STRAY_CELLS) && is_stray(cx, txn)
     }
 }
 
 #[inline]
-fn enter(cx: &Context, phase: Phase) {
-    cx.metrics.phase(phase as usize);
+fn enter(cx: &Context, phase: usize) {
+    cx.metrics.phase(phase);
 }
 
-impl Protocol for Lotus {
+impl Described for Lotus {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "lotus",
         citation: "Hu, Zuo, Hu, Chen, Wang, Yang: LOTUS, Optimizing Disaggregated Transactions with Disaggregated Locks",
-        caps: ProtocolCaps {
-            snapshot_isolation: true,
-            ranges: true,
-            growth: true,
-            crash_recovery: true,
-            memory_recovery: true,
-            survives_drops: true,
-        },
+        caps: ProtocolCaps::ALL,
         switches: SWITCHES,
         phases: PHASES,
         limits: LIMITS,
@@ -345,14 +230,89 @@ impl Protocol for Lotus {
         undone_node: |old, _| Some(Undone::if_found(nodes::undone_version(old))),
     };
 
+    #[inline(always)]
+    fn switches(&self) -> Switches {
+        self.switches
+    }
+}
+
+/// Records with several versions, under locks in compute nodes.
+pub struct Versions;
+
+impl RecordAccess<Lotus> for Versions {
+    #[inline(always)]
+    fn add(_: &Lotus, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+        add::add(cx, txn, table, added)
+    }
+
+    fn wish_again(_: &Lotus, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+        add::wish_again(cx, txn, index, further);
+    }
+
+    #[inline]
+    fn fetch(
+        lotus: &Lotus,
+        cx: &Context,
+        txn: &mut Txn,
+    ) -> impl Future<Output = Result<(), Failure>> {
+        execute::fetch(lotus, cx, txn)
+    }
+
+    #[inline]
+    fn is_committed(_: &Lotus, txn: &Txn) -> bool {
+        txn.held.is_empty()
+    }
+
+    async fn validate(_: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        txn.held.check(cx)
+    }
+
+    #[inline]
+    fn ask_near<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+        near::begin(lotus, cx, txn)
+    }
+
+    #[inline]
+    fn fetch_near(lotus: &Lotus, cx: &Context, txn: &mut Txn, near: Near<'_>) -> AtOnce {
+        near::end(lotus, cx, txn, near)
+    }
+
+    #[inline]
+    fn commit_near(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> AtOnce {
+        near_commit::commit(lotus, cx, txn)
+    }
+}
+
+/// The log of versions.
+pub struct VersionLog;
+
+impl Log<Lotus> for VersionLog {
     type Entry = Left;
+
+    async fn decide(
+        lotus: &Lotus,
+        cx: &Context,
+        left: &mut [Unsettled<Left>],
+    ) -> Result<(), Failure> {
+        recover::decide(lotus, cx, left).await
+    }
+
+    async fn apply(_: &Lotus, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
+        recover::apply(cx, left).await
+    }
+
+    async fn release(_: &Lotus, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
+        recover::release(cx, left).await;
+        Ok(())
+    }
+}
+
+impl Protocol for Lotus {
+    type Records = Versions;
+    type Log = VersionLog;
 
     fn new(switches: Switches) -> Lotus {
         Lotus { switches }
-    }
-
-    fn isolation(&self) -> Isolation {
-        self.switches.isolation()
     }
 
     fn layout(&self, asked: &Options) -> LayoutKind {
@@ -370,58 +330,6 @@ impl Protocol for Lotus {
 
     fn needs(&self) -> Needs {
         Needs::LOCKS_AND_TIMESTAMPS
-    }
-
-    #[inline(always)]
-    fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
-        add::add(cx, txn, table, added)
-    }
-
-    fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-        add::wish_again(cx, txn, index, further);
-    }
-
-    fn switches(&self) -> Switches {
-        self.switches
-    }
-
-    #[inline]
-    fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
-        execute::fetch(self, cx, txn)
-    }
-
-    #[inline]
-    fn ask_near<'a>(&self, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
-        near::begin(self, cx, txn)
-    }
-
-    #[inline]
-    fn fetch_near(
-        &self,
-        cx: &Context,
-        txn: &mut Txn,
-        near: Near<'_>,
-    ) -> Option<Result<(), Failure>> {
-        near::end(self, cx, txn, near)
-    }
-
-    #[inline]
-    fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
-        near_commit::commit(self, cx, txn)
-    }
-
-    #[inline]
-    fn is_committed(&self, txn: &Txn) -> bool {
-        txn.held.is_empty()
-    }
-
-    #[inline]
-    fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
-        commit::commit(self, cx, txn)
-    }
-
-    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-        txn.held.check(cx)
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
@@ -468,55 +376,8 @@ impl Protocol for Lotus {
         sweeps::sweep(self, cx, txn, bucket).await
     }
 
-    async fn reshape(
-        &self,
-        cx: &Context,
-        txn: &mut Txn,
-        work: TreeWork,
-    ) -> Result<TreeDone, Failure> {
-        trees::reshape(self, cx, txn, work).await
-    }
-
-    async fn resolve(
-        &self,
-        cx: &Context,
-        id: TxnId,
-        coordinator: u32,
-        asker: Asker,
-    ) -> Result<Resolution, Failure> {
-        recover::resolve(self, cx, (id, asker), coordinator).await
-    }
-
-    async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
-        match self.on(On::FenceBeforeRecovery) {
-            true => revoke_everywhere(cx, whom).await,
-            false => Ok(()),
-        }
-    }
-
-    async fn enumerate(
-        &self,
-        cx: &Context,
-        dead: NodeId,
-    ) -> Result<Vec<Unsettled<Left>>, Failure> {
-        recover::enumerate(cx, dead).await
-    }
-
-    async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {
-        recover::decide(self, cx, left).await
-    }
-
-    async fn apply(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
-        recover::apply(cx, left).await
-    }
-
-    async fn release(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
-        recover::release(cx, left).await;
-        Ok(())
-    }
-
     async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
-        match self.on(On::SettleBeforeLog) {
+        match self.keeps(Rule::SettleBeforeLog) {
             // A coordinator that is no more may have left writes on their way. As they end its transaction may
             // go in doubt, and as that is settled what was there before be written back.
             true => Ok(!cx.is_closing(coordinator)

@@ -6,7 +6,7 @@
 
 use super::execute::{advance, take_versions};
 use super::short::LINE_WORDS;
-use super::{Lotus, On, Phase, enter, short, snapshot};
+use super::{Lotus, on, phase, enter, short, snapshot};
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
 use tarn_store::layout::{DIRECTORY_BYTES, Geometry, KEY_AT, VERSION_AT, Version};
@@ -27,7 +27,7 @@ const HOME_SLOTS: usize = Geometry::SLOTS_PER_BIN;
 #[inline]
 pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
     let is_plain = txn.intent == Intent::ReadWrite && txn.notes.is_plain() && txn.failed.is_none();
-    let is_short = !lotus.starts_writers() && lotus.on(On::LocksApart);
+    let is_short = !lotus.starts_writers() && lotus.switches.is_on(on::LOCKS_APART);
     if !is_plain || !is_short || matches!(cx.node_services().transport(), Transport::Rpc | Transport::Direct) {
         return None;
     }
@@ -205,7 +205,7 @@ fn read(
     let (mut done, mut image) = (0, images);
     near.visit(first, |visit| {
         for entry in wanted {
-            enter(cx, Phase::Locate);
+            enter(cx, phase::LOCATE);
             let (line, rest) = room.split_first_chunk_mut().expect("room for it");
             let (next, rest) = rest.split_first_chunk_mut().expect("room for it");
             room = rest;
@@ -286,7 +286,7 @@ fn read_buckets(cx: &Context, txn: &mut Txn, near: Near<'_>) -> Result<(), Box<F
             if entry.progress != Progress::Home {
                 continue;
             }
-            enter(cx, Phase::Locate);
+            enter(cx, phase::LOCATE);
             let bucket = bucket(cx, cx.table(entry.table), entry.key);
             let line = round.array_mut(entry.image);
             match read_slot(visit, (cx, bucket), entry, line)? {

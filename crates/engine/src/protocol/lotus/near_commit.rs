@@ -8,7 +8,7 @@
 use super::commit::{end_of_reading, release, secure};
 use super::prepare::PACKED_BYTES;
 use super::short_commit::{Weight, self as short};
-use super::{Lotus, Phase, enter};
+use super::{Lotus, phase, enter};
 use crate::site::Context;
 use crate::steps::{begin_doubt, unknown};
 use tarn_store::layout::{PACKED_VERSIONS_AT, VersionWord};
@@ -63,7 +63,7 @@ fn write_invisible(
     (near, area): (Near<'_>, Target),
     versions: usize,
 ) -> Result<(), Failure> {
-    enter(cx, Phase::Invisible);
+    enter(cx, phase::INVISIBLE);
     let (log, len) = short::make_invisible(cx, txn, versions);
     begin_doubt(cx, txn);
     let Txn { entries, round, .. } = &*txn;
@@ -85,7 +85,7 @@ fn write_invisible(
 /// C2.
 #[inline(always)]
 fn take_timestamp(cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Stamp);
+    enter(cx, phase::STAMP);
     short::stamp(cx, txn, cx.database().counter.next());
 }
 
@@ -96,7 +96,7 @@ fn decide_and_show(
     txn: &mut Txn,
     (near, area): (Near<'_>, Target),
 ) -> Result<(), Failure> {
-    enter(cx, Phase::Decide);
+    enter(cx, phase::DECIDE);
     let Txn { entries, tag, stamps, .. } = &*txn;
     let visible = VersionWord::committed(stamps.commit).word();
     let shown = near.visit(area, |visit| {

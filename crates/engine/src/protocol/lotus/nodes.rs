@@ -6,7 +6,9 @@
 //! read after that was taken: whoever took a T_commit up to T_start had marked it before. Whoever undoes a change
 //! counts VERSION on, and sees to it that every later T_commit is above that: no VERSION comes twice.
 
-use super::{Lotus, On, Phase, commit, enter, prepare};
+use crate::cluster::rules::Rule;
+use crate::steps::Described as _;
+use super::{Lotus, on, phase, commit, enter, prepare};
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
 use tarn_store::index::btree::scan::Visit;
@@ -15,7 +17,7 @@ use crate::services::lock::name::{LockMode, LockName};
 use crate::steps::node_locks::HELD;
 use tarn_store::ids::{AbortReason, Failure, Timestamp};
 use tarn_store::placement::shard_map::shard_of_address;
-use crate::steps::structure::{Part, Rule, Step, Structure};
+use crate::steps::structure::{Part, Structure};
 use crate::transaction::working_set::{HeldAs, Intent, Lock, LockKind, Txn};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::BufferOffset;
@@ -26,30 +28,11 @@ const _: () = assert!(LOCK_AT == 0 && VERSION_AT == 8);
 
 impl Structure for Lotus {
     #[inline]
-    fn enter(&self, cx: &Context, step: Step) {
-        let phase = match step {
-            Step::Scan => Phase::Scan,
-            Step::LockLeaf => Phase::LockLeaf,
-            Step::Restructure => Phase::Restructure,
-        };
-        enter(cx, phase);
-    }
-
-    #[inline]
-    fn keeps(&self, rule: Rule) -> bool {
-        match rule {
-            Rule::ProtectRanges => self.on(On::ProtectRanges),
-            // An abort is the commit's affair; the other planted bugs of what protocols share are another protocol's.
-            Rule::ReleaseGranted | Rule::CheckFences | Rule::SiblingWithSplit => true,
-        }
-    }
-
-    #[inline]
     fn shows_leaf(&self, txn: &Txn, visit: Visit) -> Result<bool, AbortReason> {
         if !self.scans_snapshot(txn) {
-            return Ok(self.on(On::ProtectRanges));
+            return Ok(self.keeps(Rule::ProtectRanges));
         }
-        match is_newer(visit.version, txn.stamps.start) && self.on(On::TooOld) {
+        match is_newer(visit.version, txn.stamps.start) && self.switches.is_on(on::TOO_OLD) {
             true => Err(AbortReason::TooOld),
             false => Ok(false),
         }
@@ -63,7 +46,12 @@ impl Structure for Lotus {
         }
     }
 
-    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    #[inline]
+    fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
+        commit::commit(self, cx, txn)
+    }
+
+    async fn commit_structure(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         commit::commit_structure(self, cx, txn).await
     }
 
@@ -90,13 +78,13 @@ impl Structure for Lotus {
     ) -> BufferOffset {
         let id = table.id.0;
         let lock = match part {
-            Part::Bucket if self.on(On::BucketNames) => {
+            Part::Bucket if self.switches.is_on(on::BUCKET_NAMES) => {
                 Some((LockName::bucket(id, address), shard_of_address(address)))
             }
             Part::Bucket => Some((name(address), shard_of_address(address))),
             Part::Slot(key) => key.map(|key| (LockName::row(id, key), table.shard_of(key))),
         };
-        if let Some((name, shard)) = lock.filter(|_| part == Part::Bucket || self.on(On::LockMoved)) {
+        if let Some((name, shard)) = lock.filter(|_| part == Part::Bucket || self.switches.is_on(on::LOCK_MOVED)) {
             txn.held.ask(cx, name, shard, LockMode::Write);
         }
         let kind = if part == Part::Bucket { LockKind::Directory } else { LockKind::Record };
@@ -162,7 +150,7 @@ pub(super) async fn protect(cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     if first == txn.checks.len() {
         return Ok(());
     }
-    enter(cx, Phase::ProtectLeaf);
+    enter(cx, phase::PROTECT_LEAF);
     cx.advance_closing();
     txn.round.begin();
     let mut heads = Vec::with_capacity(txn.checks.len() - first);

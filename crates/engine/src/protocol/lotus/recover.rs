@@ -11,16 +11,15 @@
 //! its bytes nor those of before says nothing: replicas may differ in cells that were left INVISIBLE without a log.
 
 use super::nodes::{HEAD_BYTES, undone_version};
-use super::{Lotus, On, Phase, enter};
+use super::{Lotus, on};
 use crate::site::Context;
 use tarn_store::layout::{CELLS_AT, CELL_TXN_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout, Version, VersionWord, version_at};
 use tarn_store::log::{Entry, SETTLING};
 use tarn_store::log::versions::{DECISION_BYTES, LoggedVersion, VersionLog, decided, decision, decision_at};
 use crate::site::metrics::RecoveryEvent;
-use tarn_store::ids::{Explanation, Failure, OwnerTag, Resolution, Timestamp, TxnId};
-use crate::steps::settle::logs::Head;
-use crate::steps::settle::{Answer, Asker, Bulk, Wish, is_gone, logs};
-use tarn_fabric::address::{Address, NodeId, Target};
+use tarn_store::ids::{Failure, OwnerTag, Resolution, Timestamp};
+use crate::steps::settle::{Answer, Bulk, Wish, logs};
+use tarn_fabric::address::{Address, Target};
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// What LOTUS's recovery knows of a transaction: its log, and, once that was looked for, when it committed.
@@ -76,43 +75,6 @@ struct Copy {
     words: Vec<u64>,
 }
 
-/// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final.
-pub(super) async fn resolve(
-    lotus: &Lotus,
-    cx: &Context,
-    (id, asker): (TxnId, Asker),
-    coordinator: u32,
-) -> Result<Resolution, Failure> {
-    enter(cx, Phase::Resolve);
-    let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
-    let (mine, others): (Vec<Head>, Vec<Head>) =
-        heads.found.iter().partition(|head| head.tag == id);
-    let mut left: Vec<Unsettled> = logs::entries(cx, &mine).await?;
-    if left.is_empty() {
-        heads.whole(cx)?;
-        if is_gone(others.iter().map(|head| head.tag), id, asker) {
-            let allowed = "a transaction whose coordinator has not written since";
-            return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
-        }
-        // Nothing was decided. Versions may have landed all the same, where the log did not go: their
-        // coordinator takes them back, or they count for nothing once its life is recovered.
-        return Ok(Resolution::Aborted);
-    }
-    decide(lotus, cx, &mut left).await?;
-    apply(cx, &left).await?;
-    release(cx, &left).await;
-    Ok(left[0].resolution())
-}
-
-/// Every transaction of a dead life that has a valid entry, in any area.
-pub(super) async fn enumerate(cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure> {
-    enter(cx, Phase::Resolve);
-    let numbers = 0..cx.database().catalog.options().coordinators_max;
-    let mut heads = logs::heads(cx, numbers).await?.found;
-    heads.retain(|head| head.tag.node() == dead);
-    logs::entries(cx, &heads).await
-}
-
 /// Decides all of them.
 pub(super) async fn decide(
     lotus: &Lotus,
@@ -129,7 +91,7 @@ pub(super) async fn decide(
         });
         let all = of().all(|copy| !matches!(copy.state, State::Invisible | State::Former));
         each.entry.commit = each.entry.commit.or(visible);
-        let committed = match lotus.on(On::AnyVisible) {
+        let committed = match lotus.switches.is_on(on::ANY_VISIBLE) {
             true => each.entry.commit.is_some(),
             false => all,
         };

@@ -7,7 +7,7 @@
 //! the caller's payload lies where it is written from. Whatever is out of the way goes on there.
 
 use super::execute::{advance, take_versions};
-use super::{Lotus, On, Phase, enter, snapshot};
+use super::{Lotus, on, phase, enter, snapshot};
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
 use tarn_store::index::hash::{head_at_home, home};
@@ -62,7 +62,7 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
         txn.held.collect(cx, txn.tag).await?;
     }
     for _ in txn.fetched..txn.entries.len() {
-        enter(cx, Phase::Locate);
+        enter(cx, phase::LOCATE);
     }
     txn.round.hot();
     cx.port.execute(&mut txn.round).await?;
@@ -85,7 +85,7 @@ fn plan_homes(cx: &Context, txn: &mut Txn) {
 
 #[inline(never)]
 pub(super) fn lock(cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Lock);
+    enter(cx, phase::LOCK);
     // What is over by now hinders nobody, if it only was not seen yet.
     cx.advance_closing();
     let Txn { entries, held, fetched, .. } = txn;
@@ -162,7 +162,7 @@ pub(super) fn show_newest(
     let (newest, word) = packed.newest_of_two(line)?;
     let changes = match entry.mode {
         Mode::Read => false,
-        Mode::Update if lotus.on(On::KeepNewest) => true,
+        Mode::Update if lotus.switches.is_on(on::KEEP_NEWEST) => true,
         _ => return None,
     };
     // Who wrote it may have died before it told the owner of the lock.
@@ -201,7 +201,7 @@ pub(super) async fn fetch_as_of(
 ) -> Result<Vec<(usize, usize)>, Failure> {
     plan_homes(cx, txn);
     for _ in txn.fetched..txn.entries.len() {
-        enter(cx, Phase::Locate);
+        enter(cx, phase::LOCATE);
     }
     txn.stamps.view = cx.database().membership.view();
     cx.port.execute(&mut txn.round).await?;

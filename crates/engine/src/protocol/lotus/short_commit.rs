@@ -6,7 +6,7 @@
 
 use super::prepare::{PACKED_BYTES, changes};
 use super::short::{LINE_WORDS, packed};
-use super::{Phase, enter};
+use super::{phase, enter};
 use crate::site::Context;
 use tarn_store::layout::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Version, VersionWord};
 use tarn_store::log::versions::{DECISION_BYTES, Replacing, decision, decision_at};
@@ -66,7 +66,7 @@ pub(super) fn is_written(entry: &Entry) -> bool {
 /// C1: the log's entry, then so many versions, INVISIBLE.
 #[inline]
 pub(super) fn plan_invisible(cx: &Context, txn: &mut Txn, versions: usize) {
-    enter(cx, Phase::Invisible);
+    enter(cx, phase::INVISIBLE);
     let (log, len) = make_invisible(cx, txn, versions);
     note_written(cx, txn);
     let area = log_area(cx, txn);
@@ -153,7 +153,7 @@ pub(super) fn stamp(cx: &Context, txn: &mut Txn, commit: Timestamp) {
 /// C3 and C4: the decision, then the versions, visible as of T_commit.
 #[inline]
 pub(super) fn plan_visible(cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Decide);
+    enter(cx, phase::DECIDE);
     let area = log_area(cx, txn);
     let Txn { round, written, tag, stamps, .. } = txn;
     round.begin();

@@ -8,7 +8,7 @@
 use super::execute::{advance, is_it, plan_record, show, take_place};
 use super::find::{self, Place};
 use super::nodes::is_newer;
-use super::{Lotus, On, Phase, cached, enter, near, short};
+use super::{Lotus, on, phase, cached, enter, near, short};
 use crate::site::Context;
 use tarn_store::layout::{Choice, RecordLayout, Version, VersionWord};
 use tarn_store::log::versions::{DECISION_BYTES, decided, decision_at};
@@ -82,7 +82,7 @@ pub(super) async fn begin(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if (txn.entries.is_empty() && !txn.ordered.pending) || txn.stamps.of == Some(txn.tag) {
         return Ok(());
     }
-    enter(cx, Phase::Snapshot);
+    enter(cx, phase::SNAPSHOT);
     let start = cx.timestamps.start(cx).await?;
     txn.stamps = Stamps { of: Some(txn.tag), start, ..Stamps::NONE };
     Ok(())
@@ -186,7 +186,7 @@ pub(super) fn choose(
 /// Whether a key that is in no slot of its bucket may have been in one at T_start: slots were emptied since.
 pub(super) fn may_have_been(lotus: &Lotus, txn: &Txn, index: usize) -> bool {
     let emptied = txn.lookup(&txn.entries[index]).directory_version;
-    is_newer(emptied, txn.stamps.start) && lotus.on(On::TooOld)
+    is_newer(emptied, txn.stamps.start) && lotus.switches.is_on(on::TOO_OLD)
 }
 
 /// The key is absent as of T_start.
@@ -222,7 +222,7 @@ async fn ask_logs(
     txn.round.begin();
     for (index, cell, writer, reads) in asked {
         let mut said = reads.iter().map(|&read| decided(writer, *txn.round.array::<2>(read)));
-        let commit = match lotus.on(On::WholeDecision) {
+        let commit = match lotus.switches.is_on(on::WHOLE_DECISION) {
             true => said.clone().all(|it| it.is_some()).then(|| said.next().flatten()).flatten(),
             false => said.find_map(|it| it),
         };

@@ -6,8 +6,10 @@
 //! that was read after T_start was taken has every version up to it, since a writer has its T_commit under
 //! the lock, and releases that when all is written.
 
+use crate::cluster::rules::Rule;
+use crate::steps::Described as _;
 use super::execute::{HEAD_BYTES, comes_along};
-use super::switches::On;
+use super::switches::on;
 use super::value::{self, value_bytes};
 use super::Motor;
 use tarn_store::placement::catalog::Table;
@@ -36,7 +38,7 @@ type Taken = Result<Look, AbortReason>;
 /// Takes in everything that the round brought; the first reason to abort is returned when all grants are
 /// known.
 pub(super) fn absorb(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<Look, Failure> {
-    note_grants(txn, !motor.on(On::ReleaseGranted));
+    note_grants(txn, !motor.keeps(Rule::ReleaseGranted));
     let mut verdict = Ok(Look::Fine);
     for index in txn.fetched..txn.entries.len() {
         let mut entry = txn.entries[index];
@@ -90,7 +92,7 @@ fn absorb_lookup(
             (entry.address, entry.image) = (address, image);
             entry.body = value_at(txn, entry);
             cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
-            if entry.watched && moved && motor.on(On::ValidateReads) {
+            if entry.watched && moved && motor.keeps(Rule::ValidateReads) {
                 return Err(AbortReason::VersionChanged); // what the caller was shown is gone
             }
             settle_found(motor, cx, txn, entry, table, consistent)
@@ -118,10 +120,10 @@ fn settle_found(
 ) -> Taken {
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
     let minds = match motor.reads_snapshot(txn) && entry.mode == Mode::Read {
-        true => On::WaitForLocked,
-        false => On::RefuseLocked,
+        true => motor.switches.is_on(on::WAIT_FOR_LOCKED),
+        false => motor.keeps(Rule::RefuseLocked),
     };
-    if lock != 0 && lock != txn.tag.word() && motor.on(minds) {
+    if lock != 0 && lock != txn.tag.word() && minds {
         cx.meet(entry.address, lock);
         let reading = entry.mode == Mode::Read;
         entry.progress = if reading { Progress::Direct } else { entry.progress };
@@ -168,7 +170,7 @@ fn be_shown(motor: &Motor, txn: &Txn, entry: &mut Entry) {
 
 fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     entry.found = false;
-    if entry.watched && motor.on(On::ValidateReads) {
+    if entry.watched && motor.keeps(Rule::ValidateReads) {
         return Err(AbortReason::VersionChanged); // the caller was shown that it is there
     }
     entry.version = txn.lookup(entry).directory_version;
@@ -189,7 +191,7 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
             return Ok(Look::Fine);
         }
         // What came to the bucket or went since the snapshot may have been this key.
-        return match is_seen_at(version, txn.stamps.start) || !motor.on(On::TooOld) {
+        return match is_seen_at(version, txn.stamps.start) || !motor.switches.is_on(on::TOO_OLD) {
             true => Ok(Look::Fine),
             false => Err(AbortReason::TooOld),
         };
@@ -197,11 +199,11 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     let held = txn.lock_on(address).map(|lock| txn.locks[lock as usize]);
     match held.filter(|lock| lock.verb == HELD) {
         // The lock may have come after the bucket was read, of which a chain is read block by block.
-        Some(lock) if lock.old_version != version && motor.on(On::ProtectAbsent) => {
+        Some(lock) if lock.old_version != version && motor.keeps(Rule::ProtectAbsent) => {
             return Err(AbortReason::IndexChanged);
         }
         Some(_) => {}
-        None if motor.on(On::ProtectAbsent) => {
+        None if motor.keeps(Rule::ProtectAbsent) => {
             txn.checks.push(Check { address, version, covered: false });
         }
         None => {}
@@ -211,7 +213,7 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
 
 /// Takes over the version that was read; not another one than the caller was shown before.
 fn show(motor: &Motor, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
-    if entry.watched && entry.version != version && motor.on(On::ValidateReads) {
+    if entry.watched && entry.version != version && motor.keeps(Rule::ValidateReads) {
         return Err(AbortReason::VersionChanged);
     }
     entry.version = version;
@@ -269,7 +271,7 @@ fn absorb_lock(
         return Err(AbortReason::LockRefused);
     }
     if entry.mode != Mode::Update {
-        let version = take_directory(txn, entry, table, motor.on(On::ProtectAbsent))?;
+        let version = take_directory(txn, entry, table, motor.keeps(Rule::ProtectAbsent))?;
         // Of a bucket it is not known which of its keys came or went.
         conflicts(motor, txn, version)?;
     }

@@ -5,9 +5,11 @@
 //! replica has acknowledged its data, or has it in the same batch before; an abort releases exactly what was
 //! granted. The switches give up one after the other: what is left then is the published system.
 
+use crate::cluster::rules::Rule;
+use crate::steps::Described as _;
 use super::nodes::stamp;
 use super::prepare::{changes, prepare};
-use super::switches::{On, Phase};
+use super::switches::{on, phase};
 use super::validate::validate;
 use super::{Motor, enter};
 use crate::site::Context;
@@ -33,13 +35,13 @@ pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result
     }
     let validates = !motor.reads_snapshot(txn);
     let writes = txn.entries.iter().any(changes);
-    if writes && (motor.on(On::StampFirst) || !validates) {
+    if writes && (motor.switches.is_on(on::STAMP_FIRST) || !validates) {
         txn.stamps.commit = cx.timestamps.commit(cx).await?;
     }
     if validates {
         validate(motor, cx, txn).await?;
     }
-    if writes && validates && !motor.on(On::StampFirst) {
+    if writes && validates && !motor.switches.is_on(on::STAMP_FIRST) {
         txn.stamps.commit = cx.timestamps.commit(cx).await?;
     }
     if !writes {
@@ -66,7 +68,7 @@ pub(super) async fn commit_structure(
 }
 
 async fn write_and_unlock(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    let waits = motor.on(On::SettleBeforeLog) && motor.on(On::UndoLog);
+    let waits = motor.keeps(Rule::SettleBeforeLog) && motor.switches.is_on(on::UNDO_LOG);
     if txn.chain.is_used() {
         Box::pin(chain::provide(cx, txn)).await?;
     }
@@ -100,28 +102,28 @@ pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
 /// Undo log and data to every replica, each node's in one batch; from here on the outcome is what the memory
 /// says.
 async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    enter(cx, Phase::Write);
-    let log = motor.on(On::UndoLog).then(|| encode_undo(txn));
+    enter(cx, phase::WRITE);
+    let log = motor.switches.is_on(on::UNDO_LOG).then(|| encode_undo(txn));
     begin_doubt(cx, txn);
     txn.round.begin();
-    if motor.on(On::AtOnce) {
+    if motor.switches.is_on(on::AT_ONCE) {
         for index in 0..txn.groups.len() {
             add_data(cx, txn, txn.groups[index], log, |_| true);
         }
     } else {
         write_apart(cx, txn, log).await?;
     }
-    let unlocks = if !motor.on(On::UnlockLate) {
+    let unlocks = if !motor.keeps(Rule::UnlockLate) {
         add_unlocks_everywhere(cx, txn);
         true
     } else if is_on_one_node(cx, txn) {
-        enter(cx, Phase::UnlockWithData);
+        enter(cx, phase::UNLOCK_WITH_DATA);
         add_release(cx, &mut txn.round, &txn.locks);
         true
     } else {
         false
     };
-    if motor.on(On::AwaitReplicas) {
+    if motor.switches.is_on(on::AWAIT_REPLICAS) {
         cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     } else {
         let posted = cx.port.post_detached(&mut txn.round).map_err(|_| unknown(cx, txn))?;
@@ -144,7 +146,7 @@ async fn write_apart(
         add_pieces(cx, txn, txn.groups[index], log, |_| true, |piece| !piece.logged);
     }
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
-    enter(cx, Phase::Show);
+    enter(cx, phase::SHOW);
     txn.round.begin();
     for index in 0..txn.groups.len() {
         add_pieces(cx, txn, txn.groups[index], None, |_| true, |piece| piece.logged);
@@ -154,7 +156,7 @@ async fn write_apart(
 
 /// The published form: behind the data, at every replica of what is written, by WRITE.
 fn add_unlocks_everywhere(cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Unlock);
+    enter(cx, phase::UNLOCK);
     let Txn { round, locks, .. } = txn;
     let free = round.reserve(8);
     round.set_word(free, 0);
@@ -168,7 +170,7 @@ fn add_unlocks_everywhere(cx: &Context, txn: &mut Txn) {
 
 /// Releases every granted lock; nobody waits for it.
 fn unlock(cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Unlock);
+    enter(cx, phase::UNLOCK);
     txn.round.begin();
     add_unlocks(cx, txn);
     post_release(cx, txn);

@@ -5,8 +5,10 @@
 //! its value is read behind or after that. A declared reader takes T_start before anything is read, and reads
 //! heads before the values that they lead to.
 
+use crate::cluster::rules::Rule;
+use crate::steps::Described as _;
 use super::absorb::{Look, absorb};
-use super::switches::{On, Phase};
+use super::switches::{on, phase};
 use super::{Motor, enter, value};
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
@@ -63,7 +65,7 @@ pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
     if let Some(failure) = txn.failed {
         return Err(again_after(cx, txn, failure));
     }
-    txn.assumes_locks = !motor.on(On::LockCas);
+    txn.assumes_locks = !motor.keeps(Rule::LockCas);
     txn.ordered.has_own = false;
     if txn.stamps.of != Some(txn.tag) {
         txn.stamps = Stamps { of: Some(txn.tag), ..Stamps::NONE };
@@ -92,7 +94,7 @@ async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fai
             scans::plan(motor, cx, txn);
         }
         if look != Look::Fine {
-            enter(cx, Phase::LookAgain);
+            enter(cx, phase::LOOK_AGAIN);
         }
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);
@@ -139,7 +141,7 @@ fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
             Progress::Done => {}
             Progress::Home => unreachable!("no record of this layout has its value at home"),
             Progress::Locate => {
-                enter(cx, Phase::Locate);
+                enter(cx, phase::LOCATE);
                 let Txn { lookups, round, .. } = &mut *txn;
                 lookups[entry.lookup as usize].plan(cx.surroundings(), table, round);
             }
@@ -151,11 +153,11 @@ fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
                 let asks = entry.mode != Mode::Update && plan_directory(cx, txn, &mut entry);
                 plan_lock(motor, cx, txn, &mut entry, table);
                 if asks {
-                    enter(cx, Phase::LockDirectory);
+                    enter(cx, phase::LOCK_DIRECTORY);
                 }
             }
             Progress::Body => {
-                enter(cx, Phase::ReadValue);
+                enter(cx, phase::READ_VALUE);
                 value::plan(motor, cx, txn, &mut entry, table);
             }
         }
@@ -166,7 +168,7 @@ fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
 /// READs a head where it was seen last; one of several lines between two looks at its first words. The
 /// value comes along if its address is remembered.
 fn plan_head(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    enter(cx, Phase::ReadHead);
+    enter(cx, phase::READ_HEAD);
     let target = cx.groups.primary(entry.address);
     let slot_bytes = table.slot.slot_bytes;
     entry.image = txn.round.reserve_lines(slot_bytes + 2 * HEAD_BYTES);
@@ -186,8 +188,8 @@ fn plan_head(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
 /// Whether a value is read in its head's batch. Where every version is whole its head alone knows its place.
 #[inline]
 pub(super) fn comes_along(motor: &Motor, entry: &Entry) -> bool {
-    motor.on(On::ReadTogether)
-        && motor.on(On::Deltas)
+    motor.switches.is_on(on::READ_TOGETHER)
+        && motor.switches.is_on(on::DELTAS)
         && !entry.body.is_null()
         && entry.cells != Cells::NONE
         && entry.mode != Mode::Insert
@@ -195,7 +197,7 @@ pub(super) fn comes_along(motor: &Motor, entry: &Entry) -> bool {
 
 /// The lock, then the head: in one batch, so that the head is read under the lock. Then the value.
 fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    enter(cx, Phase::Lock);
+    enter(cx, phase::LOCK);
     let target = cx.groups.primary(entry.address);
     entry.lock = match txn.lock_on(entry.address) {
         Some(held) => held,

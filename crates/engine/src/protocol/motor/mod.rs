@@ -37,23 +37,18 @@ mod switches;
 mod validate;
 mod value;
 
-use crate::steps::settle::{Asker, Unsettled, Whose, enumerate_logged};
-use crate::protocol::settle::resolve_logged;
+use crate::steps::Described;
+use tarn_store::layout::LayoutKind;
+use crate::steps::settle::undo::{UndoLog, undone_node};
 use crate::cluster::info::{Isolation, Needs, ProtocolCaps, ProtocolInfo, Switches};
 use super::Protocol;
 use tarn_store::placement::catalog::{Options, Table};
 use crate::site::Context;
-use tarn_store::history::{Undone, WriteKind};
-use tarn_store::index::btree::work::{TreeDone, TreeWork};
-use tarn_store::index::growth::{Grown, Shard};
-use tarn_store::layout::LayoutKind;
-use crate::steps::node_locks::{self, Keeps, suspect_all_locks};
-use tarn_store::ids::{Failure, Resolution, TxnId};
-use crate::steps::settle::undo::{self, Left};
-use crate::steps::structure::{buckets, trees};
+use crate::steps::access::RecordAccess;
+use tarn_store::history::WriteKind;
+use tarn_store::ids::Failure;
 use crate::transaction::working_set::{Added, Further, Handle, Intent, Txn};
-use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
-use tarn_fabric::address::NodeId;
+use switches::{ABORTS, LIMITS, on, PHASES, SWITCHES};
 
 /// Versions of a record, unless the database asks for another number.
 const VERSIONS: u8 = 2;
@@ -69,11 +64,6 @@ pub struct Motor {
 }
 
 impl Motor {
-    #[inline]
-    fn on(&self, switch: On) -> bool {
-        self.switches.is_on(switch as usize)
-    }
-
     /// Whether what it reads is of one moment, T_start: what was declared to read alone, and all under
     /// snapshot isolation.
     fn reads_snapshot(&self, txn: &Txn) -> bool {
@@ -81,52 +71,70 @@ impl Motor {
             || self.switches.isolation() == Isolation::SnapshotIsolation
     }
 
-    /// Rolls back; waits for nothing.
-    fn give_up(&self, cx: &Context, txn: &mut Txn) {
-        let keeps = Keeps { locks: !self.on(On::ReleaseOnAbort), others: self.on(On::ReleaseGranted) };
-        if node_locks::give_up(cx, txn, keeps) {
-            enter(cx, Phase::Release);
-        }
-    }
-
-    fn whose(&self) -> Whose {
-        if self.on(On::ReleaseOwn) { Whose::Own } else { Whose::Anybodys }
-    }
 }
 
 #[inline]
-fn enter(cx: &Context, phase: Phase) {
-    cx.metrics.phase(phase as usize);
+fn enter(cx: &Context, phase: usize) {
+    cx.metrics.phase(phase);
 }
 
-impl Protocol for Motor {
+impl Described for Motor {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "motor",
         citation: "Zhang, Hua, Yang: Motor, OSDI 2024",
-        caps: ProtocolCaps {
-            snapshot_isolation: true,
-            ranges: true,
-            growth: true,
-            crash_recovery: true,
-            memory_recovery: true,
-            survives_drops: true,
-        },
+        caps: ProtocolCaps::ALL,
         switches: SWITCHES,
         phases: PHASES,
         limits: LIMITS,
         aborts: ABORTS,
         undone,
-        undone_node: |_, new| Some(Undone::always(new + 1)),
+        undone_node,
     };
 
-    type Entry = Left;
+    #[inline(always)]
+    fn switches(&self) -> Switches {
+        self.switches
+    }
+}
+
+/// Records with several versions: a transaction reads what was newest, or its snapshot.
+pub struct Versions;
+
+impl RecordAccess<Motor> for Versions {
+    fn add(_: &Motor, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+        execute::add(cx, txn, table, added)
+    }
+
+    fn wish_again(_: &Motor, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+        execute::wish_again(cx, txn, index, further);
+    }
+
+    fn fetch(
+        motor: &Motor,
+        cx: &Context,
+        txn: &mut Txn,
+    ) -> impl Future<Output = Result<(), Failure>> {
+        execute::fetch(motor, cx, txn)
+    }
+
+    fn is_committed(motor: &Motor, txn: &Txn) -> bool {
+        commit::is_committed(motor, txn)
+    }
+
+    async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        match motor.reads_snapshot(txn) {
+            true => Ok(()),
+            false => validate::validate(motor, cx, txn).await,
+        }
+    }
+}
+
+impl Protocol for Motor {
+    type Records = Versions;
+    type Log = UndoLog;
 
     fn new(switches: Switches) -> Motor {
         Motor { switches }
-    }
-
-    fn isolation(&self) -> Isolation {
-        self.switches.isolation()
     }
 
     fn layout(&self, asked: &Options) -> LayoutKind {
@@ -136,7 +144,7 @@ impl Protocol for Motor {
             | LayoutKind::Wholes { cells } => cells,
             LayoutKind::SingleVersion | LayoutKind::Ticketed | LayoutKind::Lined { .. } => VERSIONS,
         };
-        match self.on(On::Deltas) {
+        match self.switches.is_on(on::DELTAS) {
             true => LayoutKind::Deltas { cells },
             false => LayoutKind::Wholes { cells },
         }
@@ -146,101 +154,4 @@ impl Protocol for Motor {
         Needs::TIMESTAMPS
     }
 
-    fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
-        execute::add(cx, txn, table, added)
-    }
-
-    fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-        execute::wish_again(cx, txn, index, further);
-    }
-
-    fn switches(&self) -> Switches {
-        self.switches
-    }
-
-    fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
-        execute::fetch(self, cx, txn)
-    }
-
-    fn is_committed(&self, txn: &Txn) -> bool {
-        commit::is_committed(self, txn)
-    }
-
-    fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
-        commit::commit(self, cx, txn)
-    }
-
-    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-        match txn.intent == Intent::ReadOnly || self.reads_snapshot(txn) {
-            true => Ok(()),
-            false => validate::validate(self, cx, txn).await,
-        }
-    }
-
-    fn rollback(&self, cx: &Context, txn: &mut Txn) {
-        self.give_up(cx, txn);
-    }
-
-    fn abandon(&self, cx: &Context, txn: &mut Txn) {
-        suspect_all_locks(txn);
-        self.give_up(cx, txn);
-    }
-
-    async fn restructure(
-        &self,
-        cx: &Context,
-        txn: &mut Txn,
-        shard: Shard,
-    ) -> Result<Grown, Failure> {
-        buckets::restructure(self, cx, txn, shard).await
-    }
-
-    async fn reshape(
-        &self,
-        cx: &Context,
-        txn: &mut Txn,
-        work: TreeWork,
-    ) -> Result<TreeDone, Failure> {
-        trees::reshape(self, cx, txn, work).await
-    }
-
-    async fn resolve(
-        &self,
-        cx: &Context,
-        id: TxnId,
-        coordinator: u32,
-        asker: Asker,
-    ) -> Result<Resolution, Failure> {
-        enter(cx, Phase::Resolve);
-        resolve_logged(self, cx, (id, asker), coordinator).await
-    }
-
-    fn fences(&self) -> bool {
-        self.on(On::FenceBeforeRecovery)
-    }
-
-    async fn enumerate(
-        &self,
-        cx: &Context,
-        dead: NodeId,
-    ) -> Result<Vec<Unsettled<Left>>, Failure> {
-        enter(cx, Phase::Resolve);
-        enumerate_logged(cx, dead).await
-    }
-
-    async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {
-        undo::decide(cx, left).await
-    }
-
-    async fn apply(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
-        undo::apply(cx, left).await
-    }
-
-    async fn release(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
-        undo::release(cx, left, self.whose()).await
-    }
-
-    fn settles(&self) -> bool {
-        self.on(On::SettleBeforeLog)
-    }
 }

@@ -5,43 +5,25 @@
 //! not above T_start, shows what was there at T_start, if it was read after that was taken: nobody has changed
 //! it since. A snapshot needs no second look at it.
 
+use crate::cluster::rules::Rule;
+use crate::steps::Described as _;
 use super::absorb::conflicts;
-use super::switches::{On, Phase};
-use super::{Motor, commit, enter};
+use super::switches::on;
+use super::{Motor, commit};
 use crate::site::Context;
 use tarn_store::index::btree::scan::Visit;
 use tarn_store::layout::{Version, is_seen_at};
 use tarn_store::ids::{AbortReason, Failure};
-use crate::steps::structure::{Rule, Step, Structure};
+use crate::steps::structure::{Structure};
 use crate::transaction::working_set::{LockKind, Txn};
 
 impl Structure for Motor {
     #[inline]
-    fn enter(&self, cx: &Context, step: Step) {
-        let phase = match step {
-            Step::Scan => Phase::Scan,
-            Step::LockLeaf => Phase::LockLeaf,
-            Step::Restructure => Phase::Restructure,
-        };
-        enter(cx, phase);
-    }
-
-    #[inline]
-    fn keeps(&self, rule: Rule) -> bool {
-        match rule {
-            Rule::ReleaseGranted => self.on(On::ReleaseGranted),
-            Rule::ProtectRanges => self.on(On::ProtectRanges),
-            // The planted bugs of what protocols share are another protocol's.
-            Rule::CheckFences | Rule::SiblingWithSplit => true,
-        }
-    }
-
-    #[inline]
     fn shows_leaf(&self, txn: &Txn, visit: Visit) -> Result<bool, AbortReason> {
-        if !self.on(On::ProtectRanges) || !self.reads_snapshot(txn) {
-            return Ok(self.on(On::ProtectRanges));
+        if !self.keeps(Rule::ProtectRanges) || !self.reads_snapshot(txn) {
+            return Ok(self.keeps(Rule::ProtectRanges));
         }
-        match is_seen_at(visit.version, txn.stamps.start) || !self.on(On::TooOld) {
+        match is_seen_at(visit.version, txn.stamps.start) || !self.switches.is_on(on::TOO_OLD) {
             true => Ok(false),
             false => Err(AbortReason::TooOld),
         }
@@ -52,7 +34,12 @@ impl Structure for Motor {
         conflicts(self, txn, version)
     }
 
-    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    #[inline]
+    fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
+        commit::commit(self, cx, txn)
+    }
+
+    async fn commit_structure(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         commit::commit_structure(self, cx, txn).await
     }
 }

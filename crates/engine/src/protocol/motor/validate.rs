@@ -7,7 +7,9 @@
 //! transaction's, and be done: by time he came before, and his value was not seen; a snapshot between the two
 //! would show what no order explains.
 
-use super::switches::{On, Phase};
+use crate::cluster::rules::Rule;
+use crate::steps::Described as _;
+use super::switches::phase;
 use super::{Motor, enter};
 use crate::site::Context;
 use tarn_store::layout::{LOCK_AT, NEWEST_AT, VALUE_AT, VERSION_AT, Version};
@@ -21,10 +23,10 @@ const HEAD_BYTES: usize = NEWEST_AT + 8;
 pub(super) async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let is_needless = txn.checks.iter().all(|check| check.covered)
         && !txn.entries.iter().any(|entry| entry.watched);
-    if is_needless || !motor.on(On::ValidateReads) {
+    if is_needless || !motor.keeps(Rule::ValidateReads) {
         return Ok(());
     }
-    enter(cx, Phase::Validate);
+    enter(cx, phase::VALIDATE);
     let Txn { round, entries, checks, tag, .. } = &mut *txn;
     round.begin();
     let first = round.reserve_lines(HEAD_BYTES * (entries.len() + checks.len()));
@@ -55,7 +57,7 @@ pub(super) async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Resu
             }
         };
         at = at.plus(HEAD_BYTES);
-        if lock != 0 && lock != tag.word() && motor.on(On::RefuseLocked) {
+        if lock != 0 && lock != tag.word() && motor.keeps(Rule::RefuseLocked) {
             cx.meet(address, lock);
             verdict = verdict.and(Err(AbortReason::ValidationLocked));
         } else if !is_same {

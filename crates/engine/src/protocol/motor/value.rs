@@ -8,7 +8,7 @@
 
 use super::Motor;
 use super::execute::HEAD_BYTES;
-use super::switches::On;
+use super::switches::on;
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
 use tarn_store::index::hash::same_head;
@@ -42,7 +42,7 @@ pub(super) fn value_bytes(table: &Table) -> usize {
 /// Whether the newest value, read without a lock, needs its head once more.
 #[inline]
 pub(super) fn needs_head(motor: &Motor, table: &Table) -> bool {
-    value_bytes(table) > LINE_BYTES && motor.on(On::CheckHead)
+    value_bytes(table) > LINE_BYTES && motor.switches.is_on(on::CHECK_HEAD)
 }
 
 /// What the transaction is to see of a record, by its head.
@@ -52,7 +52,7 @@ pub(super) fn shown(motor: &Motor, txn: &Txn, entry: &Entry, table: &Table) -> S
         return Shown::Newest(newest(image));
     }
     let shown = deltas.shown(image, txn.stamps.start);
-    if shown != Shown::TooOld || motor.on(On::TooOld) {
+    if shown != Shown::TooOld || motor.switches.is_on(on::TOO_OLD) {
         return shown;
     }
     let kept = (0..deltas.cells()).map(|cell| (cell, deltas.cell(image, cell).old));
@@ -89,7 +89,7 @@ pub(super) fn plan(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry
             plan_place(cx, txn, entry, table, place);
         }
         Shown::Older(cell, _) => {
-            again = motor.on(On::CheckHead);
+            again = motor.switches.is_on(on::CHECK_HEAD);
             plan_newest(cx, txn, entry, table);
             plan_deltas(cx, txn, entry, table, cell);
         }
@@ -161,7 +161,7 @@ pub(super) fn take(motor: &Motor, txn: &mut Txn, entry: &Entry, table: &Table) -
             false => Version::from_word(txn.round.word(block)) == old,
         };
     }
-    let is_whole = match motor.on(On::CheckHead) {
+    let is_whole = match motor.switches.is_on(on::CHECK_HEAD) {
         true => is_unchanged(txn, entry, again),
         false => fits(motor, txn, entry, table, again),
     };

@@ -5,9 +5,11 @@
 //! record's first line before its others; no lock is released before every replica has acknowledged its data, or has it in
 //! the same batch before; who has logged a record that names nobody, and does not write it, takes his entry back before he releases anything.
 
+use crate::cluster::rules::Rule;
+use crate::steps::Described as _;
 use super::leases::{ask_readers, begin_wait, end_reading, end_stage, wait_out};
 use super::prepare::{prepare, prepare_growth};
-use super::{On, Oocc, Phase, enter};
+use super::{on, Oocc, phase, enter};
 use crate::steps::access::{Which, absorb_validation, add_validation, is_needless, validate};
 use crate::site::Context;
 use crate::steps::{begin_doubt, unknown};
@@ -65,7 +67,7 @@ async fn commit_prepared(
     if txn.chain.is_used() {
         Box::pin(chain::provide(cx, txn)).await?;
     }
-    settle_unlocks(cx, txn, oocc.on(On::SettleBeforeLog)).await;
+    settle_unlocks(cx, txn, oocc.keeps(Rule::SettleBeforeLog)).await;
     if txn.pieces.is_empty() {
         validate(oocc, cx, txn).await?;
     } else {
@@ -92,10 +94,10 @@ fn is_nameless(cx: &Context, txn: &Txn) -> bool {
 /// A round of its own for what should have been raised before: absences that were found in the round of the locks.
 async fn raise_before(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
-    if !has_intents || is_needless(txn) || !oocc.on(On::RaiseBeforeValidation) {
+    if !has_intents || is_needless(txn) || !oocc.switches.is_on(on::RAISE_BEFORE_VALIDATION) {
         return Ok(());
     }
-    enter(cx, Phase::Raise);
+    enter(cx, phase::RAISE);
     txn.round.begin();
     add_raises(cx, txn);
     send(cx, txn).await?;
@@ -111,16 +113,16 @@ async fn raise_validate_and_log(
 ) -> Result<(), Failure> {
     txn.round.begin();
     if txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent) {
-        enter(cx, Phase::Raise);
+        enter(cx, phase::RAISE);
         add_raises(cx, txn);
     }
-    let validates = !is_needless(txn) && oocc.on(On::ValidateReadWrite);
+    let validates = !is_needless(txn) && oocc.switches.is_on(on::VALIDATE_READ_WRITE);
     let seen = validates.then(|| {
-        enter(cx, Phase::Validate);
+        enter(cx, phase::VALIDATE);
         add_validation(cx, txn, Which::All)
     });
     add_redo_log(cx, txn);
-    let takes_back = oocc.on(On::TakeLogBack) && is_nameless(cx, txn);
+    let takes_back = oocc.switches.is_on(on::TAKE_LOG_BACK) && is_nameless(cx, txn);
     if takes_back {
         // Dropped from here on, it is for whoever finds its entry.
         begin_doubt(cx, txn);
@@ -133,7 +135,7 @@ async fn raise_validate_and_log(
         Err(failure) => Err(failure),
     };
     if verdict.is_err() && takes_back {
-        enter(cx, Phase::TakeBack);
+        enter(cx, phase::TAKE_BACK);
         take_back(cx, txn).await;
     }
     verdict
@@ -156,7 +158,7 @@ fn raised(txn: &mut Txn) -> Result<(), Failure> {
 
 /// To every copy of one group's log area: as many as the data of that group have, so that the entry is lost only with them.
 fn add_redo_log(cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Log);
+    enter(cx, phase::LOG);
     let (log, group) = (encode_redo(txn), txn.groups[0]);
     let area = cx.database().catalog.log(group, txn.coordinator);
     for (position, target) in cx.groups.whole().all(area).enumerate() {
@@ -171,27 +173,27 @@ async fn write(
     txn: &mut Txn,
     decided: Decided,
 ) -> Result<(), Failure> {
-    enter(cx, Phase::Write);
+    enter(cx, phase::WRITE);
     begin_doubt(cx, txn);
-    if oocc.on(On::AnnounceWrites) {
+    if oocc.switches.is_on(on::ANNOUNCE_WRITES) {
         cx.port.announce_writes();
     }
-    if !oocc.on(On::UnlockLate) {
-        enter(cx, Phase::Unlock);
+    if !oocc.keeps(Rule::UnlockLate) {
+        enter(cx, phase::UNLOCK);
         return write_and_unlock_early(cx, txn, None).await;
     }
     txn.round.begin();
-    let marks = decided == Decided::ByMarks && oocc.on(On::MarkDecided);
+    let marks = decided == Decided::ByMarks && oocc.switches.is_on(on::MARK_DECIDED);
     if marks {
-        enter(cx, Phase::Mark);
+        enter(cx, phase::MARK);
         add_marks(cx, txn);
     }
     for index in 0..txn.groups.len() {
         add_data(cx, txn, txn.groups[index], None, |_| true);
     }
-    let together = oocc.on(On::WriteUnlock) && is_on_one_node(cx, txn);
+    let together = oocc.switches.is_on(on::WRITE_UNLOCK) && is_on_one_node(cx, txn);
     if together {
-        enter(cx, Phase::UnlockWithData);
+        enter(cx, phase::UNLOCK_WITH_DATA);
         if !marks {
             let area = cx.database().catalog.log(txn.groups[0], txn.coordinator);
             add_mark(txn, cx.groups.primary(area));
@@ -227,7 +229,7 @@ fn add_mark(txn: &mut Txn, log: Target) {
 
 /// Releases every lock; nobody waits for it.
 fn unlock(cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Unlock);
+    enter(cx, phase::UNLOCK);
     txn.round.begin();
     add_unlocks(cx, txn);
     post_release(cx, txn);

@@ -7,7 +7,7 @@
 //! after the window's beginning, and the data a whole wait after the lock. What it found locked in the mode that lets it pass
 //! it looks at again (docs/protocols/oocc.md).
 
-use super::{On, Oocc, Phase, enter};
+use super::{on, Oocc, phase, enter};
 use crate::steps::access::together::{self, Came, Together, far};
 use crate::steps::access::{self, Which, near, validate_those};
 use crate::site::Context;
@@ -28,7 +28,7 @@ pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<()
         begin_timing(cx, txn);
     }
     let locks = txn.entries[txn.fetched..].iter().any(|entry| entry.mode != Mode::Read);
-    if locks && !oocc.on(On::CountFromAcks) && cx.node.read_lease().wait_ns() > 0 {
+    if locks && !oocc.switches.is_on(on::COUNT_FROM_ACKS) && cx.node.read_lease().wait_ns() > 0 {
         txn.leases.waits_since = Some(cx.port.begin_wait().await);
     }
     if cx.counts_readers() {
@@ -44,14 +44,14 @@ async fn fetch_explicitly(
     txn: &mut Txn,
     locks: bool,
 ) -> Result<(), Failure> {
-    if locks && !oocc.on(On::AskBehindLocks) {
+    if locks && !oocc.switches.is_on(on::ASK_BEHIND_LOCKS) {
         cx.ask_readers(txn, cx.node.read_lease().wait());
         let nobody = cx.nobody_reads(txn).await;
         txn.reading.early.get_or_insert(nobody);
     }
     // In a window that has not opened nobody is waited for.
     let counts = txn.leases.reads_since.is_some();
-    if !oocc.on(On::CountBeforeReading) {
+    if !oocc.switches.is_on(on::COUNT_BEFORE_READING) {
         let fetched = access::fetch(oocc, cx, txn).await;
         if counts {
             cx.enter_reading(txn);
@@ -75,7 +75,7 @@ pub(super) fn fetch_near(
     if let Some(word) = opens(cx, txn) {
         txn.leases.reads_since = Some((memory.open_window(), word));
     }
-    if cx.counts_readers() && txn.leases.reads_since.is_some() && oocc.on(On::CountBeforeReading) {
+    if cx.counts_readers() && txn.leases.reads_since.is_some() && oocc.switches.is_on(on::COUNT_BEFORE_READING) {
         cx.enter_reading(txn);
     }
     near::read(oocc, cx, txn, memory)
@@ -90,7 +90,7 @@ pub(super) fn read_together(
     (together, round): (&mut Together, &mut Round),
     (memory, is_again): (Near<'_>, bool),
 ) -> Came {
-    let stillness = oocc.on(On::Stillness);
+    let stillness = oocc.switches.is_on(on::STILLNESS);
     if !is_again {
         // Also who needs no lease follows its changes, or its node would be waited for, and given up.
         let word = cx.node.read_lease();
@@ -122,7 +122,7 @@ pub(super) fn read_together(
 #[inline]
 fn still_since(cx: &Context, since: Option<Moment>, memory: Near<'_>) -> Which {
     if since.is_some_and(|since| memory.is_still(since)) {
-        enter(cx, Phase::Still);
+        enter(cx, phase::STILL);
         return Which::Marked;
     }
     Which::All
@@ -203,14 +203,14 @@ fn still_to_see(
     now: impl FnOnce() -> LeaseWord,
 ) -> Which {
     let Some((Closed { is_shorter, passed }, word)) = closed else { return Which::All };
-    let is_same = now() == word || !oocc.on(On::CompareLease);
-    let is_in_time = !is_late || !oocc.on(On::CountAtOnce);
+    let is_same = now() == word || !oocc.switches.is_on(on::COMPARE_LEASE);
+    let is_in_time = !is_late || !oocc.switches.is_on(on::COUNT_AT_ONCE);
     let is_in_lease = is_shorter && is_same && is_in_time;
     if let (Some(delays), Some(passed)) = (&cx.delays, passed) {
         delays.note_read(passed, is_in_lease);
     }
     if is_in_lease {
-        enter(cx, Phase::InLease);
+        enter(cx, phase::IN_LEASE);
         return Which::Marked;
     }
     Which::All
@@ -248,7 +248,7 @@ pub(super) async fn begin_wait(cx: &Context, txn: &mut Txn) {
 
 /// Under explicit leases a range counts at every node of its index before that is read.
 pub(super) fn count_nodes(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
-    let counts = cx.counts_readers() && oocc.on(On::CountBeforeReading);
+    let counts = cx.counts_readers() && oocc.switches.is_on(on::COUNT_BEFORE_READING);
     if counts && txn.leases.reads_since.is_some() {
         cx.enter_nodes(txn);
     }
@@ -263,7 +263,7 @@ pub(super) fn ask_readers(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     cx.leave_reading(txn);
     let word = cx.node.read_lease();
     txn.reading.may_ask = word.wait_ns() > 0;
-    if txn.reading.may_ask && oocc.on(On::AskBehindLocks) {
+    if txn.reading.may_ask && oocc.switches.is_on(on::ASK_BEHIND_LOCKS) {
         cx.ask_readers(txn, word.wait());
     }
 }
@@ -284,10 +284,10 @@ pub(super) async fn wait_out(cx: &Context, txn: &mut Txn) {
         return;
     }
     if cx.counts_readers() && nobody_reads(cx, txn).await {
-        enter(cx, Phase::NobodyReads);
+        enter(cx, phase::NOBODY_READS);
         return;
     }
-    enter(cx, Phase::WaitOut);
+    enter(cx, phase::WAIT_OUT);
     let since: Wait = match txn.leases.waits_since.take() {
         Some(since) => since,
         // There was none to wait for when the locks were acknowledged.

@@ -30,26 +30,25 @@ mod leases;
 mod prepare;
 mod switches;
 
-use crate::steps::settle::{Asker, Unsettled, Whose, enumerate_logged};
-use crate::protocol::settle::resolve_logged;
-use crate::cluster::info::{Isolation, Needs, ProtocolCaps, ProtocolInfo, Switches};
+use crate::cluster::rules::Rule;
+use crate::steps::access::{Access, AtOnce, Judged, Validated, is_of_one_read, near};
+use crate::steps::locks::ByCas;
+use crate::steps::Described;
+use crate::cluster::info::{IN_PLACE_ABORTS, Needs, ProtocolCaps, ProtocolInfo, Switches};
+use tarn_store::layout::{LayoutKind, LockMode, LockWord};
+use crate::steps::settle::redo::{RedoLog, RedoRules, Rules};
 use super::Protocol;
 use crate::steps::access::together::{Came, Together};
-use crate::steps::access::{self, Access, Guard, Judged, Look, near};
 use tarn_store::placement::catalog::{Options, Table};
 use crate::site::Context;
-use tarn_store::index::btree::scan::Visit;
-use tarn_store::index::btree::work::{TreeDone, TreeWork};
-use tarn_store::index::growth::{Grown, Shard};
-use tarn_store::layout::{LayoutKind, LockMode, LockWord};
+use crate::steps::access::RecordAccess;
 use crate::steps::log::encode::redo_bytes;
-use crate::steps::node_locks::{self, Keeps, suspect_all_locks};
-use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Resolution, TxnId};
-use crate::steps::settle::redo::{Left, Rules, self as recovery_of};
-use crate::steps::structure::{Rule, Step, Structure, buckets, trees};
+use crate::steps::node_locks;
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
+use crate::steps::structure::Structure;
 use crate::transaction::working_set::{Added, Further, Handle, HeldAs, LockKind, Txn};
-use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
-use tarn_fabric::address::{Address, NodeId};
+use switches::{LIMITS, on, PHASES, SWITCHES, phase};
+use tarn_fabric::address::Address;
 use tarn_fabric::local::Near;
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -59,20 +58,6 @@ pub struct Oocc {
 }
 
 impl Oocc {
-    #[inline]
-    fn on(&self, switch: On) -> bool {
-        self.switches.is_on(switch as usize)
-    }
-
-    /// Rolls back; waits for nothing.
-    fn give_up(&self, cx: &Context, txn: &mut Txn) {
-        cx.leave_reading(txn);
-        let keeps = Keeps { locks: false, others: self.on(On::ReleaseGranted) };
-        if node_locks::give_up(cx, txn, keeps) {
-            enter(cx, Phase::Release);
-        }
-    }
-
     /// In which mode the records of a transaction are locked, by what is known of it: once it has read what it does not
     /// write, or found something absent, readers that pass could order it before and behind the same other.
     fn lock_mode(&self, txn: &Txn) -> HeldAs {
@@ -81,47 +66,30 @@ impl Oocc {
             txn.checks.is_empty() && txn.entries.iter().all(|entry| writes(entry.mode))
         };
         // Who asks whether anybody reads, and waits if so, is to have kept readers away by then.
-        let may_pass = self.on(On::Implicit) || !self.on(On::ExclusiveIfExplicit);
-        let passes = self.on(On::Intent)
+        let may_pass = self.switches.is_on(on::IMPLICIT) || !self.switches.is_on(on::EXCLUSIVE_IF_EXPLICIT);
+        let passes = self.switches.is_on(on::INTENT)
             && may_pass
-            && (!self.on(On::ExclusiveIfReads) || writes_all());
+            && (!self.switches.is_on(on::EXCLUSIVE_IF_READS) || writes_all());
         if passes { HeldAs::Intent } else { HeldAs::Exclusive }
     }
 }
 
 #[inline]
-fn enter(cx: &Context, phase: Phase) {
-    cx.metrics.phase(phase as usize);
+fn enter(cx: &Context, phase: usize) {
+    cx.metrics.phase(phase);
 }
 
 impl Structure for Oocc {
-    fn enter(&self, cx: &Context, step: Step) {
-        match step {
-            Step::Restructure => enter(cx, Phase::Restructure),
-            Step::Scan => enter(cx, Phase::Scan),
-            Step::LockLeaf => enter(cx, Phase::LockLeaf),
-        }
-    }
-
-    #[inline(always)]
-    fn keeps(&self, rule: Rule) -> bool {
-        self.on(match rule {
-            Rule::ReleaseGranted => On::ReleaseGranted,
-            Rule::ProtectRanges => On::ProtectRanges,
-            Rule::CheckFences => On::CheckFences,
-            Rule::SiblingWithSplit => On::SiblingWithSplit,
-        })
-    }
-
     fn is_about_to_scan(&self, cx: &Context, txn: &mut Txn) {
         leases::count_nodes(self, cx, txn);
     }
 
-    fn shows_leaf(&self, _: &Txn, _: Visit) -> Result<bool, AbortReason> {
-        Ok(self.on(On::ProtectRanges))
+    #[inline]
+    fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
+        commit::commit(self, cx, txn)
     }
 
-    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    async fn commit_structure(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         commit::commit_growth(self, cx, txn).await
     }
 
@@ -131,37 +99,16 @@ impl Structure for Oocc {
 }
 
 impl Access for Oocc {
-    #[inline(always)]
-    fn look(&self, cx: &Context, look: Look) {
-        enter(cx, match look {
-            Look::Locate => Phase::Locate,
-            Look::ReadDirect => Phase::ReadDirect,
-            Look::Lock => Phase::Lock,
-            Look::LockDirect => Phase::LockDirect,
-            Look::LockDirectory => Phase::LockDirectory,
-            Look::ReadBody => unreachable!("a record lies in its slot"),
-            Look::Validate => Phase::Validate,
-        });
-    }
-
-    #[inline(always)]
-    fn minds(&self, guard: Guard) -> bool {
-        match guard {
-            Guard::ValidateReads => true,
-            Guard::ProtectAbsent => self.on(On::ProtectAbsent),
-            Guard::LockCas => self.on(On::LockCas),
-            Guard::CheckLines => self.on(On::CheckLines),
-        }
-    }
+    type Locks = ByCas;
 
     /// Who wants to write is refused by both modes: it could not have the lock.
     #[inline(always)]
     fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> Judged {
         match LockWord::from_word(lock).held_against(me) {
             None => Judged::Free,
-            _ if !self.on(On::RefuseLocked) => Judged::Free,
+            _ if !self.keeps(Rule::RefuseLocked) => Judged::Free,
             Some(LockMode::Intent) if mode == Mode::Read => Judged::Marked,
-            Some(LockMode::Intent) if !self.on(On::RefuseIntent) => Judged::Marked,
+            Some(LockMode::Intent) if !self.switches.is_on(on::REFUSE_INTENT) => Judged::Marked,
             Some(_) => Judged::InTheWay,
         }
     }
@@ -176,10 +123,10 @@ impl Access for Oocc {
     fn ride(&self, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
         let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
         let is_late = has_intents && self.lock_mode(txn) == HeldAs::Exclusive;
-        if !is_late || !self.on(On::RaiseBeforeValidation) {
+        if !is_late || !self.switches.is_on(on::RAISE_BEFORE_VALIDATION) {
             return None;
         }
-        enter(cx, Phase::Raise);
+        enter(cx, phase::RAISE);
         node_locks::add_raises(cx, txn);
         Some(BufferOffset::default())
     }
@@ -192,205 +139,141 @@ impl Access for Oocc {
     }
 }
 
-impl Protocol for Oocc {
+impl Described for Oocc {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "oocc",
         citation: "OOCC: one-round optimistic concurrency control under leases",
-        caps: ProtocolCaps {
-            snapshot_isolation: false,
-            ranges: true,
-            growth: true,
-            crash_recovery: true,
-            memory_recovery: true,
-            survives_drops: true,
-        },
+        caps: ProtocolCaps { snapshot_isolation: false, ..ProtocolCaps::ALL },
         switches: SWITCHES,
         phases: PHASES,
         limits: LIMITS,
-        aborts: ABORTS,
+        aborts: IN_PLACE_ABORTS,
         undone: |_, _| None,
         undone_node: |_, _| None,
     };
 
-    type Entry = Left;
-
-    fn new(switches: Switches) -> Oocc {
-        Oocc { switches }
-    }
-
-    fn isolation(&self) -> Isolation {
-        Isolation::StrictSerializable
-    }
-
-    fn layout(&self, _: &Options) -> LayoutKind {
-        LayoutKind::Lined { halves: self.on(On::HalfLines) }
-    }
-
-    fn needs(&self) -> Needs {
-        match (self.on(On::Lease), self.on(On::Implicit)) {
-            (true, true) => Needs::READ_LEASES,
-            (true, false) => Needs::EXPLICIT_LEASES,
-            (false, _) => Needs::NONE,
-        }
-    }
-
     #[inline(always)]
-    fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
-        access::add(self, cx, txn, table, added)
-    }
-
-    fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-        access::wish_again(cx, txn, index, further);
-    }
-
     fn switches(&self) -> Switches {
         self.switches
     }
+}
 
-    #[inline]
-    fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
-        leases::fetch(self, cx, txn)
+impl RedoRules for Oocc {
+    fn redo_rules(&self) -> Rules {
+        Rules {
+            by_writer: self.switches.is_on(on::WRITER_TAG),
+            by_followers: self.switches.is_on(on::FOLLOWED_IS_RELEASED),
+        }
+    }
+}
+
+/// Records in lines: what was read for no longer than a lease is not looked at again.
+pub struct InLease;
+
+impl RecordAccess<Oocc> for InLease {
+    #[inline(always)]
+    fn add(oocc: &Oocc, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+        Validated::add(oocc, cx, txn, table, added)
+    }
+
+    fn wish_again(oocc: &Oocc, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+        Validated::wish_again(oocc, cx, txn, index, further);
     }
 
     #[inline]
-    fn notes_reads(&self, cx: &Context, txn: &Txn, table: &Table) -> bool {
+    fn fetch(
+        oocc: &Oocc,
+        cx: &Context,
+        txn: &mut Txn,
+    ) -> impl Future<Output = Result<(), Failure>> {
+        leases::fetch(oocc, cx, txn)
+    }
+
+    #[inline]
+    fn is_committed(_: &Oocc, txn: &Txn) -> bool {
+        is_of_one_read(txn) && !txn.reading.is_counted()
+    }
+
+    async fn validate(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        Validated::validate(oocc, cx, txn).await
+    }
+
+    #[inline]
+    fn notes_reads(cx: &Context, txn: &Txn, table: &Table) -> bool {
         near::notes_reads(cx, txn, table)
     }
 
     #[inline]
-    fn note_looks(&self, cx: &Context, count: usize) {
-        (0..count).for_each(|_| self.look(cx, Look::Locate));
+    fn note_looks(oocc: &Oocc, cx: &Context, count: usize) {
+        Validated::note_looks(oocc, cx, count);
     }
 
     #[inline(always)]
-    fn ask_near<'a>(&self, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+    fn ask_near<'a>(_: &Oocc, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
         near::ask(cx, txn)
     }
 
     #[inline]
-    fn fetch_near(
-        &self,
-        cx: &Context,
-        txn: &mut Txn,
-        near: Near<'_>,
-    ) -> Option<Result<(), Failure>> {
-        leases::fetch_near(self, cx, txn, near)
+    fn fetch_near(oocc: &Oocc, cx: &Context, txn: &mut Txn, near: Near<'_>) -> AtOnce {
+        leases::fetch_near(oocc, cx, txn, near)
     }
 
     #[inline]
-    fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
+    fn commit_near(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> AtOnce {
         let memory = near::ends_near(cx, txn)?;
-        Some(leases::end_reading_near(self, cx, txn, memory))
+        Some(leases::end_reading_near(oocc, cx, txn, memory))
     }
 
     #[inline]
-    fn reads_together(&self, cx: &Context) -> bool {
+    fn reads_together(cx: &Context) -> bool {
         // Who is counted where he reads has a working set.
         !cx.counts_readers()
     }
 
     #[inline]
     fn read_together(
-        &self,
+        oocc: &Oocc,
         cx: &Context,
         to: (&mut Together, &mut Round),
         look: (Near<'_>, bool),
     ) -> Came {
-        leases::read_together(self, cx, to, look)
+        leases::read_together(oocc, cx, to, look)
     }
 
     #[inline]
     fn fetch_together(
-        &self,
+        oocc: &Oocc,
         cx: &Context,
         to: (&mut Together, &mut Round),
     ) -> impl Future<Output = Came> {
-        leases::fetch_together(self, cx, to)
+        leases::fetch_together(oocc, cx, to)
+    }
+}
+
+impl Protocol for Oocc {
+
+    type Records = InLease;
+    type Log = RedoLog;
+
+    fn new(switches: Switches) -> Oocc {
+        Oocc { switches }
     }
 
-    #[inline]
-    fn is_committed(&self, txn: &Txn) -> bool {
-        access::is_of_one_read(txn) && !txn.reading.is_counted()
+    fn layout(&self, _: &Options) -> LayoutKind {
+        LayoutKind::Lined { halves: self.switches.is_on(on::HALF_LINES) }
     }
 
-    #[inline]
-    fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
-        commit::commit(self, cx, txn)
+    fn needs(&self) -> Needs {
+        match (self.switches.is_on(on::LEASE), self.switches.is_on(on::IMPLICIT)) {
+            (true, true) => Needs::READ_LEASES,
+            (true, false) => Needs::EXPLICIT_LEASES,
+            (false, _) => Needs::NONE,
+        }
     }
 
-    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-        access::validate(self, cx, txn).await
-    }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
-        self.give_up(cx, txn);
-    }
-
-    fn abandon(&self, cx: &Context, txn: &mut Txn) {
-        suspect_all_locks(txn);
-        self.give_up(cx, txn);
-    }
-
-    async fn restructure(
-        &self,
-        cx: &Context,
-        txn: &mut Txn,
-        shard: Shard,
-    ) -> Result<Grown, Failure> {
-        buckets::restructure(self, cx, txn, shard).await
-    }
-
-    async fn reshape(
-        &self,
-        cx: &Context,
-        txn: &mut Txn,
-        work: TreeWork,
-    ) -> Result<TreeDone, Failure> {
-        trees::reshape(self, cx, txn, work).await
-    }
-
-    async fn resolve(
-        &self,
-        cx: &Context,
-        id: TxnId,
-        coordinator: u32,
-        asker: Asker,
-    ) -> Result<Resolution, Failure> {
-        enter(cx, Phase::Resolve);
-        resolve_logged(self, cx, (id, asker), coordinator).await
-    }
-
-    fn fences(&self) -> bool {
-        self.on(On::FenceBeforeRecovery)
-    }
-
-    async fn enumerate(
-        &self,
-        cx: &Context,
-        dead: NodeId,
-    ) -> Result<Vec<Unsettled<Left>>, Failure> {
-        enter(cx, Phase::Resolve);
-        enumerate_logged(cx, dead).await
-    }
-
-    async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {
-        let rules = Rules {
-            by_writer: self.on(On::WriterTag),
-            by_followers: self.on(On::FollowedIsReleased),
-        };
-        recovery_of::decide(cx, left, rules).await
-    }
-
-    async fn apply(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
-        recovery_of::apply(cx, left).await
-    }
-
-    async fn release(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
-        let whose = if self.on(On::ReleaseOwn) { Whose::Own } else { Whose::Anybodys };
-        recovery_of::release(cx, left, whose).await
-    }
-
-    fn settles(&self) -> bool {
-        self.on(On::SettleBeforeLog)
+        cx.leave_reading(txn);
+        node_locks::give_up(self, cx, txn);
     }
 }

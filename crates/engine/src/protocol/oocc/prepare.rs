@@ -4,8 +4,10 @@
 //! its writer, and whoever recovers him knows by that that he had been decided to commit; of half a line VERSION says so. What says less comes behind: where
 //! chains go on, then directory records.
 
+use crate::cluster::rules::Rule;
+use crate::steps::Described as _;
 use super::commit::Decided;
-use super::{On, Oocc};
+use super::{on, Oocc};
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
 use crate::steps::index::changes::{finish, give_back_body, raise_directory, set_new_version};
@@ -59,7 +61,7 @@ pub(super) fn prepare_growth(
 ) -> Result<Decided, Failure> {
     let header = txn.locks[0].address.plus(VERSION_AT);
     let first = txn.pieces.iter().position(|piece| piece.address == header);
-    if oocc.on(On::HeaderFirst) {
+    if oocc.switches.is_on(on::HEADER_FIRST) {
         txn.pieces.rotate_left(first.unwrap_or(0));
     }
     finish(cx, txn, redo_bytes)?;
@@ -88,7 +90,7 @@ fn shorten_chains(cx: &Context, txn: &mut Txn) {
 fn insert(oocc: &Oocc, txn: &mut Txn, entry: &Entry, table: &Table) {
     let directory = txn.locks[entry.directory_lock as usize];
     let former = txn.locks[entry.lock as usize].old_version;
-    let version = match oocc.on(On::KeepVersion) {
+    let version = match oocc.keeps(Rule::KeepVersion) {
         true => former.present_after(directory.old_version),
         false => Version::NEVER.present_after(Version::NEVER),
     };
@@ -130,7 +132,7 @@ fn write_record(oocc: &Oocc, txn: &mut Txn, entry: &Entry, (table, version): (&T
             logged: true,
         });
     };
-    match oocc.on(On::FirstLineFirst) {
+    match oocc.switches.is_on(on::FIRST_LINE_FIRST) {
         true => lined.writes().for_each(push),
         false => push(VERSION_AT..lined.writes().last().map_or(VERSION_AT, |last| last.end)),
     }

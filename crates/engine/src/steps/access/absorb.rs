@@ -5,12 +5,12 @@
 //! still so when the lock comes, or the transaction aborts.
 
 use super::fetch::{shares, waits_for_turn};
-use super::{Access, Guard, Judged, Taken, home};
+use super::{Access, Judged, Taken, home};
+use crate::cluster::rules::Rule;
 use crate::site::Context;
 use crate::steps::index::begin_lookup;
 use crate::steps::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
 use crate::steps::node_locks::{HELD, granted, note_grants};
-use crate::steps::structure;
 use crate::transaction::working_set::{Check, Entry, LockKind, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
@@ -25,7 +25,7 @@ use tarn_store::schema::Cells;
 #[inline(always)]
 pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.locks.is_empty() {
-        note_grants(txn, !access.keeps(structure::Rule::ReleaseGranted));
+        note_grants(txn, !access.keeps(Rule::ReleaseGranted));
     }
     let mut verdict = Ok(());
     let mut taken = txn.fetched;
@@ -133,7 +133,7 @@ fn absorb_lookup(
             entry.image = image;
             entry.body = body_of(txn, table, image);
             cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
-            if entry.watched && moved && access.minds(Guard::ValidateReads) {
+            if entry.watched && moved && access.keeps(Rule::ValidateReads) {
                 return Err(AbortReason::VersionChanged); // what the caller was shown is gone
             }
             settle_found(access, cx, txn, entry, table, consistent)
@@ -207,7 +207,7 @@ fn show_image(
         None => entry.image.plus(table.slot.payload_at),
         Some(lined) => {
             let record = txn.round.bytes(entry.image, table.slot.slot_bytes);
-            if !lined.is_whole(record) && access.minds(Guard::CheckLines) {
+            if !lined.is_whole(record) && access.keeps(Rule::CheckLines) {
                 return Err(AbortReason::VersionChanged);
             }
             gathered(&mut txn.round, entry.image, table, lined)
@@ -243,7 +243,7 @@ fn settle_absent(
     entry: &mut Entry,
 ) -> Result<(), AbortReason> {
     entry.found = false;
-    if entry.watched && access.minds(Guard::ValidateReads) {
+    if entry.watched && access.keeps(Rule::ValidateReads) {
         return Err(AbortReason::VersionChanged); // the caller was shown that it is there
     }
     entry.version = txn.lookup(entry).directory_version;
@@ -259,11 +259,11 @@ fn settle_absent(
     let held = txn.lock_on(address).map(|lock| txn.locks[lock as usize]);
     match held.filter(|lock| lock.verb == HELD) {
         // The lock may have come after the bucket was read, of which a chain is read block by block.
-        Some(lock) if lock.old_version != version && access.minds(Guard::ProtectAbsent) => {
+        Some(lock) if lock.old_version != version && access.keeps(Rule::ProtectAbsent) => {
             return Err(AbortReason::IndexChanged);
         }
         Some(_) => {}
-        None if access.minds(Guard::ProtectAbsent) => {
+        None if access.keeps(Rule::ProtectAbsent) => {
             txn.checks.push(Check { address, version, covered: false });
         }
         None => {}
@@ -273,7 +273,7 @@ fn settle_absent(
 
 /// Takes over the version that was read; not another one than the caller was shown before.
 fn show(access: &impl Access, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
-    if entry.watched && entry.version != version && access.minds(Guard::ValidateReads) {
+    if entry.watched && entry.version != version && access.keeps(Rule::ValidateReads) {
         return Err(AbortReason::VersionChanged);
     }
     entry.version = version;
@@ -368,7 +368,7 @@ fn absorb_lock(
     }
     if entry.mode != Mode::Update {
         // Also before the record is locked: others of this transaction are held against it.
-        take_directory(txn, entry, table, access.minds(Guard::ProtectAbsent))?;
+        take_directory(txn, entry, table, access.keeps(Rule::ProtectAbsent))?;
     }
     if record == Taken::NotYet {
         return Ok(());

@@ -6,7 +6,8 @@
 //! again in the same batch after its lock; what was read before the lock only told where it lies.
 
 use super::absorb::absorb;
-use super::{Access, Guard, Look, home, near};
+use super::{Access, home, near};
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::steps::index::room::{provide_blocks, wants_blocks};
 use crate::steps::node_locks::{ask, suspect_all_locks};
@@ -29,7 +30,7 @@ pub(crate) async fn fetch(
     if let Some(failure) = txn.failed {
         return Err(again_after(cx, txn, failure));
     }
-    txn.assumes_locks = !access.minds(Guard::LockCas);
+    txn.assumes_locks = !access.keeps(Rule::LockCas);
     txn.ordered.has_own = false;
     let mut is_warm = std::mem::take(&mut txn.read_near);
     if is_warm {
@@ -154,7 +155,7 @@ fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -
     match entry.progress {
         Progress::Home | Progress::Done => unreachable!("planned by its caller"),
         Progress::Locate => {
-            access.look(cx, Look::Locate);
+            access.enter(cx, Phase::Locate);
             let Txn { lookups, round, .. } = txn;
             lookups[entry.lookup as usize].plan(cx.surroundings(), table, round);
         }
@@ -164,7 +165,7 @@ fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -
             plan_lock(access, cx, txn, &mut entry, table);
         }
         Progress::Body => {
-            access.look(cx, Look::ReadBody);
+            access.enter(cx, Phase::ReadBody);
             plan_body(cx, txn, &mut entry, table);
             let head = cx.groups.primary(entry.address);
             entry.image = txn.round.read(head, 16);
@@ -184,7 +185,7 @@ fn plan_direct(
 ) {
     let target = cx.groups.primary(entry.address);
     if entry.only_reads() && !shares(access, &txn.leases, entry) {
-        access.look(cx, Look::ReadDirect);
+        access.enter(cx, Phase::ReadDirect);
         let slot_bytes = table.slot.slot_bytes;
         entry.image = txn.round.reserve_lines(slot_bytes + 32);
         if !table.slot.is_read_at_once() {
@@ -199,7 +200,7 @@ fn plan_direct(
             txn.round.read_into(target, entry.image.plus(slot_bytes), 16);
         }
     } else {
-        access.look(cx, Look::LockDirect);
+        access.enter(cx, Phase::LockDirect);
         plan_record_lock(access, cx, txn, entry, table);
     }
 }
@@ -243,13 +244,13 @@ fn plan_record_lock(
 }
 
 fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    access.look(cx, Look::Lock);
+    access.enter(cx, Phase::Lock);
     if matches!(entry.mode, Mode::Insert | Mode::Delete) {
         let directory = txn.lookup(entry).directory;
         if let Some(held) = txn.lock_on(directory) {
             entry.directory_lock = held;
         } else {
-            access.look(cx, Look::LockDirectory);
+            access.enter(cx, Phase::LockDirectory);
             entry.directory_lock = ask(cx, txn, directory, LockKind::Directory);
         }
         let target = cx.groups.primary(directory);

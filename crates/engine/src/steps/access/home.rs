@@ -8,7 +8,8 @@
 //! there. Homes that need no round are noted, and [`super::near`] reads them. A slot on which this transaction holds a lock for another key is asked for once more, and
 //! refused: the key is gone from there.
 
-use super::{Access, Judged, Look, near};
+use super::{Access, Judged, near};
+use crate::cluster::rules::Phase;
 use crate::site::Context;
 use crate::steps::index::ask_index;
 use crate::steps::node_locks::HELD;
@@ -50,7 +51,7 @@ fn add_at_home(
 ) -> Handle {
     let mut entry = Entry::new(table.id, added.key, added.mode, added.cells, Progress::Home);
     entry.address = home(cx.surroundings(), table, added.hash);
-    access.look(cx, Look::Locate);
+    access.enter(cx, Phase::Locate);
     if near::notes(cx, txn, table, added.mode) {
         near::note(txn, &mut entry);
         return txn.push(entry);
@@ -165,7 +166,7 @@ pub(super) fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, index
     if entry.lock != NO_LOCK || !is_short(entry, table) || access.locks_reads(&txn.leases) {
         return false;
     }
-    access.look(cx, Look::Lock);
+    access.enter(cx, Phase::Lock);
     let lock = access.lock_record(cx, txn, address);
     let image = txn.round.read(cx.groups.primary(address), table.slot.slot_bytes);
     let entry = &mut txn.entries[index];

@@ -14,59 +14,28 @@ mod absorb;
 mod fetch;
 mod home;
 pub(crate) mod near;
+pub(crate) mod records;
 pub(crate) mod together;
 mod validate;
 
 pub(crate) use fetch::fetch;
-pub(crate) use home::{add, wish_again};
+pub(crate) use records::{AtOnce, Locked, RecordAccess, Validated};
 pub(crate) use validate::{
     Which, absorb_early, absorb_validation, add_validation, is_needless, is_of_one_read,
     plan_early, validate, validate_those,
 };
 
 use crate::site::Context;
-use crate::steps::node_locks;
+use crate::steps::locks::Locks;
 use crate::steps::structure::Structure;
 use crate::transaction::working_set::{Leases, LockKind, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 
-/// What is being done: phases of the protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Look {
-    /// A record is looked for.
-    Locate,
-    /// A record is read where it was seen last.
-    ReadDirect,
-    /// The lock on a record is asked for.
-    Lock,
-    /// The lock on a record is asked for where it was seen last.
-    LockDirect,
-    /// The lock on a directory record is asked for.
-    LockDirectory,
-    /// A payload is read that lies apart.
-    ReadBody,
-    /// What was read is looked at again.
-    Validate,
-}
-
-/// A rule that a variant may be without.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Guard {
-    /// What the caller was shown is compared with what is found later.
-    ValidateReads,
-    /// Who found nothing protects that.
-    ProtectAbsent,
-    /// Locks are asked for.
-    LockCas,
-    /// The versions of a record's lines are compared.
-    CheckLines,
-}
-
 /// What a LOCK word is to who found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Judged {
+pub enum Judged {
     /// Nobody's, or his own.
     Free,
     /// Another's, which lets him pass if he looks at the record again.
@@ -79,7 +48,7 @@ pub(crate) enum Judged {
 
 /// What became of a lock that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Taken {
+pub enum Taken {
     /// It is held, and what was read behind it counts.
     Held,
     /// Not yet: it is asked for again in the next round.
@@ -88,71 +57,76 @@ pub(crate) enum Taken {
     Refused,
 }
 
-/// What of all this is the protocol's.
-pub(crate) trait Access: Structure {
-    /// A phase begins.
-    fn look(&self, cx: &Context, look: Look);
+/// What of all this is the system's: who grants locks, what protects reads, and what goes along in a round.
+#[expect(async_fn_in_trait, reason = "called within the engine only")]
+pub trait Access: Structure {
+    /// The locks on its records.
+    type Locks: Locks;
 
-    /// Whether this variant keeps a rule.
-    fn minds(&self, guard: Guard) -> bool;
+    /// What a commit looks at again of what it has read.
+    const VALIDATES: Which = Which::All;
 
     /// What the LOCK word of a record is to `me`, who found it and wants the record in this mode. A word of 0 is nobody's, and not always
     /// asked about.
-    fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> Judged;
+    #[inline(always)]
+    fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> Judged {
+        Self::Locks::judge(self, lock, me, mode)
+    }
 
     /// The same of what is looked at again: of a record, or of a directory, whose lock is its holder's tag under every protocol.
     #[inline(always)]
-    fn judge_again(&self, _: LockKind, lock: u64, me: OwnerTag, mode: Mode) -> Judged {
-        self.judge(lock, me, mode)
+    fn judge_again(&self, kind: LockKind, lock: u64, me: OwnerTag, mode: Mode) -> Judged {
+        Self::Locks::judge_again(self, kind, (lock, me, mode))
     }
 
     /// Asks for the lock on a record, which the transaction does not hold; the lock's index. What it protects is
     /// read behind it.
     #[inline(always)]
     fn lock_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
-        node_locks::ask(cx, txn, address, LockKind::Record)
+        Self::Locks::lock_record(cx, txn, address)
     }
 
-    /// Whether this transaction locks what it only reads: the same as long as it runs, once it has read.
+    /// See [`Locks::locks_reads`].
     #[inline(always)]
-    fn locks_reads(&self, _: &Leases) -> bool {
-        false
+    fn locks_reads(&self, leases: &Leases) -> bool {
+        Self::Locks::locks_reads(leases)
     }
 
-    /// Whether a round asks for the locks on all records that it can; if not, for one.
+    /// See [`Locks::locks_together`].
     #[inline(always)]
     fn locks_together(&self) -> bool {
-        true
+        Self::Locks::locks_together(self)
     }
 
-    /// Asks for the readers' lock on a record; as [`Access::lock_record`].
-    fn share_record(&self, _: &Context, _: &mut Txn, _: Address) -> u32 {
-        unreachable!("this protocol locks nothing that it only reads");
+    /// See [`Locks::share_record`].
+    fn share_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
+        Self::Locks::share_record(cx, txn, address)
     }
 
-    /// A record is to be read whose lock was asked for before, perhaps in another mode than it is wanted in now: asks
-    /// once more for what is not held.
+    /// See [`Locks::lock_again`].
     #[inline(always)]
-    fn lock_again(&self, _: &Context, _: &mut Txn, _: u32, _: Mode) {}
-
-    /// What became of the lock on a record that is wanted in this mode, in the round that is over or before.
-    #[inline(always)]
-    fn taken(&self, cx: &Context, txn: &mut Txn, (lock, _): (u32, Mode)) -> Taken {
-        if node_locks::granted(cx, txn, lock) { Taken::Held } else { Taken::Refused }
+    fn lock_again(&self, cx: &Context, txn: &mut Txn, lock: u32, mode: Mode) {
+        Self::Locks::lock_again(cx, txn, lock, mode);
     }
 
-    /// Whether there is something to wait for before locks are asked for again.
+    /// See [`Locks::taken`].
     #[inline(always)]
-    fn has_to_wait(&self, _: &Txn) -> bool {
-        false
+    fn taken(&self, cx: &Context, txn: &mut Txn, lock: (u32, Mode)) -> Taken {
+        Self::Locks::taken(self, cx, txn, lock)
     }
 
-    /// Waits for that.
+    /// See [`Locks::has_to_wait`].
+    #[inline(always)]
+    fn has_to_wait(&self, txn: &Txn) -> bool {
+        Self::Locks::has_to_wait(txn)
+    }
+
+    /// See [`Locks::wait`].
     ///
     /// # Errors
-    /// It waits for what may never come, or the fabric failed.
-    async fn wait(&self, _: &Context, _: &mut Txn) -> Result<(), Failure> {
-        Ok(())
+    /// As there.
+    async fn wait(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        Self::Locks::wait(self, cx, txn).await
     }
 
     /// Adds what goes along in a round of a fetch that is about to be planned, if anything does; where what it

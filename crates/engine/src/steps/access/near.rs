@@ -7,7 +7,8 @@
 //! anywhere.
 
 use super::validate::{WARM_CHECKS, judge_seen};
-use super::{Access, Guard, Judged, Look, Which, is_needless};
+use super::{Access, Judged, Which, is_needless};
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::steps::index::begin_lookup;
 use crate::transaction::working_set::{Added, Entry, Handle, Progress, Txn};
@@ -304,7 +305,7 @@ fn read_buckets(
             if entry.progress != Progress::Home {
                 continue;
             }
-            access.look(cx, Look::Locate);
+            access.enter(cx, Phase::Locate);
             let table = cx.table(entry.table);
             let slots = bucket(cx, table, entry.key).plus(DIRECTORY_BYTES);
             let lines = table.geometry.slots * table.slot.slot_bytes / LINE_BYTES;
@@ -396,7 +397,7 @@ pub(crate) fn validate(
         Which::Marked => !txn.entries.iter().any(|entry| entry.marked),
         Which::All | Which::Apart => is_needless(txn),
     };
-    if is_seen || !access.minds(Guard::ValidateReads) {
+    if is_seen || !access.keeps(Rule::ValidateReads) {
         return Ok(());
     }
     match look_again(access, cx, txn, (near, which)) {
@@ -415,7 +416,7 @@ fn look_again(
 ) -> Outcome<Result<(), AbortReason>> {
     let mut seen = which.seen(txn);
     let Some((_, first, _)) = seen.clone().next() else { return Ok(Ok(())) };
-    access.look(cx, Look::Validate);
+    access.enter(cx, Phase::Validate);
     let mut verdict = Ok(());
     near.visit(cx.groups.primary(first), |visit| {
         for each in &mut seen {

@@ -9,8 +9,9 @@
 pub(crate) mod far;
 
 use super::near::{BIN_LINES, LINE_WORDS, ask_elsewhere, is_half};
-use super::{Access, Guard, Judged, Look, Which};
+use super::{Access, Judged, Which};
 use crate::cluster::lease::LeaseWord;
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use tarn_fabric::address::{Address, LINE_BYTES, NodeSlot, Target};
 use tarn_fabric::error::FabricError;
@@ -291,7 +292,7 @@ fn read_blocks<const PARTS: usize>(
             if wanted.state != State::Sought {
                 continue;
             }
-            access.look(cx, Look::Locate);
+            access.enter(cx, Phase::Locate);
             let image = lines.plus(at * LINE_BYTES);
             let block = cx.groups.primary(wanted.block);
             let place = (block.plus(DIRECTORY_BYTES), block_lines);
@@ -381,10 +382,10 @@ pub(crate) fn look_again(
     let names = |wanted: &Wanted| which == Which::All || wanted.state == State::Marked;
     let seen = || together.wanted().iter().filter(|wanted| names(wanted));
     let Some(first) = seen().next() else { return Came::Done };
-    if !access.minds(Guard::ValidateReads) {
+    if !access.keeps(Rule::ValidateReads) {
         return Came::Done;
     }
-    access.look(cx, Look::Validate);
+    access.enter(cx, Phase::Validate);
     let mut verdict = Came::Done;
     let looked = near.visit(first.at, |visit| {
         for wanted in seen() {

@@ -3,7 +3,8 @@
 //! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its
 //! VERSION is what the caller was shown, both in one READ of one line.
 
-use super::{Access, Guard, Judged, Look};
+use super::{Access, Judged};
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::transaction::working_set::{Check, Entry, LockKind, Progress, Txn};
 use tarn_fabric::address::Address;
@@ -32,7 +33,7 @@ pub(crate) async fn validate_those(
     txn: &mut Txn,
     which: Which,
 ) -> Result<(), Failure> {
-    if is_needless(txn) || !access.minds(Guard::ValidateReads) {
+    if is_needless(txn) || !access.keeps(Rule::ValidateReads) {
         return Ok(());
     }
     txn.round.begin();
@@ -40,7 +41,7 @@ pub(crate) async fn validate_those(
     if txn.round.is_empty() {
         return Ok(()); // every directory is locked by now
     }
-    access.look(cx, Look::Validate);
+    access.enter(cx, Phase::Validate);
     if txn.entries.len() + txn.checks.len() <= WARM_CHECKS {
         txn.round.hot();
     }
@@ -50,7 +51,7 @@ pub(crate) async fn validate_those(
 
 /// What is looked at again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Which {
+pub enum Which {
     /// Everything that was read and not locked.
     All,
     /// What another was about to write when it was read.
@@ -174,7 +175,7 @@ pub(crate) fn plan_early(
             || (entry.progress == Progress::Direct && !entry.only_reads())
     };
     let asks = txn.entries[txn.fetched..].iter().any(waits_for_lock);
-    if !asks || is_needless(txn) || !access.minds(Guard::ValidateReads) {
+    if !asks || is_needless(txn) || !access.keeps(Rule::ValidateReads) {
         return None;
     }
     Some(add_validation(cx, txn, Which::All))

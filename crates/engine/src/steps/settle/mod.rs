@@ -18,8 +18,10 @@ pub use logs::Unsettled;
 pub(crate) use turn::Turn;
 
 use crate::cluster::membership::Standing;
+use crate::cluster::rules::Rule;
 use crate::requests::fence::revoke;
 use crate::site::Context;
+use crate::steps::Described;
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::round::Round;
 use tarn_store::ids::{Failure, OwnerTag};
@@ -88,4 +90,48 @@ pub(crate) fn is_stray(cx: &Context, word: u64) -> bool {
 pub(crate) fn plan_free(cx: &Context, round: &mut Round, (address, word): (Address, u64)) {
     let target = cx.groups.primary(address);
     round.cas(target, word, 0);
+}
+
+/// What a system writes down of a transaction, and what recovery does with it.
+#[expect(async_fn_in_trait, reason = "called within the engine only")]
+pub trait Log<P> {
+    /// An entry as it is written, and what recovery finds out about it.
+    type Entry: Entry;
+
+    /// Has each of them committed?
+    ///
+    /// # Errors
+    /// The fabric's, here and below; all of them are idempotent.
+    async fn decide(
+        system: &P,
+        cx: &Context,
+        left: &mut [Unsettled<Self::Entry>],
+    ) -> Result<(), Failure>;
+
+    /// Writes back what the aborted have changed, or what the committed have not, then makes their entries invalid.
+    ///
+    /// # Errors
+    /// As above.
+    async fn apply(
+        system: &P,
+        cx: &Context,
+        left: &[Unsettled<Self::Entry>],
+    ) -> Result<(), Failure>;
+
+    /// Releases what they still hold.
+    ///
+    /// # Errors
+    /// As above.
+    async fn release(
+        system: &P,
+        cx: &Context,
+        left: &[Unsettled<Self::Entry>],
+    ) -> Result<(), Failure>;
+}
+
+impl Whose {
+    /// Which locks the recovery of this variant releases.
+    pub(crate) fn of(system: &impl Described) -> Whose {
+        if system.keeps(Rule::ReleaseOwn) { Whose::Own } else { Whose::Anybodys }
+    }
 }

@@ -18,9 +18,10 @@
 //! copy a record's first line before its others, and both before directory records; no unlock before all replicas have
 //! acknowledged; nothing of the owner lands any more.
 
-use super::{Answer, Bulk, Whose, Wish, logs};
+use super::{Answer, Bulk, Log, Whose, Wish, logs};
 use crate::site::Context;
 use crate::site::metrics::RecoveryEvent;
+use crate::steps::Described;
 use tarn_fabric::address::{Address, LINE_BYTES, Target};
 use tarn_fabric::round::{BufferOffset, Round};
 use tarn_store::ids::{Failure, OwnerTag, Resolution};
@@ -42,11 +43,17 @@ pub struct Left {
 
 /// What decides; each may be missing.
 #[derive(Clone, Copy)]
-pub(crate) struct Rules {
+pub struct Rules {
     /// What a record shows; else the mere existence of a log.
     pub by_writer: bool,
     /// A later version says that a lock was given back; else LOCK words alone.
     pub by_followers: bool,
+}
+
+/// A system whose logs are of new bytes.
+pub trait RedoRules {
+    /// What recovery goes by.
+    fn redo_rules(&self) -> Rules;
 }
 
 /// A record that an entry names.
@@ -84,6 +91,25 @@ impl Entry for Left {
 
     fn records(&self) -> Vec<Address> {
         self.log.records()
+    }
+}
+
+/// The log of new bytes, of systems whose locks are words of memory nodes.
+pub struct RedoLog;
+
+impl<P: Described + RedoRules> Log<P> for RedoLog {
+    type Entry = Left;
+
+    async fn decide(system: &P, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
+        decide(cx, left, system.redo_rules()).await
+    }
+
+    async fn apply(_: &P, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+        apply(cx, left).await
+    }
+
+    async fn release(system: &P, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+        release(cx, left, Whose::of(system)).await
     }
 }
 

@@ -15,12 +15,14 @@
 //! the log before the data; no unlock before all replicas of all records have acknowledged, or have
 //! executed the data earlier in the same batch; nothing of the owner lands any more.
 
-use super::{Bulk, Whose, Wish, logs};
+use super::{Bulk, Log, Whose, Wish, logs};
 use crate::site::Context;
 use crate::site::metrics::RecoveryEvent;
+use crate::steps::Described;
 use std::collections::BTreeSet;
 use tarn_fabric::address::{Address, Target};
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::history::{Undone, WriteKind};
 use tarn_store::ids::{Failure, OwnerTag, Resolution};
 use tarn_store::layout::{LOCK_AT, VERSION_AT, Version};
 use tarn_store::log::undo::{LogEntry, LoggedRecord};
@@ -47,7 +49,37 @@ impl Entry for Left {
     }
 }
 
+/// The log of old bytes, of systems whose locks are words of memory nodes.
+pub struct UndoLog;
+
+impl<P: Described> Log<P> for UndoLog {
+    type Entry = Left;
+
+    async fn decide(_: &P, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
+        decide(cx, left).await
+    }
+
+    async fn apply(_: &P, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+        apply(cx, left).await
+    }
+
+    async fn release(system: &P, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+        release(cx, left, Whose::of(system)).await
+    }
+}
+
 type Unsettled = super::Unsettled<Left>;
+
+/// Recovery writes the old bytes of an update back under a version beyond the one that readers may have
+/// seen; a record that came or went has its old version again.
+pub(crate) fn undone(kind: WriteKind, version: u64) -> Option<u64> {
+    (kind == WriteKind::Update).then_some(version + 1)
+}
+
+/// A node of an ordered index counts on likewise.
+pub(crate) fn undone_node(_: u64, new: u64) -> Option<Undone> {
+    Some(Undone::always(new + 1))
+}
 
 /// Decides all of them. See docs/design/0004-fused-undo-log.md for the cases, and
 /// docs/design/0013-memory-node-recovery.md for those whose LOCK words died with a memory node.

@@ -52,7 +52,7 @@ pub(crate) async fn restructure(
             let fresh = segment_memory(cx, shard, segment, bytes).await?;
             let word = (Geometry::segment_at(segment), fresh.to_word());
             change_header(txn, table, (address, image), word);
-            protocol.commit(cx, txn).await?;
+            protocol.commit_structure(cx, txn).await?;
             cx.growth.keep_spare(shard, segment, Address::NULL);
             Ok(Grown::Extended)
         }
@@ -138,7 +138,7 @@ async fn split(
     let Some(last) = row[..changed].last() else { return Ok(Grown::TooLarge) };
     let state = (Geometry::STATE_AT, last.step.after.word());
     change_header(txn, table, (table.geometry.header(shard.group), header), state);
-    protocol.commit(cx, txn).await?;
+    protocol.commit_structure(cx, txn).await?;
     Ok(Grown::Split { buckets: changed as u64 })
 }
 

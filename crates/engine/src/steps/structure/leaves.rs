@@ -7,8 +7,9 @@
 //! only BITMAP, STRAYS and VERSION need their old bytes in the undo log. Slots come before BITMAP, BITMAP
 //! before VERSION.
 
+use super::Structure;
 use super::trees::padded;
-use super::{Rule, Step, Structure};
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::steps::node_locks::note_grants;
 use crate::transaction::ordered::{Change, ChangePlace, Leaf, effects};
@@ -125,7 +126,7 @@ fn lock_leaf(
     let known = txn.ordered.leaf_at(address);
     let at = known.unwrap_or_else(|| txn.ordered.note(index.id, Visit { address, version }, false));
     if txn.ordered.leaves[at].lock == NO_LOCK {
-        protocol.enter(cx, Step::LockLeaf);
+        protocol.enter(cx, Phase::LockLeaf);
         let what = (LockKind::Directory, index.shape.used_bytes(0));
         let (lock, image) = protocol.ask(cx, txn, address, what);
         let leaf = &mut txn.ordered.leaves[at];

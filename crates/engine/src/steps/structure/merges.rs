@@ -77,7 +77,7 @@ pub(crate) async fn merge(
     write_node(txn, index, held[1], &into, filled);
     write_node(txn, index, held[2], &gone, 0);
     write_node(txn, index, held[0], &up, 0);
-    protocol.commit(cx, txn).await?;
+    protocol.commit_structure(cx, txn).await?;
     cx.keep_dead(index.id, right, false);
     let mut cache = cx.trees.borrow_mut();
     [parent, left, right].iter().for_each(|&node| cache.forget_node(index, node));

@@ -16,7 +16,9 @@ pub(crate) mod scans;
 pub(crate) mod sweeps;
 pub(crate) mod trees;
 
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
+use crate::steps::Described;
 use crate::steps::log::encode::undo_bytes;
 use crate::steps::node_locks::{self, suspect_all_locks};
 use crate::transaction::working_set::{LockKind, Txn};
@@ -27,33 +29,9 @@ use tarn_store::index::btree::scan::Visit;
 use tarn_store::layout::{VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// What is being done: phases of the protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
-    /// Nodes are read for a scan or look-up.
-    Scan,
-    /// The lock on a leaf is asked for.
-    LockLeaf,
-    /// A structural transaction begins.
-    Restructure,
-}
-
-/// A rule that a variant may be without.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Rule {
-    /// An abort releases the locks that were granted.
-    ReleaseGranted,
-    /// What comes into a range that was shown is noticed.
-    ProtectRanges,
-    /// A leaf says by its fences which keys it covers.
-    CheckFences,
-    /// A split writes the new node and the old one in one transaction.
-    SiblingWithSplit,
-}
-
 /// What a lock in a hash index is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
+pub enum Part {
     /// The index header, or a bucket: who holds it decides what enters and leaves.
     Bucket,
     /// A slot: of the record with this key, or free.
@@ -63,18 +41,16 @@ pub(crate) enum Part {
 /// What of all this is the protocol's. The locks that stand here are words of memory nodes, taken by CAS; a protocol
 /// whose locks are elsewhere replaces [`Structure::ask`], [`Structure::ask_part`], [`Structure::send`],
 /// [`Structure::granted`] and [`Structure::await_locks`]; one whose log is another, [`Structure::log_bytes`].
-pub(crate) trait Structure {
-    /// A phase begins.
-    fn enter(&self, cx: &Context, step: Step);
-
-    /// Whether this variant keeps a rule.
-    fn keeps(&self, rule: Rule) -> bool;
-
+#[expect(async_fn_in_trait, reason = "called within the engine only")]
+pub trait Structure: Described {
     /// A leaf of this version was read without a lock: is it to be validated before the transaction commits?
     ///
     /// # Errors
     /// It is not what the transaction is to see.
-    fn shows_leaf(&self, txn: &Txn, visit: Visit) -> Result<bool, AbortReason>;
+    #[inline(always)]
+    fn shows_leaf(&self, _: &Txn, _: Visit) -> Result<bool, AbortReason> {
+        Ok(self.keeps(Rule::ProtectRanges))
+    }
 
     /// What the next round reads of ordered indexes is in it, and has not been sent.
     #[inline]
@@ -88,11 +64,20 @@ pub(crate) trait Structure {
         Ok(())
     }
 
-    /// Commits a structural transaction: what stands in its pieces and locks.
+    /// Commits; returns when the transaction may be acknowledged.
     ///
     /// # Errors
-    /// As [`crate::protocol::Protocol::commit`].
+    /// An abort (the caller rolls back), or `CommitUnknown` (it must not).
     async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure>;
+
+    /// Commits a structural transaction: its pieces and locks.
+    ///
+    /// # Errors
+    /// As [`Structure::commit`].
+    #[inline]
+    async fn commit_structure(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        self.commit(cx, txn).await
+    }
 
     /// Asks for a lock, and for what it protects, read behind it: the lock's index, and where the image will lie.
     #[inline]
@@ -172,7 +157,7 @@ pub(crate) trait Structure {
 /// A structural transaction begins. Its locks are asked for, also where the transaction before it assumed its own.
 fn begin(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     txn.assumes_locks = false;
-    protocol.enter(cx, Step::Restructure);
+    protocol.enter(cx, Phase::Restructure);
 }
 
 /// The VERSION of a header, directory or node will be above its own and above `floor`.

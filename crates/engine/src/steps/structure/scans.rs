@@ -4,7 +4,8 @@
 //! read from, at the version that was shown, unless the protocol knows that it is of the transaction's snapshot. A
 //! leaf that a transaction meets twice has one version.
 
-use super::{Rule, Step, Structure};
+use super::Structure;
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::transaction::ordered::{Ordered, effects};
 use crate::transaction::working_set::{BUFFERED_MAX, Check, Txn};
@@ -34,7 +35,7 @@ pub(crate) fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     let (catalog, mut cache) = (&cx.database().catalog, cx.trees.borrow_mut());
     let Txn { ordered, round, .. } = txn;
     for scan in ordered.scans[..ordered.live].iter_mut().filter(|scan| !scan.is_done) {
-        protocol.enter(cx, Step::Scan);
+        protocol.enter(cx, Phase::Scan);
         scan.plan(near, catalog.ordered(IndexId(scan.index)), &mut cache, round);
     }
     protocol.is_about_to_scan(cx, txn);
@@ -59,7 +60,7 @@ fn plan_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
             match seek.address.is_null() {
                 true => all = false,
                 false => {
-                    protocol.enter(cx, Step::Scan);
+                    protocol.enter(cx, Phase::Scan);
                     seek.plan(&index.shape, near.groups, round);
                 }
             }

@@ -61,7 +61,7 @@ pub(crate) async fn sweep(
     let emptied = empty(protocol, cx, txn, (table, &gone));
     if emptied > 0 {
         raise(txn, 0, Version::NEVER);
-        protocol.commit(cx, txn).await?;
+        protocol.commit_structure(cx, txn).await?;
     }
     Ok(emptied)
 }

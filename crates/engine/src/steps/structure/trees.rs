@@ -5,7 +5,8 @@
 //! them without knowing what they are. Every node that changes is locked and read under its lock; a new
 //! node as well, so that the VERSION of one that is used again counts on.
 
-use super::{Rule, Structure, begin, merges, raise};
+use super::{Structure, begin, merges, raise};
+use crate::cluster::rules::Rule;
 use crate::site::Context;
 use crate::steps::node_locks::HELD;
 use crate::transaction::working_set::{LockKind, Piece, Txn};
@@ -256,7 +257,7 @@ async fn split_at(
         [left, right] => Some(write_split(protocol, cx, txn, index, (left, right), work).await?),
         _ => unreachable!("two or three nodes"),
     };
-    protocol.commit(cx, txn).await?;
+    protocol.commit_structure(cx, txn).await?;
     Ok(follow)
 }
 
@@ -299,7 +300,7 @@ async fn publish_early(
 ) -> Result<(), Failure> {
     write_node(txn, index, left, image, 0);
     let kept = txn.locks.remove(right.lock);
-    protocol.commit(cx, txn).await?;
+    protocol.commit_structure(cx, txn).await?;
     txn.in_doubt = false;
     txn.pieces.clear();
     txn.groups.clear();
@@ -418,7 +419,7 @@ async fn post(
     let slot = same.then(|| NodeMut::new(&index.shape, &mut new).post(&low, child)).flatten();
     let Some(slot) = slot else { return Err(AbortReason::IndexChanged.into()) };
     write_node(txn, index, held[0], &new, 1 << slot);
-    protocol.commit(cx, txn).await?;
+    protocol.commit_structure(cx, txn).await?;
     cx.trees.borrow_mut().forget_node(index, parent);
     Ok(TreeDone::Changed(None))
 }

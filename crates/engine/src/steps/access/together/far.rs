@@ -6,10 +6,11 @@
 //! LOCK and VERSION again, where the protocol asks for it. Absences are seen and looked at again as there. All answers of a round are taken in before any ends the try.
 
 use super::{Came, State, Together, Wanted};
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::steps::access::absorb::{gathered, in_lines};
 use crate::steps::access::validate::judge_seen;
-use crate::steps::access::{Access, Guard, Judged, Look, Which};
+use crate::steps::access::{Access, Judged, Which};
 use crate::transaction::working_set::LockKind;
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
@@ -97,7 +98,7 @@ pub(crate) async fn fetch(
 ) -> Came {
     for wanted in together.wanted() {
         let is_remembered = wanted.state == State::Remembered;
-        access.look(cx, if is_remembered { Look::ReadDirect } else { Look::Locate });
+        access.enter(cx, if is_remembered { Phase::ReadDirect } else { Phase::Locate });
     }
     if cx.port.execute(round).await.is_err() {
         return Came::Unusual;
@@ -210,7 +211,7 @@ fn start(cx: &Context, table: &Table, key: u64, is_at_bucket: bool) -> Lookup {
 fn plan_strays(access: &impl Access, cx: &Context, together: &mut Together, round: &mut Round) {
     let table = cx.table(together.table);
     for (_, lookup) in &mut together.strays {
-        access.look(cx, Look::Locate);
+        access.enter(cx, Phase::Locate);
         lookup.plan(cx.surroundings(), table, round);
     }
 }
@@ -308,7 +309,7 @@ fn gather(
 ) -> Result<(), AbortReason> {
     let Some(lined) = in_lines(table) else { return Ok(()) };
     let is_whole = lined.is_whole(round.bytes(image, table.slot.slot_bytes));
-    if !is_whole && access.minds(Guard::CheckLines) {
+    if !is_whole && access.keeps(Rule::CheckLines) {
         return Err(AbortReason::VersionChanged);
     }
     wanted.payload = gathered(round, image, table, lined);
@@ -323,14 +324,14 @@ pub(crate) async fn look_again(
     (together, round): (&Together, &mut Round),
     which: Which,
 ) -> Came {
-    if !access.minds(Guard::ValidateReads) {
+    if !access.keeps(Rule::ValidateReads) {
         return Came::Done;
     }
     let first = plan_again(access, (together, &mut *round), which);
     if round.is_empty() {
         return Came::Done;
     }
-    access.look(cx, Look::Validate);
+    access.enter(cx, Phase::Validate);
     round.hot();
     if cx.port.execute(round).await.is_err() {
         return Came::Unusual;
@@ -349,7 +350,7 @@ fn seen<'t, A: Access>(
     which: Which,
 ) -> impl Iterator<Item = (LockKind, &'t Wanted)> + use<'t, A> {
     let is_all = which == Which::All;
-    let protects = is_all && access.minds(Guard::ProtectAbsent);
+    let protects = is_all && access.keeps(Rule::ProtectAbsent);
     together.wanted().iter().filter_map(move |wanted| match wanted.state {
         State::Marked => Some((LockKind::Record, wanted)),
         State::Shown => is_all.then_some((LockKind::Record, wanted)),

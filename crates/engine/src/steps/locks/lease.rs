@@ -1,4 +1,4 @@
-//! DrTM's readers' locks: leases in LOCK words, which nobody gives back and writers wait out.
+//! Readers' locks that are leases in LOCK words: no reader gives one back, and writers wait them out.
 //!
 //! Invariants: a lease says until when by true time it holds, of which every clock knows an interval; a reader counts on it as long as the
 //! latest moment that it may be now is before that, a writer replaces it once the earliest is behind. Where clocks know nothing of each
@@ -8,21 +8,73 @@
 //!
 //! Wei, Shi, Chen, Chen, Chen, "Fast In-memory Transaction Processing using RDMA and HTM", SOSP 2015, section 4; see docs/protocols/drtm.md.
 
-use super::{Drtm, On, Phase, enter};
-use crate::steps::access::{Taken, Which, validate_those};
+use super::Locks;
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
-use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
+use crate::steps::access::{Access, Judged, Taken, Which, validate_those};
 use crate::steps::node_locks::{HELD, ask_lease};
-use tarn_store::ids::{Failure, Mode};
 use crate::transaction::working_set::{Entry, HeldAs, Leases, Lock, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::{Failure, Mode, OwnerTag};
+use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
 
 /// So often a lock is asked for again whose word has changed meanwhile: then others were faster each time.
 const AGAIN_MAX: u8 = 4;
 
+/// Leases in LOCK words.
+pub struct ByLease;
+
+impl Locks for ByLease {
+    /// A lease keeps no reader off. A writer meets it when it asks for the lock.
+    #[inline(always)]
+    fn judge<A: Access>(access: &A, lock: u64, me: OwnerTag, _: Mode) -> Judged {
+        match LockWord::from_word(lock).held_against(me).is_some()
+            && access.keeps(Rule::RefuseLocked)
+        {
+            true => Judged::InTheWay,
+            false => Judged::Free,
+        }
+    }
+
+    #[inline(always)]
+    fn locks_reads(leases: &Leases) -> bool {
+        leases.reads_since.is_some()
+    }
+
+    #[inline(always)]
+    fn locks_together<A: Access>(access: &A) -> bool {
+        access.keeps(Rule::LockTogether)
+    }
+
+    fn share_record(cx: &Context, txn: &mut Txn, address: Address) -> u32 {
+        share(cx, txn, address)
+    }
+
+    fn lock_again(cx: &Context, txn: &mut Txn, lock: u32, mode: Mode) {
+        ask_again(cx, txn, lock, mode);
+    }
+
+    fn taken<A: Access>(access: &A, cx: &Context, txn: &mut Txn, (lock, _): (u32, Mode)) -> Taken {
+        taken(access, cx, txn, lock)
+    }
+
+    fn has_to_wait(txn: &Txn) -> bool {
+        has_to_wait(txn)
+    }
+
+    async fn wait<A: Access>(access: &A, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        wait(access, cx, txn).await;
+        Ok(())
+    }
+
+    async fn open(cx: &Context, txn: &mut Txn) {
+        open(cx, txn).await;
+    }
+}
+
 /// Opens the window of a transaction that is about to ask for its first lease. Who has read without leases goes on so.
-pub(super) async fn open(cx: &Context, txn: &mut Txn) {
+async fn open(cx: &Context, txn: &mut Txn) {
     let asks = |entry: &Entry| entry.mode == Mode::Read && entry.progress != Progress::Done;
     // Also behind what is not fetched: a record is asked for again where it stands.
     let has_read = txn.entries.iter().any(|entry| entry.watched);
@@ -65,7 +117,7 @@ fn remaining(cx: &Context, lease: u64) -> Nanos {
 }
 
 /// Asks for a lease on a record.
-pub(super) fn share(cx: &Context, txn: &mut Txn, address: Address) -> u32 {
+fn share(cx: &Context, txn: &mut Txn, address: Address) -> u32 {
     let (lease, end) = new_lease(cx, txn, LockWord::FREE);
     note_end(&mut txn.leases, end);
     ask_lease(cx, txn, address, lease)
@@ -78,7 +130,7 @@ fn note_end(leases: &mut Leases, end: Option<Nanos>) {
 
 /// Asks once more: for a lease in place of one that has run out, for the lock in place of a lease. What this round asks for
 /// already it does not ask for twice: the second answer would be that the first was granted.
-pub(super) fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
+fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     let met = LockWord::from_word(txn.locks[index as usize].met);
     let (lease, end) = new_lease(cx, txn, met);
     let Txn { locks, round, tag, leases, assumes_locks, .. } = txn;
@@ -106,7 +158,7 @@ pub(super) fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
 }
 
 /// What became of a lock; see [`crate::steps::access::Access::taken`].
-pub(super) fn taken(drtm: &Drtm, cx: &Context, txn: &mut Txn, index: u32) -> Taken {
+fn taken(access: &impl Access, cx: &Context, txn: &mut Txn, index: u32) -> Taken {
     let Txn { locks, round, leases, .. } = txn;
     let lock = &mut locks[index as usize];
     if lock.verb == HELD {
@@ -118,7 +170,7 @@ pub(super) fn taken(drtm: &Drtm, cx: &Context, txn: &mut Txn, index: u32) -> Tak
     }
     let found = LockWord::from_word(round.found(lock.verb));
     if lock.held_as == HeldAs::Lease
-        && drtm.on(On::ShareLeases)
+        && access.keeps(Rule::ShareLeases)
         && let Some(end) = end_of_valid(cx, found)
     {
         lock.verb = HELD;
@@ -140,41 +192,45 @@ fn is_kept_off(lock: &Lock) -> bool {
 }
 
 /// Whether there is a lease to wait for.
-pub(super) fn has_to_wait(txn: &Txn) -> bool {
+fn has_to_wait(txn: &Txn) -> bool {
     txn.locks.iter().any(is_kept_off)
 }
 
 /// Waits until all leases have ended where this transaction wants to write.
-pub(super) async fn wait(drtm: &Drtm, cx: &Context, txn: &Txn) {
+async fn wait(access: &impl Access, cx: &Context, txn: &Txn) {
     let ends = txn.locks.iter().filter(|lock| is_kept_off(lock));
     let ends = ends.filter_map(|lock| LockWord::from_word(lock.met).as_lease());
     let longest = ends.map(|lease| remaining(cx, lease)).max().unwrap_or(Nanos(0));
-    if longest == Nanos(0) || !drtm.on(On::WaitOutLeases) {
+    if longest == Nanos(0) || !access.keeps(Rule::WaitOutLeases) {
         return;
     }
-    enter(cx, Phase::WaitOut);
+    access.enter(cx, Phase::WaitOut);
     let since = cx.port.begin_wait().await;
     cx.port.end_wait(since, longest).await;
 }
 
 /// Looks at whatever is not known to be as it was read: nothing that a lease protects which still holds now, when all
 /// locks are held.
-pub(super) async fn confirm(drtm: &Drtm, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    let which = match hold(cx, txn).await || !drtm.on(On::ConfirmLeases) {
+pub(crate) async fn confirm(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    let which = match hold(access, cx, txn).await || !access.keeps(Rule::ConfirmLeases) {
         true => Which::Apart,
         false => Which::All,
     };
-    validate_those(drtm, cx, txn, which).await
+    validate_those(access, cx, txn, which).await
 }
 
 /// Whether all leases that this transaction counts on still hold.
-async fn hold(cx: &Context, txn: &mut Txn) -> bool {
+async fn hold(access: &impl Access, cx: &Context, txn: &mut Txn) -> bool {
     let Some((window, word)) = txn.leases.reads_since.take() else { return false };
     let is_shorter = cx.port.close_window(window, word.lease()).await.is_shorter;
     let before_end = |end| cx.port.clock().latest < end;
     let hold = is_shorter && txn.leases.first_end.is_none_or(before_end);
     if hold {
-        enter(cx, Phase::InLease);
+        access.enter(cx, Phase::InLease);
     }
     hold
 }

@@ -1,4 +1,4 @@
-//! DSLR's locks: tickets, and waiting for one's turn.
+//! Locks in turn: a transaction takes a ticket by FAA and waits for its turn.
 //!
 //! Invariants: who has taken a ticket is served in its turn, whatever becomes of his transaction: who gives up releases all that he
 //! holds, waits for the turn of each ticket that is left, and passes it on. So nobody waits for ever: whoever holds a lock while
@@ -7,16 +7,17 @@
 //!
 //! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD 2018; see docs/protocols/dslr.md.
 
-use super::{Dslr, On, Phase, enter};
-use crate::steps::access::Taken;
+use super::Locks;
+use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
-use tarn_store::layout::{COUNT_MAX, LOCK_AT, Ticket, TicketWord};
-use crate::steps::node_locks::{HELD, add_unlocks};
-use tarn_store::ids::{AbortReason, Failure, Mode};
-use crate::transaction::working_set::{HeldAs, Lock, Txn};
+use crate::steps::access::{Access, Judged, Taken};
+use crate::steps::node_locks::{HELD, add_unlocks, ask_in_turn};
+use crate::transaction::working_set::{HeldAs, Leases, Lock, LockKind, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::mix;
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
+use tarn_store::layout::{COUNT_MAX, LOCK_AT, LockWord, Ticket, TicketWord};
 
 /// After so long, or up to four times as long, whoever waits takes it for a deadlock: those of one do not all give up. With each try
 /// he waits twice as long, up to [`TRIES_MAX`]: those before him that have given up pass their tickets on one after the other.
@@ -34,8 +35,79 @@ const COUNT_MAX_NARROW: u16 = 32;
 const UPGRADED: u8 = 1;
 const OVER: u8 = 2;
 
-fn count_max(dslr: &Dslr) -> u16 {
-    if dslr.on(On::WideCounts) { COUNT_MAX } else { COUNT_MAX_NARROW }
+/// Tickets in LOCK words, for readers and writers.
+pub struct ByTicket;
+
+impl Locks for ByTicket {
+    const GIVES_SHARES_BACK: bool = true;
+
+    /// The word does not say which transaction holds the record, and a transaction that wants it takes a ticket: what was read before only
+    /// tells where it lies.
+    #[inline(always)]
+    fn judge<A: Access>(_: &A, _: u64, _: OwnerTag, _: Mode) -> Judged {
+        Judged::Free
+    }
+
+    #[inline(always)]
+    fn judge_again<A: Access>(
+        access: &A,
+        kind: LockKind,
+        (lock, me, _): (u64, OwnerTag, Mode),
+    ) -> Judged {
+        if !access.keeps(Rule::RefuseLocked) {
+            return Judged::Free;
+        }
+        match kind {
+            LockKind::Record if TicketWord(lock).has_writer() => Judged::Taken,
+            LockKind::Directory if LockWord::from_word(lock).held_against(me).is_some() => {
+                Judged::InTheWay
+            }
+            LockKind::Record | LockKind::Directory => Judged::Free,
+        }
+    }
+
+    #[inline(always)]
+    fn lock_record(cx: &Context, txn: &mut Txn, address: Address) -> u32 {
+        ask_in_turn(cx, txn, address, Ticket::Writer)
+    }
+
+    #[inline(always)]
+    fn locks_reads(_: &Leases) -> bool {
+        true
+    }
+
+    fn share_record(cx: &Context, txn: &mut Txn, address: Address) -> u32 {
+        ask_in_turn(cx, txn, address, Ticket::Reader)
+    }
+
+    fn lock_again(cx: &Context, txn: &mut Txn, lock: u32, mode: Mode) {
+        come_again(cx, txn, lock, mode);
+    }
+
+    fn taken<A: Access>(access: &A, _: &Context, txn: &mut Txn, lock: (u32, Mode)) -> Taken {
+        taken(access, txn, lock)
+    }
+
+    fn has_to_wait(txn: &Txn) -> bool {
+        has_to_wait(txn)
+    }
+
+    async fn wait<A: Access>(access: &A, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        wait(access, cx, txn).await
+    }
+
+    async fn leave<A: Access>(
+        access: &A,
+        cx: &Context,
+        txn: &mut Txn,
+        failure: Failure,
+    ) -> Failure {
+        leave(access, cx, txn, failure).await
+    }
+}
+
+fn count_max(access: &impl Access) -> u16 {
+    if access.keeps(Rule::WideCounts) { COUNT_MAX } else { COUNT_MAX_NARROW }
 }
 
 fn ticket(lock: &Lock) -> Option<Ticket> {
@@ -46,7 +118,7 @@ fn ticket(lock: &Lock) -> Option<Ticket> {
 }
 
 /// The record is wanted in this mode: a reader's lock that is held becomes a writer's, if need be.
-pub(super) fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
+fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     let lock = &mut txn.locks[index as usize];
     if mode == Mode::Read || lock.verb != HELD || ticket(lock) != Some(Ticket::Reader) {
         return;
@@ -58,7 +130,7 @@ pub(super) fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
 }
 
 /// What became of a ticket; see [`crate::steps::access::Access::taken`].
-pub(super) fn taken(dslr: &Dslr, txn: &mut Txn, (index, mode): (u32, Mode)) -> Taken {
+fn taken(access: &impl Access, txn: &mut Txn, (index, mode): (u32, Mode)) -> Taken {
     let Txn { locks, round, .. } = txn;
     let lock = &mut locks[index as usize];
     let Some(ticket) = ticket(lock) else { return Taken::Refused };
@@ -69,9 +141,9 @@ pub(super) fn taken(dslr: &Dslr, txn: &mut Txn, (index, mode): (u32, Mode)) -> T
             _ => came,
         };
         lock.met = came.0;
-        if came.is_over(count_max(dslr)) {
+        if came.is_over(count_max(access)) {
             (lock.is_due, lock.asked_again) = (true, OVER);
-        } else if now.is_turn(ticket, came) || !dslr.on(On::WaitTurn) {
+        } else if now.is_turn(ticket, came) || !access.keeps(Rule::WaitTurn) {
             (lock.verb, lock.granted) = (HELD, true);
         } else {
             lock.is_due = true;
@@ -87,7 +159,7 @@ pub(super) fn taken(dslr: &Dslr, txn: &mut Txn, (index, mode): (u32, Mode)) -> T
 }
 
 /// Whether there is a turn to wait for.
-pub(super) fn has_to_wait(txn: &Txn) -> bool {
+fn has_to_wait(txn: &Txn) -> bool {
     txn.locks.iter().any(|lock| lock.is_due)
 }
 
@@ -143,8 +215,8 @@ fn longer(pause: Nanos) -> Nanos {
 ///
 /// # Errors
 /// Patience has ended: somebody may wait for this transaction as well.
-pub(super) async fn wait(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    enter(cx, Phase::WaitTurn);
+async fn wait(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    access.enter(cx, Phase::WaitTurn);
     let (since, mut pause, mut seen) = (cx.port.now(), PAUSE, None);
     let patience = PATIENCE.0 + mix(txn.tag.word()) % (3 * PATIENCE.0);
     let patience = Nanos(patience << txn.tries_before.min(TRIES_MAX));
@@ -164,19 +236,19 @@ pub(super) async fn wait(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
 }
 
 /// A fetch has failed: what it may still fail with, when nothing of this transaction is in the way of others.
-pub(super) async fn leave(dslr: &Dslr, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
+async fn leave(access: &impl Access, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     if !has_to_wait(txn) {
         return failure;
     }
-    pass_on(dslr, cx, txn).await.err().unwrap_or(failure)
+    pass_on(access, cx, txn).await.err().unwrap_or(failure)
 }
 
 /// After a fetch that failed with tickets whose turn has not come: releases what is held, and passes on what is still to come.
 ///
 /// # Errors
 /// The fabric's: then tickets are lost, and whoever comes behind them waits in vain.
-async fn pass_on(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    enter(cx, Phase::PassOn);
+async fn pass_on(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    access.enter(cx, Phase::PassOn);
     txn.round.begin();
     add_unlocks(cx, txn);
     for lock in txn.locks.iter().filter(|lock| lock.is_due) {
@@ -184,13 +256,13 @@ async fn pass_on(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(), Failure
         let target = cx.groups.primary(lock.address).plus(LOCK_AT);
         if lock.asked_again == OVER {
             txn.round.faa(target, ticket.comes().wrapping_neg());
-        } else if !dslr.on(On::PassInTurn) {
+        } else if !access.keeps(Rule::PassInTurn) {
             txn.round.faa(target, ticket.goes());
         }
     }
     let over = txn.locks.iter().rev().find(|lock| lock.asked_again == OVER && lock.is_due);
     let over = over.map(|lock| lock.address);
-    let in_turn = dslr.on(On::PassInTurn);
+    let in_turn = access.keeps(Rule::PassInTurn);
     txn.locks.retain(|lock| in_turn && lock.is_due && lock.asked_again != OVER);
     cx.port.execute(&mut txn.round).await?;
     let (mut pause, mut seen) = (PAUSE, None);
@@ -207,7 +279,7 @@ async fn pass_on(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(), Failure
         }
     }
     match over {
-        Some(address) => set_back(dslr, cx, txn, address).await,
+        Some(address) => set_back(access, cx, txn, address).await,
         None => Ok(()),
     }
 }
@@ -215,7 +287,7 @@ async fn pass_on(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(), Failure
 /// Waits until a word whose counts have ended is set back, and does that once it is at rest. Nobody takes a ticket meanwhile who has seen
 /// that they ended: otherwise those that try again keep it from resting.
 async fn set_back(
-    dslr: &Dslr,
+    access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
     address: Address,
@@ -227,11 +299,11 @@ async fn set_back(
         let at = txn.round.watch(target, seen.0);
         cx.port.execute(&mut txn.round).await?;
         let word = TicketWord(txn.round.word(at));
-        if !word.is_over(count_max(dslr)) {
+        if !word.is_over(count_max(access)) {
             return Ok(());
         }
-        if word.is_at_rest() || !dslr.on(On::ResetAtRest) {
-            enter(cx, Phase::SetBack);
+        if word.is_at_rest() || !access.keeps(Rule::ResetAtRest) {
+            access.enter(cx, Phase::SetBack);
             txn.round.begin();
             let swap = txn.round.cas(target, word.0, 0);
             cx.port.execute(&mut txn.round).await?;

@@ -1,0 +1,378 @@
+//! Rules and phases that several systems share, each described once.
+//!
+//! Invariant: a system lists the rules that a variant of it may be without, and the phases that it has; by these lists rules and
+//! phases are numbered. Code that systems share asks for a rule or enters a phase by its name here. A shared rule that a system
+//! does not list is always kept.
+
+use super::info::Switch;
+
+/// A rule that several systems share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// A commit compares what it has read without locks with what is there now.
+    ValidateReads,
+    /// A record that another has locked is neither read nor validated.
+    RefuseLocked,
+    /// Locks are released when the data are everywhere.
+    UnlockLate,
+    /// An abort releases what was granted, and nothing else.
+    ReleaseGranted,
+    /// A transaction that found nothing protects that.
+    ProtectAbsent,
+    /// An abort releases its locks.
+    ReleaseOnAbort,
+    /// Locks are asked for.
+    LockCas,
+    /// Recovery revokes the dead node's access before it reads.
+    FenceBeforeRecovery,
+    /// A log area is used again when its last entry is over.
+    SettleBeforeLog,
+    /// Recovery releases the dead transaction's locks alone.
+    ReleaseOwn,
+    /// A record that comes back counts on.
+    KeepVersion,
+    /// Changes of a range that was scanned are noticed.
+    ProtectRanges,
+    /// A leaf says which keys it covers.
+    CheckFences,
+    /// A split writes both nodes in one transaction.
+    SiblingWithSplit,
+    /// The versions of a record's lines are compared.
+    CheckLines,
+    /// A commit asks whether its leases still hold.
+    ConfirmLeases,
+    /// A writer waits until leases have ended.
+    WaitOutLeases,
+    /// A lease that another asked for counts.
+    ShareLeases,
+    /// A round asks for all locks that it can.
+    LockTogether,
+    /// A ticket's lock is held when its turn has come.
+    WaitTurn,
+    /// A ticket that is given up is passed on in its turn.
+    PassInTurn,
+    /// Counts of tickets are set back at rest.
+    ResetAtRest,
+    /// Counts of tickets end late.
+    WideCounts,
+}
+
+/// Each rule's name and effect, in the order of [`Rule`].
+const RULES: [(&str, &str); 23] = [
+    ("validate-reads", "commit re-reads the version of every record that was read and not locked"),
+    ("refuse-locked", "a record locked by another transaction is neither read nor validated"),
+    (
+        "unlock-late",
+        "locks are released when every replica has acknowledged its data; off: in one batch with the primary's data",
+    ),
+    (
+        "release-granted",
+        "an abort releases the locks that were granted, by CAS of its own tag; off: it clears every lock that it asked for",
+    ),
+    (
+        "protect-absent",
+        "an absent read, an insert and a delete protect the bucket's directory record",
+    ),
+    ("release-on-abort", "an abort releases its locks at all; off: they outlive the transaction"),
+    (
+        "lock-cas",
+        "a lock is taken by CAS; off: it is only assumed, and transactions are not isolated",
+    ),
+    (
+        "fence-before-recovery",
+        "recovery reads nothing before the dead node's access is revoked everywhere; \
+         off: the dead, if it still runs, writes on beside it",
+    ),
+    (
+        "settle-before-log",
+        "a log area is used again only when nobody needs what it holds: earlier unlocks have settled, \
+         the recovery of a dead coordinator of the same number is over; off: at once",
+    ),
+    (
+        "release-own",
+        "recovery takes away only locks that carry the dead transaction's tag, by CAS; \
+         off: it clears the LOCK of every record in the log, whoever holds it by now",
+    ),
+    (
+        "keep-version",
+        "a record that comes back counts on from the slot's and its directory's VERSION; off: it begins anew",
+    ),
+    (
+        "protect-ranges",
+        "the leaves that a scan has read are validated; off: what comes into its range is not noticed",
+    ),
+    (
+        "check-fences",
+        "a leaf says by its fences which keys it covers; off: what inner nodes led to is believed",
+    ),
+    (
+        "sibling-with-split",
+        "a split writes the new node and the old one in one transaction; \
+         off: the old one first, in a transaction of its own",
+    ),
+    (
+        "check-lines",
+        "the versions of a record's lines are compared; off: what one READ brings is taken for of one moment",
+    ),
+    (
+        "confirm-leases",
+        "a commit asks whether its leases still hold, and looks again at what was read if not; off: it believes so",
+    ),
+    (
+        "wait-out-leases",
+        "a writer waits until the leases have ended where he will write; off: he takes the lock at once",
+    ),
+    (
+        "share-leases",
+        "a lease that another asked for and that still holds is as good as an own one; off: each asks for his own",
+    ),
+    (
+        "lock-together",
+        "the records of a fetch are locked in one round; off: one after the other, each in a round of its own",
+    ),
+    (
+        "wait-turn",
+        "a lock is held once all are served that came before; off: as soon as its ticket is taken",
+    ),
+    (
+        "pass-in-turn",
+        "who gives up passes his ticket on when its turn has come; off: at once, as if he had been served",
+    ),
+    ("reset-at-rest", "counts that have ended are set back when everybody is served; off: at once"),
+    ("wide-counts", "counts end at 32768; off: at 32, so that words are set back all the time"),
+];
+
+/// The forms of a system that has been published, and that keep a rule: its text, and the public code that others measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Published {
+    /// The paper's text has it.
+    pub in_literal: bool,
+    /// The public code has it.
+    pub in_measured: bool,
+}
+
+/// Both forms have the rule.
+pub const PUBLISHED: Published = Published { in_literal: true, in_measured: true };
+/// The text has it, the public code has not.
+pub const IN_TEXT: Published = Published { in_literal: true, in_measured: false };
+/// The public code has it, the text has not.
+pub const IN_CODE: Published = Published { in_literal: false, in_measured: true };
+/// Neither has it.
+pub const OURS: Published = Published { in_literal: false, in_measured: false };
+
+/// A rule of one system, or a shared one that has another effect there.
+pub const fn rule(name: &'static str, effect: &'static str, published: Published) -> Switch {
+    let Published { in_literal, in_measured } = published;
+    Switch { name, effect, in_literal, in_measured, simulated_only: false }
+}
+
+/// The number of a rule that a list does not have.
+const NONE: u8 = u8::MAX;
+
+impl Rule {
+    /// Every rule, in order.
+    const COUNT: usize = RULES.len();
+
+    /// It, in a system's list.
+    pub const fn of(self, published: Published) -> Switch {
+        let (name, effect) = RULES[self as usize];
+        let simulated_only = matches!(self, Rule::LockCas);
+        Switch { simulated_only, ..rule(name, effect, published) }
+    }
+}
+
+/// The numbers that shared rules have in a system's list.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleNumbers([u8; Rule::COUNT]);
+
+impl RuleNumbers {
+    /// Those of this list.
+    pub const fn of(list: &[Switch]) -> RuleNumbers {
+        let (mut numbers, mut at) = ([NONE; Rule::COUNT], 0);
+        while at < list.len() {
+            let mut shared = 0;
+            while shared < Rule::COUNT {
+                if is_same(RULES[shared].0, list[at].name) {
+                    numbers[shared] = at as u8;
+                }
+                shared += 1;
+            }
+            at += 1;
+        }
+        RuleNumbers(numbers)
+    }
+
+    /// The number of a rule, if the list has it.
+    #[inline(always)]
+    pub const fn number(&self, rule: Rule) -> Option<usize> {
+        match self.0[rule as usize] {
+            NONE => None,
+            number => Some(number as usize),
+        }
+    }
+}
+
+/// The number of a rule of one system, by its list.
+///
+/// # Panics
+/// If the list has no such rule.
+pub const fn rule_number(list: &[Switch], name: &str) -> usize {
+    let mut at = 0;
+    while at < list.len() {
+        if is_same(list[at].name, name) {
+            return at;
+        }
+        at += 1;
+    }
+    panic!("the system has no such rule")
+}
+
+/// A phase that several systems share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// A record is looked for.
+    Locate,
+    /// A record is read where it was seen last.
+    ReadDirect,
+    /// The lock on a record is asked for.
+    Lock,
+    /// The lock on a record is asked for where it was seen last.
+    LockDirect,
+    /// The lock on a directory record is asked for.
+    LockDirectory,
+    /// A payload is read that lies apart.
+    ReadBody,
+    /// What was read is looked at again.
+    Validate,
+    /// The log is sent.
+    Log,
+    /// Data are sent.
+    Write,
+    /// Locks are released.
+    Unlock,
+    /// Locks are released in the batch of the data.
+    UnlockWithData,
+    /// A transaction is rolled back.
+    Release,
+    /// A transaction's outcome is found out.
+    Resolve,
+    /// A structural transaction begins.
+    Restructure,
+    /// Nodes are read for a scan or look-up.
+    Scan,
+    /// The lock on a leaf is asked for.
+    LockLeaf,
+    /// Leases have held until the commit.
+    InLease,
+    /// A writer waits for leases.
+    WaitOut,
+    /// A transaction waits for the turns of its tickets.
+    WaitTurn,
+    /// Tickets are passed on.
+    PassOn,
+    /// The counts of tickets are set back.
+    SetBack,
+}
+
+/// Each phase's name, in the order of [`Phase`].
+const PHASES: [&str; 21] = [
+    "locate",
+    "read_direct",
+    "lock",
+    "lock_direct",
+    "lock_directory",
+    "read_body",
+    "validate",
+    "log",
+    "write",
+    "unlock",
+    "unlock_with_data",
+    "release",
+    "resolve",
+    "restructure",
+    "scan",
+    "lock_leaf",
+    "in_lease",
+    "wait_out",
+    "wait_turn",
+    "pass_on",
+    "set_back",
+];
+
+/// The numbers that shared phases have in a system's list.
+#[derive(Clone, Copy, Debug)]
+pub struct PhaseNumbers([u8; PHASES.len()]);
+
+impl PhaseNumbers {
+    /// Those of this list.
+    pub const fn of(list: &[&str]) -> PhaseNumbers {
+        let (mut numbers, mut at) = ([NONE; PHASES.len()], 0);
+        while at < list.len() {
+            let mut shared = 0;
+            while shared < PHASES.len() {
+                if is_same(PHASES[shared], list[at]) {
+                    numbers[shared] = at as u8;
+                }
+                shared += 1;
+            }
+            at += 1;
+        }
+        PhaseNumbers(numbers)
+    }
+
+    /// The number of a phase, if the list has it.
+    #[inline(always)]
+    pub const fn number(&self, phase: Phase) -> Option<usize> {
+        match self.0[phase as usize] {
+            NONE => None,
+            number => Some(number as usize),
+        }
+    }
+}
+
+/// The number of a phase of one system, by its list.
+///
+/// # Panics
+/// If the list has no such phase.
+pub const fn phase_number(list: &[&str], name: &str) -> usize {
+    let mut at = 0;
+    while at < list.len() {
+        if is_same(list[at], name) {
+            return at;
+        }
+        at += 1;
+    }
+    panic!("the system has no such phase")
+}
+
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_number_shared_rules_and_phases() {
+        const LIST: &[Switch] = &[rule("own", "", OURS), Rule::ReleaseOwn.of(PUBLISHED)];
+        let numbers = const { RuleNumbers::of(LIST) };
+        assert_eq!(numbers.number(Rule::ReleaseOwn), Some(1));
+        assert_eq!(numbers.number(Rule::LockCas), None);
+        assert_eq!(rule_number(LIST, "own"), 0);
+        assert!(Rule::LockCas.of(OURS).simulated_only && !LIST[1].simulated_only);
+        let phases = PhaseNumbers::of(&["own", "scan"]);
+        assert_eq!([phases.number(Phase::Scan), phases.number(Phase::Lock)], [Some(1), None]);
+    }
+}

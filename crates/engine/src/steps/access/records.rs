@@ -1,0 +1,219 @@
+//! How transactions get at records: what a system answers when it is asked where records lie and what protects a read.
+//!
+//! Invariant: a caller adds records, fetches them, and is told whether what it was shown was of one moment. Where memory is near, the same
+//! is done without waiting, or not at all: then the ordinary way follows.
+
+use super::together::{self, Came, Together, far};
+use super::{Access, Which, fetch, home, is_of_one_read, near, validate_those};
+use crate::cluster::rules::Phase;
+use crate::site::Context;
+use crate::steps::locks::Locks;
+use crate::transaction::working_set::{Added, Further, Handle, Txn};
+use tarn_fabric::local::Near;
+use tarn_fabric::round::Round;
+use tarn_store::ids::Failure;
+use tarn_store::placement::catalog::Table;
+
+/// What is done without waiting; `None`: the ordinary way has to follow.
+pub type AtOnce = Option<Result<(), Failure>>;
+
+/// See the module's text.
+pub trait RecordAccess<P> {
+    /// A record is asked for that is in no entry yet: pushes its entry. It may plan verbs into the round
+    /// that the next fetch sends, while key, hash and table are at hand.
+    fn add(system: &P, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle;
+
+    /// A further wish for a fetched record needs what its entry has not. The entry's mode says what is
+    /// wanted by now; what the next fetch is to do about it goes into its progress.
+    fn wish_again(system: &P, cx: &Context, txn: &mut Txn, index: usize, further: Further);
+
+    /// Fetches every entry that is not fetched yet (the execute phase of one block).
+    ///
+    /// # Errors
+    /// An abort: the caller then rolls back.
+    fn fetch(system: &P, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Whether a fetched transaction has committed already, because nothing of it needs to be
+    /// validated, written or released.
+    fn is_committed(system: &P, txn: &Txn) -> bool;
+
+    /// Looks again at all that the transaction has read so far: `Ok` if all of it was there at one moment. A body's
+    /// own abort is told only then; the committing path does not come here. No verb may be planned.
+    ///
+    /// # Errors
+    /// An abort: what was read was not, or may not have been, there at one moment. The fabric's.
+    fn validate(
+        system: &P,
+        cx: &Context,
+        txn: &mut Txn,
+    ) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Whether records of this table that are only read, and are asked for next, are but noted until the fetch: then
+    /// `near::note_read` does what `add` would, and `note_looks` says how often it did.
+    #[inline(always)]
+    fn notes_reads(_: &Context, _: &Txn, _: &Table) -> bool {
+        false
+    }
+
+    /// So many records were noted.
+    #[inline(always)]
+    fn note_looks(_: &P, _: &Context, _: usize) {}
+
+    /// Where memory is near ([`tarn_fabric::port::Port::near`]): asks for the lines of a fetch that it can end without a wait, when they
+    /// have had time to come. The memory, if it did; then [`RecordAccess::fetch_near`] follows.
+    #[inline(always)]
+    fn ask_near<'a>(_: &P, _: &'a Context, _: &mut Txn) -> Option<Near<'a>> {
+        None
+    }
+
+    /// Ends what [`RecordAccess::ask_near`] has begun.
+    #[inline(always)]
+    fn fetch_near(_: &P, _: &Context, _: &mut Txn, _: Near<'_>) -> AtOnce {
+        None
+    }
+
+    /// Commits, where memory is near and nothing has to be waited for.
+    #[inline(always)]
+    fn commit_near(_: &P, _: &Context, _: &mut Txn) -> AtOnce {
+        None
+    }
+
+    /// Whether it reads records together, as [`RecordAccess::read_together`] and [`RecordAccess::fetch_together`] do.
+    #[inline(always)]
+    fn reads_together(_: &Context) -> bool {
+        false
+    }
+
+    /// Reads records together where memory is near, the second time what the first has not found at home: a whole transaction.
+    #[inline(always)]
+    fn read_together(
+        _: &P,
+        _: &Context,
+        _: (&mut Together, &mut Round),
+        _: (Near<'_>, bool),
+    ) -> Came {
+        Came::Unusual
+    }
+
+    /// As [`RecordAccess::read_together`], where memory is far: sends the round that asks for the bins, and what has to follow it.
+    #[inline(always)]
+    fn fetch_together(
+        _: &P,
+        _: &Context,
+        _: (&mut Together, &mut Round),
+    ) -> impl Future<Output = Came> {
+        std::future::ready(Came::Unusual)
+    }
+}
+
+/// Records in place, with one version: a transaction looks again at what it has read and not locked.
+pub struct Validated;
+
+impl<P: Access> RecordAccess<P> for Validated {
+    #[inline(always)]
+    fn add(system: &P, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+        home::add(system, cx, txn, table, added)
+    }
+
+    fn wish_again(_: &P, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+        home::wish_again(cx, txn, index, further);
+    }
+
+    #[inline]
+    fn fetch(system: &P, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
+        fetch(system, cx, txn)
+    }
+
+    #[inline]
+    fn is_committed(_: &P, txn: &Txn) -> bool {
+        is_of_one_read(txn)
+    }
+
+    async fn validate(system: &P, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        validate_those(system, cx, txn, Which::All).await
+    }
+
+    #[inline]
+    fn notes_reads(cx: &Context, txn: &Txn, table: &Table) -> bool {
+        near::notes_reads(cx, txn, table)
+    }
+
+    #[inline]
+    fn note_looks(system: &P, cx: &Context, count: usize) {
+        (0..count).for_each(|_| system.enter(cx, Phase::Locate));
+    }
+
+    #[inline(always)]
+    fn ask_near<'a>(_: &P, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+        near::ask(cx, txn)
+    }
+
+    #[inline]
+    fn fetch_near(system: &P, cx: &Context, txn: &mut Txn, near: Near<'_>) -> AtOnce {
+        near::read(system, cx, txn, near)
+    }
+
+    #[inline]
+    fn commit_near(system: &P, cx: &Context, txn: &mut Txn) -> AtOnce {
+        let memory = near::ends_near(cx, txn)?;
+        Some(near::validate(system, cx, txn, (memory, Which::All)))
+    }
+
+    #[inline]
+    fn reads_together(_: &Context) -> bool {
+        true
+    }
+
+    #[inline]
+    fn read_together(
+        system: &P,
+        cx: &Context,
+        to: (&mut Together, &mut Round),
+        look: (Near<'_>, bool),
+    ) -> Came {
+        together::read_and_look_again(system, cx, to, look)
+    }
+
+    #[inline]
+    fn fetch_together(
+        system: &P,
+        cx: &Context,
+        to: (&mut Together, &mut Round),
+    ) -> impl Future<Output = Came> {
+        far::fetch_and_look_again(system, cx, to)
+    }
+}
+
+/// Records in place, with one version: a transaction locks what it reads.
+pub struct Locked;
+
+impl<P: Access> RecordAccess<P> for Locked {
+    #[inline(always)]
+    fn add(system: &P, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+        home::add(system, cx, txn, table, added)
+    }
+
+    fn wish_again(_: &P, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+        home::wish_again(cx, txn, index, further);
+    }
+
+    #[inline]
+    async fn fetch(system: &P, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        P::Locks::open(cx, txn).await;
+        match fetch(system, cx, txn).await {
+            Ok(()) => Ok(()),
+            // It is not known which locks were granted.
+            Err(Failure::Fabric) => Err(Failure::Fabric),
+            Err(failure) => Err(P::Locks::leave(system, cx, txn, failure).await),
+        }
+    }
+
+    #[inline]
+    fn is_committed(_: &P, txn: &Txn) -> bool {
+        (txn.locks.is_empty() || !P::Locks::GIVES_SHARES_BACK) && is_of_one_read(txn)
+    }
+
+    async fn validate(system: &P, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        validate_those(system, cx, txn, P::VALIDATES).await
+    }
+}

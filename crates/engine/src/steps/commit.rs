@@ -1,0 +1,99 @@
+//! Phases of a commit that systems with an undo log share: prepare, log, write, unlock.
+//!
+//! Invariants: no data are written before every node has acknowledged the log; no lock is released before every replica has
+//! acknowledged its data. In which order a system awaits them, and what it validates when, is its own commit.
+
+use super::in_place::{Writes, prepare as prepare_writes};
+use super::log::chain;
+use super::log::send::{add_data, send_log, write_and_unlock_early};
+use super::node_locks::{add_unlocks, post_release, settle_unlocks};
+use super::structure::{Structure, leaves};
+use super::{begin_doubt, unknown};
+use crate::cluster::rules::{Phase, Rule};
+use crate::site::Context;
+use crate::transaction::working_set::Txn;
+use tarn_store::ids::Failure;
+
+/// Locks the leaves of ordered indexes that the transaction changes, and changes them in its buffer.
+///
+/// # Errors
+/// An abort: a leaf is locked or full. The fabric's.
+#[inline]
+pub(crate) async fn change_leaves(
+    system: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    match cx.has_ordered {
+        true => leaves::change(system, cx, txn).await,
+        false => Ok(()),
+    }
+}
+
+/// New versions and pieces, room for a long log, and the end of earlier transactions' unlocks.
+///
+/// # Errors
+/// A log that is too long, no memory, the fabric's.
+#[inline]
+pub(crate) async fn prepare(
+    system: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+    changes_only: bool,
+) -> Result<(), Failure> {
+    let keeps_version = system.keeps(Rule::KeepVersion);
+    prepare_writes(Writes { changes_only, keeps_version }, cx, txn)?;
+    if txn.chain.is_used() {
+        Box::pin(chain::provide(cx, txn)).await?;
+    }
+    settle_unlocks(cx, txn, system.keeps(Rule::SettleBeforeLog)).await;
+    Ok(())
+}
+
+/// The undo log, to every replica of every group that will be written. From here on the outcome is what the memory says: who
+/// finds an entry undoes what may have been written, under versions that readers see.
+pub(crate) async fn log(
+    system: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    if txn.pieces.is_empty() {
+        return Ok(());
+    }
+    system.enter(cx, Phase::Log);
+    begin_doubt(cx, txn);
+    let groups = txn.groups.len();
+    send_log(cx, txn, groups).await.map_err(|_| unknown(cx, txn))
+}
+
+/// The data, to every replica.
+pub(crate) async fn write(
+    system: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    if txn.pieces.is_empty() {
+        return Ok(());
+    }
+    system.enter(cx, Phase::Write);
+    if !system.keeps(Rule::UnlockLate) {
+        system.enter(cx, Phase::Unlock);
+        return write_and_unlock_early(cx, txn, None).await;
+    }
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], None, |_| true);
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))
+}
+
+/// Releases every granted lock; no transaction waits for it.
+pub(crate) fn unlock(system: &impl Structure, cx: &Context, txn: &mut Txn) {
+    if txn.locks.is_empty() {
+        return;
+    }
+    system.enter(cx, Phase::Unlock);
+    txn.round.begin();
+    add_unlocks(cx, txn);
+    post_release(cx, txn);
+}
