@@ -3,8 +3,9 @@
 //! Invariant: a protocol is one folder and one line of the macro call `protocols!`; it never imports another, and
 //! nobody outside this module names one. What several protocols share lives in `layout`, `index`,
 //! `log`, `heap`. Protocols are compiled once: the engine calls them through [`AnyProtocol`], an
-//! enum whose asynchronous calls cost a branch and no allocation. What a protocol says of itself, and its
-//! variants, are in `info.rs`.
+//! enum whose asynchronous calls cost a branch, and an allocation only where assertions are on.
+//!
+//! A protocol is a composition: [`Protocol`] says of which answers.
 
 pub(crate) mod fuse;
 pub mod settle;
@@ -156,6 +157,9 @@ pub trait Protocol: Structure {
     }
 }
 
+/// How a protocol's records are read.
+type RecordsOf<P> = <P as Protocol>::Records;
+
 /// What a protocol's log says of a transaction.
 pub(crate) type EntryOf<P> = <<P as Protocol>::Log as Log<P>>::Entry;
 
@@ -170,6 +174,24 @@ fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), Usa
             allowed: format!("0 with {}, which has none", info.name),
         }),
     }
+}
+
+/// A protocol's part of a transaction, compiled in this crate alone wherever assertions are on.
+///
+/// The body of an asynchronous function is compiled again in every crate that awaits it. Programs with assertions
+/// are compiled more often than they run long, so there a part is awaited behind a pointer.
+#[cfg(debug_assertions)]
+fn compiled_once<'a, T>(
+    part: impl Future<Output = T> + 'a,
+) -> std::pin::Pin<Box<dyn Future<Output = T> + 'a>> {
+    Box::pin(part)
+}
+
+/// A protocol's part of a transaction: without assertions its call costs a branch and no allocation.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+fn compiled_once<'a, T>(part: impl Future<Output = T> + 'a) -> impl Future<Output = T> + 'a {
+    part
 }
 
 macro_rules! protocols {
@@ -240,24 +262,24 @@ macro_rules! protocols {
             /// See [`RecordAccess::add`].
             #[inline(always)]
             pub fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
-                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::add(it, cx, txn, table, added)),+ }
+                match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::add(it, cx, txn, table, added)),+ }
             }
 
             /// See [`RecordAccess::notes_reads`].
             #[inline]
             pub fn notes_reads(&self, cx: &Context, txn: &Txn, table: &Table) -> bool {
-                match self { $(AnyProtocol::$name(_) => <<$module::$name as Protocol>::Records as RecordAccess<$module::$name>>::notes_reads(cx, txn, table)),+ }
+                match self { $(AnyProtocol::$name(_) => <RecordsOf<$module::$name> as RecordAccess<$module::$name>>::notes_reads(cx, txn, table)),+ }
             }
 
             /// See [`RecordAccess::note_looks`].
             #[inline]
             pub fn note_looks(&self, cx: &Context, count: usize) {
-                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::note_looks(it, cx, count)),+ }
+                match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::note_looks(it, cx, count)),+ }
             }
 
             /// See [`RecordAccess::wish_again`].
             pub fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::wish_again(it, cx, txn, index, further)),+ }
+                match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::wish_again(it, cx, txn, index, further)),+ }
             }
 
             /// What this variant lacks that may be missing in simulations alone: whoever runs on
@@ -284,35 +306,37 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// As there.
-            #[inline]
-            pub async fn fetch(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-                match self {
-                    $(AnyProtocol::$name(it) => {
-                        type R = <$module::$name as Protocol>::Records;
-                        if let Some(near) = R::ask_near(it, cx, txn) {
-                            near.travel().await;
-                            if let Some(ended) = R::fetch_near(it, cx, txn, near) {
-                                return ended;
+            #[cfg_attr(not(debug_assertions), inline)]
+            pub fn fetch<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
+                compiled_once(async move {
+                    match self {
+                        $(AnyProtocol::$name(it) => {
+                            type R = RecordsOf<$module::$name>;
+                            if let Some(near) = R::ask_near(it, cx, txn) {
+                                near.travel().await;
+                                if let Some(ended) = R::fetch_near(it, cx, txn, near) {
+                                    return ended;
+                                }
                             }
-                        }
-                        if txn.notes.is_waiting() {
-                            return Box::pin(fuse::fetch_in_turns(it, cx, txn)).await;
-                        }
-                        R::fetch(it, cx, txn).await
-                    }),+
-                }
+                            if txn.notes.is_waiting() {
+                                return Box::pin(fuse::fetch_in_turns(it, cx, txn)).await;
+                            }
+                            R::fetch(it, cx, txn).await
+                        }),+
+                    }
+                })
             }
 
             /// See [`RecordAccess::commit_near`].
             #[inline]
             pub fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
-                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::commit_near(it, cx, txn)),+ }
+                match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::commit_near(it, cx, txn)),+ }
             }
 
             /// See [`RecordAccess::reads_together`].
             #[inline]
             pub(crate) fn reads_together(&self, cx: &Context) -> bool {
-                match self { $(AnyProtocol::$name(_) => <<$module::$name as Protocol>::Records as RecordAccess<$module::$name>>::reads_together(cx)),+ }
+                match self { $(AnyProtocol::$name(_) => <RecordsOf<$module::$name> as RecordAccess<$module::$name>>::reads_together(cx)),+ }
             }
 
             /// See [`RecordAccess::read_together`].
@@ -324,50 +348,58 @@ macro_rules! protocols {
                 (near, is_again): (Near<'_>, bool),
             ) -> Came {
                 match self {
-                    $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::read_together(it, cx, to, (near, is_again))),+
+                    $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::read_together(it, cx, to, (near, is_again))),+
                 }
             }
 
             /// See [`RecordAccess::fetch_together`].
-            #[inline]
-            pub(crate) async fn fetch_together(
-                &self,
-                cx: &Context,
-                to: (&mut Together, &mut Round),
-            ) -> Came {
-                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::fetch_together(it, cx, to).await),+ }
+            #[cfg_attr(not(debug_assertions), inline)]
+            pub(crate) fn fetch_together<'a>(
+                &'a self,
+                cx: &'a Context,
+                to: (&'a mut Together, &'a mut Round),
+            ) -> impl Future<Output = Came> + 'a {
+                compiled_once(async move {
+                    match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::fetch_together(it, cx, to).await),+ }
+                })
             }
 
             /// See [`Protocol::close_block`].
             ///
             /// # Errors
             /// As there.
-            #[inline]
-            pub async fn close_block(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.close_block(cx, txn).await),+ }
+            #[cfg_attr(not(debug_assertions), inline)]
+            pub fn close_block<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
+                compiled_once(async move {
+                    match self { $(AnyProtocol::$name(it) => it.close_block(cx, txn).await),+ }
+                })
             }
 
             /// See [`RecordAccess::is_committed`].
             #[inline]
             pub fn is_committed(&self, txn: &Txn) -> bool {
-                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::is_committed(it, txn)),+ }
+                match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::is_committed(it, txn)),+ }
             }
 
             /// See [`Structure::commit`].
             ///
             /// # Errors
             /// As there.
-            #[inline]
-            pub async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.commit(cx, txn).await),+ }
+            #[cfg_attr(not(debug_assertions), inline)]
+            pub fn commit<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
+                compiled_once(async move {
+                    match self { $(AnyProtocol::$name(it) => it.commit(cx, txn).await),+ }
+                })
             }
 
             /// See [`RecordAccess::validate`].
             ///
             /// # Errors
             /// As there.
-            pub async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => <<$module::$name as Protocol>::Records as RecordAccess<_>>::validate(it, cx, txn).await),+ }
+            pub fn validate<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
+                compiled_once(async move {
+                    match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::validate(it, cx, txn).await),+ }
+                })
             }
 
             /// See [`Protocol::rollback`].
@@ -384,55 +416,63 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// As there.
-            pub async fn restructure(
-                &self,
-                cx: &Context,
-                txn: &mut Txn,
+            pub fn restructure<'a>(
+                &'a self,
+                cx: &'a Context,
+                txn: &'a mut Txn,
                 shard: Shard,
-            ) -> Result<Grown, Failure> {
-                match self { $(AnyProtocol::$name(it) => it.restructure(cx, txn, shard).await),+ }
+            ) -> impl Future<Output = Result<Grown, Failure>> + 'a {
+                compiled_once(async move {
+                    match self { $(AnyProtocol::$name(it) => it.restructure(cx, txn, shard).await),+ }
+                })
             }
 
             /// See [`Protocol::sweep`].
             ///
             /// # Errors
             /// As there.
-            pub async fn sweep(
-                &self,
-                cx: &Context,
-                txn: &mut Txn,
+            pub fn sweep<'a>(
+                &'a self,
+                cx: &'a Context,
+                txn: &'a mut Txn,
                 bucket: (TableId, Address),
-            ) -> Result<usize, Failure> {
-                match self { $(AnyProtocol::$name(it) => it.sweep(cx, txn, bucket).await),+ }
+            ) -> impl Future<Output = Result<usize, Failure>> + 'a {
+                compiled_once(async move {
+                    match self { $(AnyProtocol::$name(it) => it.sweep(cx, txn, bucket).await),+ }
+                })
             }
 
             /// See [`Protocol::reshape`].
             ///
             /// # Errors
             /// As there.
-            pub async fn reshape(
-                &self,
-                cx: &Context,
-                txn: &mut Txn,
+            pub fn reshape<'a>(
+                &'a self,
+                cx: &'a Context,
+                txn: &'a mut Txn,
                 work: TreeWork,
-            ) -> Result<TreeDone, Failure> {
-                match self { $(AnyProtocol::$name(it) => it.reshape(cx, txn, work).await),+ }
+            ) -> impl Future<Output = Result<TreeDone, Failure>> + 'a {
+                compiled_once(async move {
+                    match self { $(AnyProtocol::$name(it) => it.reshape(cx, txn, work).await),+ }
+                })
             }
 
             /// See [`Protocol::resolve`].
             ///
             /// # Errors
             /// As there.
-            pub async fn resolve(
-                &self,
-                cx: &Context,
+            pub fn resolve<'a>(
+                &'a self,
+                cx: &'a Context,
                 id: TxnId,
                 coordinator: u32,
                 asker: Asker,
-            ) -> Result<Resolution, Failure> {
-                match self {
-                    $(AnyProtocol::$name(it) => it.resolve(cx, id, coordinator, asker).await),+
-                }
+            ) -> impl Future<Output = Result<Resolution, Failure>> + 'a {
+                compiled_once(async move {
+                    match self {
+                        $(AnyProtocol::$name(it) => it.resolve(cx, id, coordinator, asker).await),+
+                    }
+                })
             }
 
             /// Makes sure that nothing of `whom` will ever land, at any memory node; of a variant whose recovery
@@ -440,9 +480,11 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// The fabric's.
-            pub async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
-                let fences = match self { $(AnyProtocol::$name(it) => it.keeps(Rule::FenceBeforeRecovery)),+ };
-                if fences { revoke_everywhere(cx, whom).await } else { Ok(()) }
+            pub fn fence<'a>(&'a self, cx: &'a Context, whom: NodeId) -> impl Future<Output = Result<(), Failure>> + 'a {
+                compiled_once(async move {
+                    let fences = match self { $(AnyProtocol::$name(it) => it.keeps(Rule::FenceBeforeRecovery)),+ };
+                    if fences { revoke_everywhere(cx, whom).await } else { Ok(()) }
+                })
             }
 
             /// See [`settle::settle_dead`]: what a protocol has found in logs is of its own type, so that
@@ -450,39 +492,45 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// As there.
-            pub(crate) async fn settle_dead(
-                &self,
-                cx: &Context,
+            pub(crate) fn settle_dead<'a>(
+                &'a self,
+                cx: &'a Context,
                 dead: NodeId,
-                turn: &Turn<'_>,
-            ) -> Result<Vec<(TxnId, Resolution)>, Failure> {
-                match self {
-                    $(AnyProtocol::$name(it) => settle_dead(it, cx, dead, turn).await),+
-                }
+                turn: &'a Turn<'a>,
+            ) -> impl Future<Output = Result<Vec<(TxnId, Resolution)>, Failure>> + 'a {
+                compiled_once(async move {
+                    match self {
+                        $(AnyProtocol::$name(it) => settle_dead(it, cx, dead, turn).await),+
+                    }
+                })
             }
 
             /// See [`settle::logged_by`].
             ///
             /// # Errors
             /// As there.
-            pub(crate) async fn logged(
-                &self,
-                cx: &Context,
+            pub(crate) fn logged<'a>(
+                &'a self,
+                cx: &'a Context,
                 life: NodeId,
-            ) -> Result<Vec<Logged>, Failure> {
-                match self {
-                    $(AnyProtocol::$name(it) => logged_by(it, cx, life).await),+
-                }
+            ) -> impl Future<Output = Result<Vec<Logged>, Failure>> + 'a {
+                compiled_once(async move {
+                    match self {
+                        $(AnyProtocol::$name(it) => logged_by(it, cx, life).await),+
+                    }
+                })
             }
 
             /// See [`settle::plant_undone_by`].
             ///
             /// # Errors
             /// As there.
-            pub(crate) async fn plant_undone(&self, cx: &Context, id: TxnId) -> Result<(), Failure> {
-                match self {
-                    $(AnyProtocol::$name(it) => plant_undone_by(it, cx, id).await),+
-                }
+            pub(crate) fn plant_undone<'a>(&'a self, cx: &'a Context, id: TxnId) -> impl Future<Output = Result<(), Failure>> + 'a {
+                compiled_once(async move {
+                    match self {
+                        $(AnyProtocol::$name(it) => plant_undone_by(it, cx, id).await),+
+                    }
+                })
             }
 
             /// See [`Protocol::free_stray`].
@@ -494,8 +542,10 @@ macro_rules! protocols {
             ///
             /// # Errors
             /// As there.
-            pub async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
-                match self { $(AnyProtocol::$name(it) => it.may_log(cx, coordinator).await),+ }
+            pub fn may_log<'a>(&'a self, cx: &'a Context, coordinator: u32) -> impl Future<Output = Result<bool, Failure>> + 'a {
+                compiled_once(async move {
+                    match self { $(AnyProtocol::$name(it) => it.may_log(cx, coordinator).await),+ }
+                })
             }
         }
     };
