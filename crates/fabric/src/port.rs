@@ -9,7 +9,7 @@ use crate::clock::{ClockInterval, Nanos};
 use crate::counters::{Counters, Counts};
 use crate::error::FabricError;
 use crate::executor::pending;
-use crate::local::Near;
+use crate::local::DirectMemory;
 use crate::rng::{Rng, seeded};
 use crate::round::Round;
 use crate::window::{Closed, Drift, Wait, Window};
@@ -71,8 +71,8 @@ impl Port {
 
     /// Memory nodes that this thread reaches by loads and stores, if it does: what [`Port::execute`] does, without a round.
     #[inline]
-    pub fn near(&self) -> Option<Near<'_>> {
-        self.shared.backend.near().map(|hold| Near::new(hold, &self.shared.counters))
+    pub fn near(&self) -> Option<DirectMemory<'_>> {
+        self.shared.backend.near().map(|hold| DirectMemory::new(hold, &self.shared.counters))
     }
 
     /// Sends a round that nobody awaits (an asynchronous unlock).
@@ -216,7 +216,7 @@ impl Port {
     }
 
     /// Says that this coroutine has acknowledgements of all locks that it needs, and is going to write under them: for whoever
-    /// reads near memory in one look ([`Near::is_still`]), also if this thread goes to it by rounds. Nothing, where memory is near to nobody.
+    /// reads near memory in one look ([`DirectMemory::is_still`]), also if this thread goes to it by rounds. Nothing, where memory is near to nobody.
     #[inline]
     pub fn announce_writes(&self) {
         self.shared.backend.announce_writes();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::backend::Endpoint;
 use tarn_fabric::local::Region;
-use tarn_fabric::local::modelled::{Mailboxes, Site, Stillness, plant, run};
+use tarn_fabric::local::modelled::{Mailboxes, Site, WriteEpoch, plant, run};
 use tarn_fabric::local::quiesce::Faults;
 use tarn_fabric::round::Round;
 
@@ -146,7 +146,7 @@ fn gate() {
 /// A writer of two records, each behind its lock, and a reader who looks once.
 fn stillness() {
     let records = || [(); 2].map(|()| AtomicU64::new(0));
-    let shared = Arc::new((Stillness::default(), records(), records()));
+    let shared = Arc::new((WriteEpoch::default(), records(), records()));
     let other = Arc::clone(&shared);
     let writer = thread::spawn(move || {
         let (stillness, locks, data) = &*other;
@@ -192,7 +192,7 @@ const MARKED: u64 = 3;
 /// first writes, must be of a time when the first had not validated.
 fn validated(before: u64) {
     let records = || [(); 2].map(|()| AtomicU64::new(0));
-    let shared = Arc::new((Stillness::default(), records(), records()));
+    let shared = Arc::new((WriteEpoch::default(), records(), records()));
     let (first, second) = (Arc::clone(&shared), Arc::clone(&shared));
     shared.1[0].store(before, Ordering::Relaxed);
     let first = thread::spawn(move || {

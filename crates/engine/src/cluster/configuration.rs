@@ -36,12 +36,12 @@ pub struct Configuration {
 
 /// One thread, as whoever changes the configuration sees it.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ThreadSlot {
     node: NodeId,
     busy: AtomicBool,
 }
 
-impl Seat {
+impl ThreadSlot {
     /// The thread begins to work: before it looks at the announced number.
     #[inline]
     pub(crate) fn occupy(&self) {
@@ -99,7 +99,7 @@ struct State {
     /// Of the change that was announced last.
     ticket: Ticket,
     copying: Option<CopierId>,
-    seats: Vec<Arc<Seat>>,
+    seats: Vec<Arc<ThreadSlot>>,
     down: BTreeSet<NodeSlot>,
     spares: Vec<NodeSlot>,
     settled: u64,
@@ -147,14 +147,14 @@ impl Configurations {
     }
 
     /// A thread of a life sits down.
-    pub fn sit_down(&self, node: NodeId) -> Arc<Seat> {
-        let seat = Arc::new(Seat { node, busy: AtomicBool::new(false) });
+    pub fn register(&self, node: NodeId) -> Arc<ThreadSlot> {
+        let seat = Arc::new(ThreadSlot { node, busy: AtomicBool::new(false) });
         self.state().seats.push(Arc::clone(&seat));
         seat
     }
 
     /// A thread is no more. If it was busy, its seat stays: only its node's recovery ends what it left.
-    pub fn stand_up(&self, seat: &Arc<Seat>) {
+    pub fn unregister(&self, seat: &Arc<ThreadSlot>) {
         if !seat.busy.load(Ordering::Acquire) {
             self.state().seats.retain(|other| !Arc::ptr_eq(other, seat));
         }
@@ -325,7 +325,7 @@ mod tests {
         let [one, two] = [0, 1].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let groups = ReplicaGroups::new(vec![vec![NodeSlot(0), NodeSlot(1)]]);
         let configurations = Configurations::new(groups.clone());
-        let seat = configurations.sit_down(one);
+        let seat = configurations.register(one);
         seat.occupy();
         let change = configurations.announce(two, &membership).expect("nobody is at one");
         assert_eq!(configurations.announce(one, &membership), None);
@@ -395,10 +395,10 @@ mod tests {
         let membership = EmbeddedMembership::new(1);
         let node = membership.join(NodeSlot(0)).expect("a life");
         let configurations = Configurations::new(ReplicaGroups::new(vec![vec![NodeSlot(0)]]));
-        let [idle, busy] = [0, 1].map(|_| configurations.sit_down(node));
+        let [idle, busy] = [0, 1].map(|_| configurations.register(node));
         busy.occupy();
-        configurations.stand_up(&idle);
-        configurations.stand_up(&busy);
+        configurations.unregister(&idle);
+        configurations.unregister(&busy);
         assert_eq!(configurations.late(&membership), [node]);
     }
 }

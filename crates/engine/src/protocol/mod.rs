@@ -7,7 +7,7 @@
 //!
 //! A protocol is a composition: [`Protocol`] says of which answers.
 
-pub(crate) mod fuse;
+pub(crate) mod merge_access;
 pub mod settle;
 
 use crate::cluster::info::{Isolation, Needs, ProtocolInfo, Switches, UNSAFE_PREFIX};
@@ -18,15 +18,15 @@ use crate::site::system::System;
 use crate::site::{Context, Database};
 use crate::steps::Described;
 use crate::steps::access::RecordAccess;
-use crate::steps::access::together::{Came, Together};
+use crate::steps::access::batch_read::{BatchOutcome, BatchRead};
 use crate::steps::node_locks::{self, suspect_all_locks};
 use crate::steps::settle::{Asker, Log, Turn, is_settled, plan_free};
 use crate::steps::structure::{Structure, buckets, trees};
-use crate::transaction::working_set::{Added, Further, Handle, Txn};
+use crate::transaction::working_set::{Added, Handle, Txn, Upgrade};
 use std::any::Any;
 use std::sync::Arc;
 use tarn_fabric::address::{Address, NodeId};
-use tarn_fabric::local::Near;
+use tarn_fabric::local::DirectMemory;
 use tarn_fabric::round::Round;
 use tarn_store::ids::{Failure, Resolution, TxnId, UsageError};
 use tarn_store::index::btree::work::{TreeDone, TreeWork};
@@ -233,7 +233,7 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(_) => <$module::$name as Described>::INFO),+ }
             }
 
-            /// See [`Protocol::isolation`].
+            /// See [`Switches::isolation`].
             pub fn isolation(&self) -> Isolation {
                 match self { $(AnyProtocol::$name(it) => it.switches().isolation()),+ }
             }
@@ -277,9 +277,9 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::note_looks(it, cx, count)),+ }
             }
 
-            /// See [`RecordAccess::wish_again`].
-            pub fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-                match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::wish_again(it, cx, txn, index, further)),+ }
+            /// See [`RecordAccess::upgrade`].
+            pub fn upgrade(&self, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
+                match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::upgrade(it, cx, txn, index, further)),+ }
             }
 
             /// What this variant lacks that may be missing in simulations alone: whoever runs on
@@ -319,7 +319,7 @@ macro_rules! protocols {
                                 }
                             }
                             if txn.notes.is_waiting() {
-                                return Box::pin(fuse::fetch_in_turns(it, cx, txn)).await;
+                                return Box::pin(merge_access::fetch_in_turns(it, cx, txn)).await;
                             }
                             R::fetch(it, cx, txn).await
                         }),+
@@ -344,9 +344,9 @@ macro_rules! protocols {
             pub(crate) fn read_together(
                 &self,
                 cx: &Context,
-                to: (&mut Together, &mut Round),
-                (near, is_again): (Near<'_>, bool),
-            ) -> Came {
+                to: (&mut BatchRead, &mut Round),
+                (near, is_again): (DirectMemory<'_>, bool),
+            ) -> BatchOutcome {
                 match self {
                     $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::read_together(it, cx, to, (near, is_again))),+
                 }
@@ -357,8 +357,8 @@ macro_rules! protocols {
             pub(crate) fn fetch_together<'a>(
                 &'a self,
                 cx: &'a Context,
-                to: (&'a mut Together, &'a mut Round),
-            ) -> impl Future<Output = Came> + 'a {
+                to: (&'a mut BatchRead, &'a mut Round),
+            ) -> impl Future<Output = BatchOutcome> + 'a {
                 compiled_once(async move {
                     match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::fetch_together(it, cx, to).await),+ }
                 })

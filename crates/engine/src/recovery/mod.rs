@@ -98,7 +98,7 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     database.numbers.bury(dead, &settled);
     cx.metrics.recovery(RecoveryEvent::Recovered);
     database.sweeps.want(database.membership.view());
-    cx.node.clearance.look_again();
+    cx.node.admission_gate.look_again();
     Ok(Attempt::Recovered(Recovery { settled }))
 }
 

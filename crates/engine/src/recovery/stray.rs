@@ -13,7 +13,7 @@ use tarn_fabric::round::Round;
 /// Takes away the lock that refused this thread's last transaction, if it is a stray, or a transaction's in doubt that this thread may
 /// settle. Whether it was: then the transaction may try again at once.
 pub(crate) async fn free_met(cx: &Context) -> bool {
-    let Some((address, word)) = cx.take_met() else { return false };
+    let Some((address, word)) = cx.take_blocking_lock() else { return false };
     if !is_stray(cx, word) {
         return cx.settle_met(word).await;
     }

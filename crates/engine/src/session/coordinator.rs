@@ -6,7 +6,7 @@
 //! coordinator is dropped as well, by others of its thread. Nothing is logged, not by a split either,
 //! before its number's log area is known to be needed by nobody.
 
-use crate::cluster::numbers::Known;
+use crate::cluster::log_area_owners::Known;
 use crate::protocol::AnyProtocol;
 use crate::recovery::free_met;
 use crate::session::attempt::Attempt;
@@ -14,10 +14,10 @@ use crate::session::misuse;
 use crate::session::restructure::Grew;
 use crate::session::transaction::Transaction;
 use crate::site::Context;
-use crate::site::clearance::Clearance;
+use crate::site::admission_gate::AdmissionGate;
 use crate::site::metrics::RecoveryEvent;
 pub use crate::site::retry::Retry;
-use crate::steps::access::together::Together;
+use crate::steps::access::batch_read::BatchRead;
 use crate::steps::recorder;
 use crate::transaction::HistorySink;
 use crate::transaction::working_set::{Intent, Txn};
@@ -48,11 +48,11 @@ pub struct Coordinator {
     /// The database's protocol.
     pub(crate) protocol: Arc<AnyProtocol>,
     /// What it reads without a working set.
-    pub(crate) together: Together,
+    pub(crate) together: BatchRead,
     retry: Retry,
     rng: Rng,
     pub(crate) history: Option<HistorySink>,
-    /// The node's clearance as it looked around last.
+    /// The node's admission_gate as it looked around last.
     cleared: u64,
     /// Whether nobody needs any more what its log area held when it began.
     owns_area: bool,
@@ -70,9 +70,9 @@ impl Coordinator {
         cx.coordinator_comes();
         let mut txn = Txn::new(cx.next_tag(), number);
         txn.room = txn.room.min(cx.database().catalog.options().records_max as usize);
-        let together = Together::new(txn.tag);
+        let together = BatchRead::new(txn.tag);
         let rng = cx.port.rng();
-        let (history, cleared) = (None, Clearance::UNSEEN);
+        let (history, cleared) = (None, AdmissionGate::UNSEEN);
         let protocol = AnyProtocol::of(cx.database());
         Coordinator { cx, txn, protocol, together, retry, rng, history, cleared, owns_area: false }
     }
@@ -255,7 +255,7 @@ impl Coordinator {
         if failure == Failure::Abort(AbortReason::WrongOwner) {
             self.cx.check_shards()?;
         }
-        if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
+        if self.cx.has_blocking_lock() && Box::pin(free_met(&self.cx)).await {
             return Ok(());
         }
         if self.retry.is_over(tried.tries) {
@@ -286,7 +286,7 @@ impl Coordinator {
     /// Whether something comes before the next transaction: see [`Coordinator::get_ready`].
     #[inline]
     pub(crate) fn has_to_get_ready(&self) -> bool {
-        self.cx.node.clearance.word() != self.cleared
+        self.cx.node.admission_gate.word() != self.cleared
             || self.cx.wants_restructuring()
             || self.txn.in_doubt
     }
@@ -299,7 +299,7 @@ impl Coordinator {
         if self.txn.in_doubt {
             self.resolve_own().await?;
         }
-        if self.cx.node.clearance.word() != self.cleared {
+        if self.cx.node.admission_gate.word() != self.cleared {
             self.look_around(start).await?;
         }
         if self.cx.wants_restructuring() {
@@ -318,8 +318,8 @@ impl Coordinator {
     /// Something has changed, or this is the first transaction: may it begin?
     #[cold]
     async fn look_around(&mut self, start: Option<Nanos>) -> Result<(), Failure> {
-        let word = self.cx.node.clearance.word();
-        if self.cx.node.clearance.is_barred() {
+        let word = self.cx.node.admission_gate.word();
+        if self.cx.node.admission_gate.is_barred() {
             self.cx.metrics.recovery(RecoveryEvent::Barred);
             return Err(Failure::Fabric);
         }

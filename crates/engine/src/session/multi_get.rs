@@ -1,13 +1,13 @@
 //! Records of one table by keys that are known from the start: a transaction that is one call.
 //!
 //! Invariant: it is what [`Coordinator::transact_read_only`] is with a body that reads these records, and as strictly serializable. Where
-//! the protocol can, it is tried first without a working set ([`crate::steps::access::together`]), by loads where memory is near, else by the same rounds as
+//! the protocol can, it is tried first without a working set ([`crate::steps::access::batch_read`]), by loads where memory is near, else by the same rounds as
 //! that transaction; a try that does not get through has held nothing, and what follows is that transaction, which has one try less.
 
 use crate::session::coordinator::{Coordinator, Tried};
 use crate::session::transaction::Transaction;
 use crate::site::Context;
-use crate::steps::access::together::{self, Came, TOGETHER_MAX};
+use crate::steps::access::batch_read::{self, BatchOutcome, TOGETHER_MAX};
 use crate::steps::recorder;
 use crate::transaction::working_set::{Entry, Intent, Progress};
 use tarn_fabric::backend::Cost;
@@ -52,18 +52,18 @@ impl Coordinator {
                 false => self.fetch_together().await,
             };
             match came {
-                Came::Done => {
+                BatchOutcome::Done => {
                     self.end_together(table, see);
                     return Ok(());
                 }
-                Came::Refused(reason) => {
+                BatchOutcome::Refused(reason) => {
                     self.cx.metrics.aborted(reason);
                     let so_far = tried.get_or_insert_with(|| self.untried());
                     so_far.tries += 1;
                     let next = self.before_next(Failure::Abort(reason), *so_far);
                     Box::pin(next).await?;
                 }
-                Came::Asked | Came::Unusual => {}
+                BatchOutcome::Asked | BatchOutcome::Unusual => {}
             }
         }
         let tried = tried.unwrap_or_else(|| self.untried());
@@ -72,16 +72,16 @@ impl Coordinator {
 
     /// A try where memory is near.
     #[inline]
-    async fn read_together(&mut self) -> Came {
+    async fn read_together(&mut self) -> BatchOutcome {
         let Coordinator { cx, txn, protocol, together, .. } = &mut *self;
         let _inside = Inside(cx);
         let mut is_again = false;
         loop {
-            let Some(near) = cx.port.near() else { break Came::Unusual };
+            let Some(near) = cx.port.near() else { break BatchOutcome::Unusual };
             near.travel().await;
             let to = (&mut *together, &mut txn.round);
             match protocol.read_together(cx, to, (near, is_again)) {
-                Came::Asked => is_again = true,
+                BatchOutcome::Asked => is_again = true,
                 came => break came,
             }
         }
@@ -89,7 +89,7 @@ impl Coordinator {
 
     /// A try where memory is far.
     #[inline]
-    async fn fetch_together(&mut self) -> Came {
+    async fn fetch_together(&mut self) -> BatchOutcome {
         let Coordinator { cx, txn, protocol, together, .. } = &mut *self;
         let _inside = Inside(cx);
         let came = protocol.fetch_together(cx, (&mut *together, &mut txn.round)).await;
@@ -129,7 +129,7 @@ impl Coordinator {
         let cx = &*self.cx;
         (1..=TOGETHER_MAX).contains(&count)
             && !self.has_to_get_ready()
-            && together::reads(cx, cx.table(table))
+            && batch_read::reads(cx, cx.table(table))
             && self.protocol.reads_together(cx)
     }
 

@@ -68,7 +68,7 @@ impl Coordinator {
                 Ok(Grown::Extended) => {}
                 Ok(Grown::Split { .. } | Grown::TooLight | Grown::TooLarge) => break false,
                 Err(failure) => {
-                    if cx.has_met() {
+                    if cx.has_blocking_lock() {
                         free_met(cx).await; // the next request may have it
                     }
                     break failure == Failure::OutOfMemory;
@@ -91,7 +91,7 @@ impl Coordinator {
         let swept = Restructuring::begin(self).sweep(bucket).await;
         if !matches!(swept, Ok(1..)) {
             self.txn.swept_in_vain.push(bucket.1);
-            if cx.has_met() {
+            if cx.has_blocking_lock() {
                 free_met(&cx).await;
             }
         }
@@ -129,7 +129,7 @@ impl Coordinator {
                 Ok(TreeDone::First(other)) if !open.contains(&other) => open.push(other),
                 Ok(TreeDone::First(_)) => return Ok(()),
                 Err(failure) => {
-                    if cx.has_met() {
+                    if cx.has_blocking_lock() {
                         free_met(cx).await;
                     }
                     return Err(Refused::by(failure, has_changed));

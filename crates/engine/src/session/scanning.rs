@@ -5,7 +5,7 @@
 //! deletes that are not fetched by then are fetched first.
 //! What the caller got wrong (a key with parts of other widths, too many scans) surfaces at the fetch.
 
-use crate::protocol::fuse::precedes_scan;
+use crate::protocol::merge_access::precedes_scan;
 use crate::session::coordinator::Coordinator;
 use crate::session::transaction::Transaction;
 use crate::site::Context;

@@ -7,15 +7,15 @@
 //! for it, or meets one of its locks. A coordinator hands its
 //! transaction over: where it holds locks and no data, nor an entry in a log, nobody else knows, and they are given back before the
 //! thread counts as idle. Until it is settled its number is this thread's, and how it ended is the database's to say
-//! ([`crate::cluster::numbers`]).
+//! ([`crate::cluster::log_area_owners`]).
 
+use crate::cluster::log_area_owners::{Known, Verdict};
 use crate::cluster::membership::Standing;
-use crate::cluster::numbers::{Known, Verdict};
 use crate::protocol;
 use crate::services::timestamp::Timestamps;
 use crate::site::Context;
 use crate::steps::settle::Asker;
-use crate::transaction::doubts::Doubt;
+use crate::transaction::in_doubt::Doubt;
 use crate::transaction::working_set::Txn;
 use tarn_fabric::address::Address;
 use tarn_fabric::clock::Nanos;
@@ -248,7 +248,7 @@ impl Context {
         drop(list);
         self.settle_dropped();
         // Whoever of this thread runs next settles it.
-        self.node.clearance.look_again();
+        self.node.admission_gate.look_again();
     }
 
     /// The first of these that nobody settles.
@@ -365,7 +365,7 @@ impl<'a> Claim<'a> {
         let (verdict, seat) = database.numbers.settle(self.id, verdict, by_its_own);
         if let Some(seat) = seat {
             seat.vacate();
-            database.configurations.stand_up(&seat);
+            database.configurations.unregister(&seat);
         }
         verdict
     }

@@ -5,7 +5,7 @@
 //! commit. Mistakes of the caller (a key of the wrong kind, too large a working set) surface at the
 //! next `fetch`, as an error that names them.
 
-use crate::protocol::fuse::fuse;
+use crate::protocol::merge_access::merge_access;
 use crate::session::coordinator::Coordinator;
 use crate::session::misuse::{note_nothing_to_set, place_to_set};
 use crate::site::Context;
@@ -322,7 +322,7 @@ impl<'c> Transaction<'c> {
             return self.note_order(table_id, mode);
         }
         if let Some(index) = known {
-            return fuse(cx, txn, index, (mode, cells), table);
+            return merge_access(cx, txn, index, (mode, cells), table);
         }
         txn.note(hash);
         let full_key = keep_key(&mut txn.round, full_key);

@@ -5,8 +5,8 @@
 use super::system::System;
 use crate::cluster::configuration::Configurations;
 use crate::cluster::loads::Loads;
+use crate::cluster::log_area_owners::LogAreaOwners;
 use crate::cluster::membership::Membership;
-use crate::cluster::numbers::Numbers;
 use crate::cluster::recovering::Sweeps;
 use crate::services::Directory;
 use crate::services::lease_desk::LeaseDesk;
@@ -40,7 +40,7 @@ pub struct Database {
     /// What they have counted of their transactions, and what became of leases because of it.
     pub lease_desk: LeaseDesk,
     /// Transactions in doubt, how they ended, and which coordinators' numbers they need.
-    pub numbers: Numbers,
+    pub numbers: LogAreaOwners,
     number: u64,
 }
 
@@ -69,7 +69,7 @@ impl Database {
             log_blocks: LogBlocks::default(),
             directory,
             lease_desk: LeaseDesk::default(),
-            numbers: Numbers::default(),
+            numbers: LogAreaOwners::default(),
             number: DATABASES.fetch_add(1, Ordering::Relaxed),
         }
     }

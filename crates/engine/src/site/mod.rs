@@ -5,7 +5,7 @@
 //! one node; a [`Context`] is one thread's, shared by its coordinators without locks. All transactions
 //! that a thread runs at a time run in one configuration: the map changes when none runs.
 
-pub mod clearance;
+pub mod admission_gate;
 mod database;
 mod memory;
 pub mod metrics;
@@ -19,15 +19,15 @@ pub use database::Database;
 pub use node::ComputeNode;
 pub(crate) use node::ThreadNumber;
 
-use crate::cluster::configuration::Seat;
+use crate::cluster::configuration::ThreadSlot;
 use crate::cluster::lease::ThreadDelays;
+use crate::cluster::log_area_owners::Known;
 use crate::cluster::membership::Standing;
-use crate::cluster::numbers::Known;
 use crate::services::timestamp::Timestamps;
 use crate::site::metrics::Metrics;
 use crate::site::thread_readers::ThreadReaders;
 use crate::site::thread_services::ThreadServices;
-use crate::transaction::doubts::{Doubt, Doubts};
+use crate::transaction::in_doubt::{Doubt, InDoubt};
 use crate::transaction::working_set::{Lock, Txn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -41,7 +41,7 @@ use tarn_store::ids::{
 use tarn_store::index::btree::cache::TreeCache;
 use tarn_store::index::btree::work::TreeWorks;
 use tarn_store::index::growth::Growth;
-use tarn_store::index::hash::Surroundings;
+use tarn_store::index::hash::LookupContext;
 use tarn_store::memory::address_cache::AddressCache;
 use tarn_store::memory::heap::Heap;
 use tarn_store::memory::record_gc::RecordGc;
@@ -82,11 +82,11 @@ pub struct Context {
     /// What it does for explicit leases.
     pub(crate) readers: Option<Box<ThreadReaders>>,
     /// Its transactions in doubt.
-    pub(crate) doubts: Doubts,
+    pub(crate) doubts: InDoubt,
     pub(crate) configuration: Cell<ConfigurationNumber>,
     /// Tries that run and transactions in doubt.
     pub(crate) active: Cell<u32>,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) seat: Arc<ThreadSlot>,
     /// Whether WRITEs to a joining copy are on their way.
     pub(crate) writes_copy: Cell<bool>,
     pub(crate) heap: RefCell<Heap>,
@@ -124,7 +124,7 @@ impl Context {
         let tag = OwnerTag::new(node.id, thread, node.threads.come(thread));
         let database = &node.database;
         let (open, seat) =
-            (database.configurations.open(), database.configurations.sit_down(node.id));
+            (database.configurations.open(), database.configurations.register(node.id));
         let groups = ThreadGroups::new(&open.groups);
         let heap = Heap::new(owner, groups.count());
         let record_gc = RefCell::new(database.record_gc(groups.count()));
@@ -151,7 +151,7 @@ impl Context {
             services,
             delays,
             readers,
-            doubts: Doubts::default(),
+            doubts: InDoubt::default(),
             configuration: Cell::new(open.number),
             active: Cell::new(0),
             seat,
@@ -180,9 +180,9 @@ impl Context {
 
     /// What lookups need.
     #[inline]
-    pub fn surroundings(&self) -> Surroundings<'_> {
+    pub fn lookup_context(&self) -> LookupContext<'_> {
         let database = self.database();
-        Surroundings {
+        LookupContext {
             catalog: &database.catalog,
             groups: &self.groups,
             view: &self.node.index_view,
@@ -223,7 +223,7 @@ impl Context {
     /// What there is to say about the failure that a coordinator of this thread returned last. Ask
     /// before another one runs.
     pub fn explanation(&self, failure: Failure) -> Option<Explanation> {
-        if failure == Failure::Fabric && self.node.clearance.is_barred() {
+        if failure == Failure::Fabric && self.node.admission_gate.is_barred() {
             return Some(Explanation::Fabric(FabricError::Fenced));
         }
         if failure == Failure::Fabric {
@@ -261,18 +261,18 @@ impl Context {
 
     /// Notes which lock is about to make a transaction abort: it may be nobody's any more.
     #[cold]
-    pub(crate) fn meet(&self, address: Address, word: u64) {
+    pub(crate) fn note_blocking_lock(&self, address: Address, word: u64) {
         self.met.set(Some((address, word)));
     }
 
     /// Whether one was noted.
     #[inline]
-    pub(crate) fn has_met(&self) -> bool {
+    pub(crate) fn has_blocking_lock(&self) -> bool {
         self.met.get().is_some()
     }
 
     /// The lock noted last, once.
-    pub(crate) fn take_met(&self) -> Option<(Address, u64)> {
+    pub(crate) fn take_blocking_lock(&self) -> Option<(Address, u64)> {
         self.met.take()
     }
 
@@ -411,6 +411,6 @@ impl Drop for Context {
         self.node.left.take_over(self.heap.get_mut(), records);
         self.node.threads.end_with(self.tag.get());
         self.number.is_kept = self.services.as_ref().is_some_and(|its| its.rests_on_others());
-        self.node.database.configurations.stand_up(&self.seat);
+        self.node.database.configurations.unregister(&self.seat);
     }
 }

@@ -10,7 +10,7 @@ use crate::services::readers::NodeReaders;
 use crate::services::timestamp::LastSeen;
 use crate::services::{NodeServices, ServiceOptions};
 use crate::site::Database;
-use crate::site::clearance::Clearance;
+use crate::site::admission_gate::AdmissionGate;
 use std::sync::Arc;
 use tarn_fabric::address::NodeId;
 use tarn_store::ids::UsageError;
@@ -27,7 +27,7 @@ pub struct ComputeNode {
     /// What it believes has grown.
     pub index_view: IndexView,
     /// Whether its coordinators may begin transactions.
-    pub clearance: Clearance,
+    pub admission_gate: AdmissionGate,
     /// Whether one of its coroutines recovers the dead.
     pub turns: Turns,
     /// Which numbers of threads are in use, and how far their tags have come.
@@ -52,7 +52,7 @@ impl ComputeNode {
     /// A node that has just joined.
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
-        let (clearance, turns) = (Clearance::default(), Turns::default());
+        let (admission_gate, turns) = (AdmissionGate::default(), Turns::default());
         let dead_nodes = DeadNodes::default();
         let (seen, services) = (Arc::new(LastSeen::default()), None);
         let left = Arc::new(LeftMemory::new(database.groups().count()));
@@ -63,7 +63,7 @@ impl ComputeNode {
             database,
             id,
             index_view,
-            clearance,
+            admission_gate,
             turns,
             threads: Threads::default(),
             left,

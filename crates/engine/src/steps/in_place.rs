@@ -10,7 +10,7 @@ use crate::steps::index::changes::{
     change_prints, finish, give_back_body, raise_directory, set_new_version, version_piece,
 };
 use crate::steps::log::encode::undo_bytes;
-use crate::transaction::working_set::{Allocated, Entry, Memory, NO_LOCK, Piece, Txn};
+use crate::transaction::working_set::{Allocated, Entry, Memory, NO_LOCK, PendingWrite, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{Failure, Mode};
@@ -57,7 +57,7 @@ fn prepare_update(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
     if table.slot.is_out_of_line() {
         let Txn { pieces, .. } = txn;
         table.for_each_run(entry.dirty, WORD_BYTES, |from, to| {
-            pieces.push(Piece {
+            pieces.push(PendingWrite {
                 address: entry.body.plus(from),
                 new: entry.payload.plus(from),
                 old: entry.old_payload.plus(from),
@@ -92,7 +92,7 @@ fn slot_pieces(
     let first_end = to.min(LINE_BYTES);
     for (from, to, logged) in [(first_end, to, later_logged), (from, first_end, true)] {
         if to > from {
-            txn.pieces.push(Piece {
+            txn.pieces.push(PendingWrite {
                 address: entry.address.plus(from),
                 new: new.plus(from),
                 old: entry.image.plus(from),
@@ -119,7 +119,7 @@ fn prepare_insert(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
         Some(body_at) => {
             let head = txn.round.reserve_lines(slot.slot_bytes);
             txn.round.set_word(head.plus(body_at), entry.body.to_word());
-            txn.pieces.push(Piece {
+            txn.pieces.push(PendingWrite {
                 address: entry.body,
                 new: entry.payload,
                 old: entry.payload,

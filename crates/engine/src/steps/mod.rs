@@ -6,16 +6,16 @@
 //!
 //! Invariant: nothing here names a protocol, or knows in which order one commits.
 
-pub(crate) mod access;
+pub mod access;
 pub(crate) mod commit;
 pub(crate) mod in_place;
 pub(crate) mod index;
-pub(crate) mod locks;
+pub mod locks;
 pub(crate) mod log;
 pub(crate) mod node_locks;
 pub mod recorder;
 pub mod settle;
-pub(crate) mod structure;
+pub mod structure;
 pub mod trees;
 
 use crate::cluster::info::{ProtocolInfo, Switches};

@@ -148,7 +148,7 @@ pub(crate) fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
     if granted {
         lock.verb = HELD;
     } else {
-        cx.meet(lock.address, txn.round.found(lock.verb));
+        cx.note_blocking_lock(lock.address, txn.round.found(lock.verb));
     }
     granted
 }

@@ -3,7 +3,7 @@
 //! Invariant: nothing here sends anything; what a transaction does is in `steps` and the protocols.
 
 pub(crate) mod chain;
-pub(crate) mod doubts;
+pub(crate) mod in_doubt;
 pub mod lock_set;
 pub mod ordered;
 pub mod sequel;

@@ -70,7 +70,7 @@ impl Stamps {
     };
 }
 
-/// A record that a transaction asks for the first time: what [`crate::protocol::Protocol::add`] makes an
+/// A record that a transaction asks for the first time: what [`crate::steps::access::RecordAccess::add`] makes an
 /// entry of.
 #[derive(Clone, Copy, Debug)]
 pub struct Added {
@@ -88,7 +88,7 @@ pub struct Added {
 
 /// What a further wish for a record that is fetched needs of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Further {
+pub enum Upgrade {
     /// More of its cells, which are read where it is: under the lock, if the transaction has that.
     Cells,
     /// The right to change it: it was only read.
@@ -367,7 +367,7 @@ impl Lock {
 
 /// Bytes to write under a lock, with what they replace.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub struct PendingWrite {
     /// Where.
     pub address: Address,
     /// New bytes in the round's buffer.
@@ -468,7 +468,7 @@ pub struct Txn {
     /// Readers' locks that are put away while the others are logged.
     pub shares: Vec<Lock>,
     /// What will be written.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<PendingWrite>,
     /// Where its log entry goes on, if it is longer than its area.
     pub(crate) chain: Chain,
     /// Its locks in compute nodes.

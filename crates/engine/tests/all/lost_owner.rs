@@ -159,7 +159,7 @@ enum Then {
 }
 
 /// What came of it.
-struct Came {
+struct BatchOutcome {
     /// Whether the heir granted the lock before the transaction had ended.
     heir_first: bool,
     /// Column A of the record whose owner died: both have added one to it, if the transaction has happened.
@@ -171,7 +171,11 @@ struct Came {
 
 /// One transaction polled so often, its owner's death, a transaction of the heir on the same record as soon as that may
 /// be, and what is to become of the first. `None` if it had ended by then.
-fn lose_owner(polls: usize, (replicas, variant): (usize, &str), then: Then) -> Option<Came> {
+fn lose_owner(
+    polls: usize,
+    (replicas, variant): (usize, &str),
+    then: Then,
+) -> Option<BatchOutcome> {
     let trio = Trio::new(replicas, variant);
     let rows =
         [(TABLES[0], trio.key_of(TABLES[0], DEAD)), (TABLES[1], trio.key_of(TABLES[1], OWN))];
@@ -204,7 +208,7 @@ fn lose_owner(polls: usize, (replicas, variant): (usize, &str), then: Then) -> O
     }
     // Not by the heir, who may remember what is there no more.
     let [first, second] = rows.map(|row| trio.value(&mut by, row));
-    Some(Came { heir_first, first, second, world: trio.world })
+    Some(BatchOutcome { heir_first, first, second, world: trio.world })
 }
 
 #[test]
@@ -212,7 +216,7 @@ fn what_the_heir_of_a_lost_lock_commits_stays_wherever_its_last_holder_was() {
     let ways = [Then::Dropped, Then::GoesOn, Then::Rests];
     for (replicas, then) in [1, 2].into_iter().flat_map(|it| ways.map(|then| (it, then))) {
         let came = |polls| lose_owner(polls, (replicas, "corrected"), then);
-        let all: Vec<Came> = (1..).map_while(came).collect();
+        let all: Vec<BatchOutcome> = (1..).map_while(came).collect();
         for (polls, came) in all.iter().enumerate() {
             assert_eq!(came.first, came.second + 1, "after {} polls: both or neither", polls + 1);
             assert!(came.second == 11 || then != Then::GoesOn, "it has ended");

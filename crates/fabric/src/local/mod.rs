@@ -4,7 +4,7 @@
 //! for free: verbs of a round take effect in the order in which they were added. A round is
 //! *posted* by prefetching its lines (see `ahead`) and *completed* by executing its verbs, so that sibling
 //! coroutines run while the lines travel: what hides a network's latency hides DRAM's. Whoever asks for it
-//! reaches the same memory without a round, by loads and stores ([`Near`]), with the same order and the same checks.
+//! reaches the same memory without a round, by loads and stores ([`DirectMemory`]), with the same order and the same checks.
 //!
 //! A completion means that every other thread can see the effect: a round that wrote ends in a full
 //! fence, unless it is [`Round::followed`]. Revoking a compute node's access is acknowledged only
@@ -13,12 +13,12 @@
 mod affinity;
 mod ahead;
 mod copy;
+mod direct_memory;
 mod execute;
 mod hold;
 mod lease_clock;
 mod mailbox;
 mod memory;
-mod near;
 mod pages;
 #[cfg_attr(not(feature = "preempt"), doc(hidden))]
 pub mod preempt;
@@ -26,25 +26,25 @@ pub mod probe;
 pub mod quiesce;
 mod region;
 mod run;
-mod stillness;
 mod sync;
 mod words;
+mod write_epoch;
 
 pub use affinity::pin_to_core;
+pub use direct_memory::{DirectMemory, Travel, Visit};
 pub use hold::Hold;
 pub use memory::NodeMemory;
-pub use near::{Near, Travel, Visit};
 pub use pages::{Backing, Mapping, Pages};
 pub use region::{LineAtomicity, Region, StuckStripe};
-pub use stillness::Moment;
 pub use words::{Words, fetch_to_write};
+pub use write_epoch::EpochSnapshot;
 
 /// What a model of the backend's own synchronisation needs, and nobody else.
 #[cfg(loom)]
 pub mod modelled {
     pub use super::mailbox::{Mailboxes, Receiver, Sender};
-    pub use super::stillness::Stillness;
     pub use super::sync::{Site, plant};
+    pub use super::write_epoch::WriteEpoch;
     use super::{Region, Round};
 
     /// Executes a round whose verbs all go to `region`; whether each was done without a writer in the
@@ -70,8 +70,8 @@ use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
-use stillness::Stillness;
 use sync::full_fence;
+use write_epoch::WriteEpoch;
 
 /// The shape of a local cluster.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ pub struct LocalConfig {
     pub atomicity: LineAtomicity,
     /// Whether a posted round's lines are fetched ahead; off only to measure what that is worth.
     pub prefetch: bool,
-    /// Whether memory is reached by loads and stores as well ([`Near`]), and not by rounds alone; off only to hold
+    /// Whether memory is reached by loads and stores as well ([`DirectMemory`]), and not by rounds alone; off only to hold
     /// the one against the other.
     pub near: bool,
 }
@@ -117,7 +117,7 @@ pub struct LocalFabric {
     groups: Vec<Vec<NodeSlot>>,
     faults: Faults,
     mailboxes: Mailboxes,
-    stillness: Stillness,
+    stillness: WriteEpoch,
     started: Instant,
     prefetch: bool,
     near: bool,
@@ -163,7 +163,7 @@ impl LocalFabric {
             groups: groups.clone(),
             faults: Faults::new(all_nodes),
             mailboxes: Mailboxes::default(),
-            stillness: Stillness::default(),
+            stillness: WriteEpoch::default(),
             started: Instant::now(),
             prefetch: config.prefetch,
             near: config.near,

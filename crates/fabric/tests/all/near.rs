@@ -1,4 +1,4 @@
-//! Near memory keeps the contract of rounds: what a visit does, a round would have done.
+//! DirectMemory memory keeps the contract of rounds: what a visit does, a round would have done.
 //!
 //! Invariant checked: random visits against random rounds of the same verbs, byte by byte and count by count; whole lines
 //! between real threads, and that torn ones would be noticed; refusals, and that whoever revokes access waits for a visit's end.

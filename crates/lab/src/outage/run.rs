@@ -19,7 +19,7 @@ use tarn_engine::recovery::reconfigure::Terms;
 use tarn_engine::recovery::{self, Pace, Share};
 use tarn_engine::requests::serve;
 use tarn_engine::session::coordinator::{Coordinator, Retry};
-use tarn_engine::site::{ComputeNode, Context, clearance};
+use tarn_engine::site::{ComputeNode, Context, admission_gate};
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_sim::scheduler::{Ended, Scheduler};
@@ -106,7 +106,7 @@ impl<W: Workload + 'static> Cast<W> {
         let desk = || Rc::clone(&self.desk);
         let lease = {
             let (cx, desk) = (Rc::clone(&keeper), desk());
-            async move { clearance::keep(&cx, || desk.stop.get()).await }
+            async move { admission_gate::keep(&cx, || desk.stop.get()).await }
         };
         scheduler.spawn(&port, Mortal::new(lease, &is_dead, &self.graveyard));
         let lives = keep_lives(Rc::clone(&keeper), desk(), pace(shape));

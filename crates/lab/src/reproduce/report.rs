@@ -117,7 +117,7 @@ impl Reproduction {
     }
 }
 
-/// Numbers with commas between them.
+/// LogAreaOwners with commas between them.
 pub(super) fn each(numbers: &[u64]) -> String {
     numbers.iter().map(u64::to_string).collect::<Vec<String>>().join(", ")
 }

@@ -13,7 +13,7 @@ use tarn_engine::admin::mend::mend;
 use tarn_engine::recovery::reconfigure::Terms;
 use tarn_engine::recovery::{self, Pace};
 use tarn_engine::session::coordinator::Coordinator;
-use tarn_engine::site::{Context, clearance};
+use tarn_engine::site::{Context, admission_gate};
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{Explanation, Failure};
@@ -117,7 +117,7 @@ pub(super) fn spawn_keepers<'a, T>(
     if drawn.lease.is_some() {
         let keeper = Rc::clone(cx);
         lives.spawn(life, cx, async move {
-            clearance::keep(&keeper, || desk.is_over.get()).await;
+            admission_gate::keep(&keeper, || desk.is_over.get()).await;
         });
     }
 }

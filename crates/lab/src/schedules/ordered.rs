@@ -15,7 +15,7 @@ use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId, Tabl
 const A: ColumnId = ColumnId(0);
 /// A key of so many parts of 8 bytes makes nodes of the fewest slots: 29.
 const WIDE_PARTS: usize = 7;
-/// Numbers that rows say crowd in one of so many parts of all.
+/// LogAreaOwners that rows say crowd in one of so many parts of all.
 const ZONES: u64 = 4;
 /// Transactions after which the crowd moves on.
 const ZONE_TRANSACTIONS: u64 = 30;

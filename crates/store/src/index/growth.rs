@@ -14,7 +14,7 @@
 //! before the first split that uses it and never changes. What is kept here is a thread's own
 //! and may be lost: it decides when to split, never what is right.
 
-use super::hash::Surroundings;
+use super::hash::LookupContext;
 use super::locate::GrowthState;
 use crate::layout::{Geometry, SEGMENTS_MAX};
 use crate::placement::catalog::Table;
@@ -263,7 +263,7 @@ impl IndexHeader {
 
     /// Some buckets of those in use, chosen by `seed`: what the load is estimated from.
     pub fn sample(
-        near: Surroundings<'_>,
+        near: LookupContext<'_>,
         table: &Table,
         group: GroupId,
         state: GrowthState,
@@ -278,7 +278,7 @@ impl IndexHeader {
 
     /// The splits from `first` on, of one level, at most `count`.
     pub fn steps(
-        near: Surroundings<'_>,
+        near: LookupContext<'_>,
         table: &Table,
         group: GroupId,
         first: Step,
@@ -292,7 +292,7 @@ impl IndexHeader {
     }
 
     /// The next growth, of a header that was read under its lock. The view learns it.
-    pub fn next(&self, near: Surroundings<'_>, table: &Table, group: GroupId) -> Next {
+    pub fn next(&self, near: LookupContext<'_>, table: &Table, group: GroupId) -> Next {
         let (before, buckets) = (self.state, table.geometry.buckets);
         near.view.learn(table, group, before.word(), &self.segments);
         let segment = usize::from(before.level);
@@ -308,7 +308,7 @@ impl IndexHeader {
 }
 
 /// The split of the bucket at the split position; the view knows the segments.
-fn step_at(near: Surroundings<'_>, table: &Table, group: GroupId, before: GrowthState) -> Step {
+fn step_at(near: LookupContext<'_>, table: &Table, group: GroupId, before: GrowthState) -> Step {
     let buckets = table.geometry.buckets;
     let (base, bits) = (before.split % buckets, before.split / buckets);
     let old = near.view.bucket(table, group, base, bits);

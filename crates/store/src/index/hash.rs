@@ -36,7 +36,7 @@ use tarn_fabric::round::{BufferOffset, Round};
 
 /// What a lookup needs from its compute node.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct LookupContext<'a> {
     /// Layouts.
     pub catalog: &'a Catalog,
     /// Where groups live.
@@ -124,14 +124,14 @@ type GroupIdOrZero = u16;
 
 impl Lookup {
     /// Starts at the key's home.
-    pub fn start(near: Surroundings<'_>, table: &Table, key_word: u64) -> Lookup {
+    pub fn start(near: LookupContext<'_>, table: &Table, key_word: u64) -> Lookup {
         let mut lookup = Lookup::default();
         lookup.start_at_home(near, table, key_word);
         lookup
     }
 
     /// Starts anew, at the key's home.
-    pub fn start_at_home(&mut self, near: Surroundings<'_>, table: &Table, key_word: u64) {
+    pub fn start_at_home(&mut self, near: LookupContext<'_>, table: &Table, key_word: u64) {
         let place = near.view.place(near.catalog, table, hash_of(table, key_word));
         self.directory = place.bucket;
         self.group = place.group.0;
@@ -172,7 +172,7 @@ impl Lookup {
     }
 
     /// Adds the next step's verbs to the round.
-    pub fn plan(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
+    pub fn plan(&mut self, near: LookupContext<'_>, table: &Table, round: &mut Round) {
         match self.step {
             Step::Bin => self.plan_bin(near, table, round),
             Step::Bucket => self.plan_bucket(near, table, round),
@@ -195,7 +195,7 @@ impl Lookup {
         }
     }
 
-    fn plan_bin(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
+    fn plan_bin(&mut self, near: LookupContext<'_>, table: &Table, round: &mut Round) {
         let slot_bytes = table.slot.slot_bytes;
         let bin_bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
         let bin = self.directory.plus(DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes);
@@ -218,7 +218,7 @@ impl Lookup {
         }
     }
 
-    fn plan_bucket(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
+    fn plan_bucket(&mut self, near: LookupContext<'_>, table: &Table, round: &mut Round) {
         let bucket_bytes = table.geometry.bucket_bytes;
         let target = near.groups.primary(self.directory);
         self.block = self.directory;
@@ -233,7 +233,7 @@ impl Lookup {
     /// Takes in what the planned verbs brought.
     pub fn absorb(
         &mut self,
-        near: Surroundings<'_>,
+        near: LookupContext<'_>,
         table: &Table,
         wanted: Wanted,
         round: &Round,
@@ -416,7 +416,7 @@ impl Lookup {
 
     fn absorb_header(
         &mut self,
-        near: Surroundings<'_>,
+        near: LookupContext<'_>,
         table: &Table,
         wanted: Wanted,
         round: &Round,
@@ -447,7 +447,7 @@ impl Lookup {
 
 /// The home of the key with this hash: its bin.
 #[inline(always)]
-pub fn home(near: Surroundings<'_>, table: &Table, hash: u64) -> Address {
+pub fn home(near: LookupContext<'_>, table: &Table, hash: u64) -> Address {
     let place = near.view.place(near.catalog, table, hash);
     place.bucket.plus(DIRECTORY_BYTES + usize::from(place.bin) * table.geometry.bin_bytes)
 }

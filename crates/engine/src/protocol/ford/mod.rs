@@ -188,14 +188,14 @@ impl Access for Ford {
     type Locks = ByCas;
 
     #[inline(always)]
-    fn ride(&self, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
+    fn plan_piggyback(&self, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
         match self.switches.is_on(on::VALIDATE_AFTER_LOCKS) {
             true => None,
             false => access::plan_early(self, cx, txn),
         }
     }
 
-    fn arrive(&self, cx: &Context, txn: &mut Txn, at: BufferOffset) -> Result<(), AbortReason> {
+    fn absorb_piggyback(&self, cx: &Context, txn: &mut Txn, at: BufferOffset) -> Result<(), AbortReason> {
         access::absorb_early(self, cx, txn, at)
     }
 }

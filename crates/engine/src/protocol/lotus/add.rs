@@ -10,7 +10,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::layout::RecordLayout;
 use crate::services::lock::name::LockName;
 use tarn_store::schema::Cells;
-use crate::transaction::working_set::{Added, Entry, Further, Handle, Intent, Progress, Txn};
+use crate::transaction::working_set::{Added, Entry, Upgrade, Handle, Intent, Progress, Txn};
 
 /// Takes up a record that the transaction has not.
 #[inline(always)]
@@ -28,15 +28,15 @@ pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> H
 
 /// What a further wish for a fetched record needs. Everything but another look at a record whose lock is held
 /// begins with a lock.
-pub(super) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+pub(super) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     let entry = &mut txn.entries[index];
     if entry.cells != Cells::NONE {
         entry.cells = Cells::ALL;
     }
     match (further, cx.table(entry.table).slot.record) {
-        (Further::Cells, RecordLayout::Cells(_)) => entry.progress = Progress::Body,
+        (Upgrade::Cells, RecordLayout::Cells(_)) => entry.progress = Progress::Body,
         // All of it lies where its versions do, and was read with them.
-        (Further::Cells, _) => {}
-        (Further::Lock | Further::Index, _) => entry.progress = Progress::Lock,
+        (Upgrade::Cells, _) => {}
+        (Upgrade::Lock | Upgrade::Index, _) => entry.progress = Progress::Lock,
     }
 }

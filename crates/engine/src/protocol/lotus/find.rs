@@ -55,7 +55,7 @@ pub(super) fn begin(cx: &Context, txn: &mut Txn, index: usize) {
     {
         (entry.address, entry.progress) = (address, Progress::Direct);
     } else if has_home(table) {
-        entry.address = home(cx.surroundings(), table, hash_of(table, entry.key));
+        entry.address = home(cx.lookup_context(), table, hash_of(table, entry.key));
         entry.progress = Progress::Home;
     } else {
         begin_lookup(cx, entry, lookups, false);
@@ -81,7 +81,7 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn, index: usize) {
         }
         Progress::Locate => {
             enter(cx, phase::LOCATE);
-            lookups[entry.lookup as usize].plan(cx.surroundings(), table, round);
+            lookups[entry.lookup as usize].plan(cx.lookup_context(), table, round);
         }
         Progress::Lock | Progress::Body | Progress::Done => unreachable!("not on its way"),
     }
@@ -135,7 +135,7 @@ fn absorb_direct(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) 
     }
     cx.cache.borrow_mut().forget(entry.table, entry.key);
     (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
-    txn.lookups.push(Lookup::start(cx.surroundings(), table, entry.key));
+    txn.lookups.push(Lookup::start(cx.lookup_context(), table, entry.key));
     Place::More
 }
 
@@ -149,7 +149,7 @@ fn absorb_lookup(
     let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
     let Txn { lookups, round, .. } = txn;
     let lookup = &mut lookups[entry.lookup as usize];
-    match lookup.absorb(cx.surroundings(), table, wanted, round) {
+    match lookup.absorb(cx.lookup_context(), table, wanted, round) {
         Answer::More => Place::More,
         Answer::Unstable => Place::Changing,
         Answer::Absent if by_lock || lookup.stable => Place::Absent,

@@ -63,7 +63,7 @@ fn add(cx: &Context, txn: &mut Txn, name: LockName) {
     let group = match name.kind {
         NameKind::Row => {
             let table = cx.table(TableId(name.table));
-            home(cx.surroundings(), table, hash_of(table, name.key)).group()
+            home(cx.lookup_context(), table, hash_of(table, name.key)).group()
         }
         NameKind::Bucket | NameKind::Node => Address::from_word(name.key).group(),
     };

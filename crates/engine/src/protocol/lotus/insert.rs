@@ -11,7 +11,7 @@ use tarn_store::index::growth::Shard;
 use crate::steps::index::room::room_in_new;
 use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use tarn_store::ids::{AbortReason, Failure, Mode};
-use crate::transaction::working_set::{Allocated, Entry, Memory, Piece, Progress, Txn};
+use crate::transaction::working_set::{Allocated, Entry, Memory, PendingWrite, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
@@ -127,6 +127,6 @@ async fn extend_chain(
     txn.allocated.push(Allocated { address: block, bytes: bytes as u32, memory: Memory::Zeros });
     let new = txn.round.reserve(8);
     txn.round.set_word(new, block.to_word());
-    txn.pieces.push(Piece { address: next_at, new, old: new, len_bytes: 8, logged: false });
+    txn.pieces.push(PendingWrite { address: next_at, new, old: new, len_bytes: 8, logged: false });
     Ok(block.plus(DIRECTORY_BYTES))
 }

@@ -51,9 +51,9 @@ use tarn_store::layout::{Discards, LayoutKind, Records, Rules};
 use tarn_store::ids::{AbortReason, Failure, Mode};
 use tarn_store::schema::TableId;
 use crate::steps::structure::{buckets, sweeps};
-use crate::transaction::working_set::{Added, Entry, Further, Handle, Txn};
+use crate::transaction::working_set::{Added, Entry, Upgrade, Handle, Txn};
 use recover::Left;
-use tarn_fabric::local::Near;
+use tarn_fabric::local::DirectMemory;
 use tarn_fabric::address::Address;
 
 /// The numbers of its own rules.
@@ -245,8 +245,8 @@ impl RecordAccess<Lotus> for Versions {
         add::add(cx, txn, table, added)
     }
 
-    fn wish_again(_: &Lotus, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-        add::wish_again(cx, txn, index, further);
+    fn upgrade(_: &Lotus, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
+        add::upgrade(cx, txn, index, further);
     }
 
     #[inline]
@@ -268,12 +268,12 @@ impl RecordAccess<Lotus> for Versions {
     }
 
     #[inline]
-    fn ask_near<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+    fn ask_near<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
         near::begin(lotus, cx, txn)
     }
 
     #[inline]
-    fn fetch_near(lotus: &Lotus, cx: &Context, txn: &mut Txn, near: Near<'_>) -> AtOnce {
+    fn fetch_near(lotus: &Lotus, cx: &Context, txn: &mut Txn, near: DirectMemory<'_>) -> AtOnce {
         near::end(lotus, cx, txn, near)
     }
 

@@ -18,14 +18,14 @@ use crate::steps::index::begin_lookup;
 use crate::transaction::working_set::{Entry, Intent, Progress, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::error::FabricError;
-use tarn_fabric::local::{Near, Visit};
+use tarn_fabric::local::{DirectMemory, Visit};
 use tarn_fabric::round::BufferOffset;
 
 const HOME_SLOTS: usize = Geometry::SLOTS_PER_BIN;
 
 /// Begins a fetch under locks that are all this node's, so that nobody need be waited for but the lines.
 #[inline]
-pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
     let is_plain = txn.intent == Intent::ReadWrite && txn.notes.is_plain() && txn.failed.is_none();
     let is_short = !lotus.starts_writers() && lotus.switches.is_on(on::LOCKS_APART);
     if !is_plain || !is_short || matches!(cx.node_services().transport(), Transport::Rpc | Transport::Direct) {
@@ -47,7 +47,7 @@ pub(super) fn end(
     lotus: &Lotus,
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
 ) -> Option<Result<(), Failure>> {
     short::lock(cx, txn);
     let shown = match txn.held.collect_at_once(cx, txn.tag) {
@@ -70,7 +70,7 @@ pub(super) async fn fetch(
     lotus: &Lotus,
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
 ) -> Result<(), Failure> {
     ask(cx, txn, near);
     near.travel().await;
@@ -90,7 +90,7 @@ fn read_locked(
     lotus: &Lotus,
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
 ) -> Result<bool, Failure> {
     let shown = Shown { lotus, cx, start: None };
     read(cx, txn, near, shown).map_err(|error| failed(cx, *error))
@@ -101,7 +101,7 @@ pub(super) async fn fetch_others(
     lotus: &Lotus,
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
 ) -> Result<(), Failure> {
     if ask_buckets(cx, txn, near) {
         near.travel().await;
@@ -115,7 +115,7 @@ pub(super) async fn fetch_as_of(
     lotus: &Lotus,
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
 ) -> Result<Vec<(usize, usize)>, Failure> {
     ask(cx, txn, near);
     near.travel().await;
@@ -134,7 +134,7 @@ pub(super) async fn fetch_as_of(
 
 /// Asks for the lines of all homes, and for those of their locks in this node's table.
 #[inline(never)]
-fn ask(cx: &Context, txn: &Txn, near: Near<'_>) {
+fn ask(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
     if txn.intent == Intent::ReadWrite {
         ask_locks(cx, txn, near);
     }
@@ -144,7 +144,7 @@ fn ask(cx: &Context, txn: &Txn, near: Near<'_>) {
 
 /// Asks for the lines of the locks, in the tables of those who grant them.
 #[inline(always)]
-fn ask_locks(cx: &Context, txn: &Txn, near: Near<'_>) {
+fn ask_locks(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
     let services = cx.node_services();
     let hash = |entry: &Entry| LockName::row(entry.table.0, entry.key).hash();
     let wanted = txn.entries[txn.fetched..].iter();
@@ -192,7 +192,7 @@ impl Shown<'_> {
 fn read(
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
     shown: Shown<'_>,
 ) -> Result<bool, Box<FabricError>> {
     let Txn { entries, round, fetched, .. } = txn;
@@ -231,7 +231,7 @@ fn take_others(
     lotus: &Lotus,
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
 ) -> Result<(), Failure> {
     read_buckets(cx, txn, near).map_err(|error| failed(cx, *error))?;
     for index in txn.fetched..txn.entries.len() {
@@ -250,7 +250,7 @@ fn take_others_as_of(
     lotus: &Lotus,
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
 ) -> Result<Vec<(usize, usize)>, Failure> {
     read_buckets(cx, txn, near).map_err(|error| failed(cx, *error))?;
     let mut undecided = Vec::new();
@@ -265,7 +265,7 @@ fn take_others_as_of(
 
 /// Asks for the buckets of what is not at home; whether there is any.
 #[inline(never)]
-fn ask_buckets(cx: &Context, txn: &Txn, near: Near<'_>) -> bool {
+fn ask_buckets(cx: &Context, txn: &Txn, near: DirectMemory<'_>) -> bool {
     let strays =
         || txn.entries[txn.fetched..].iter().filter(|entry| entry.progress == Progress::Home);
     let slots = |entry: &Entry| bucket(cx, cx.table(entry.table), entry.key).0;
@@ -275,7 +275,7 @@ fn ask_buckets(cx: &Context, txn: &Txn, near: Near<'_>) -> bool {
 
 /// Reads the slots of the bucket that a record belongs to, where it is not at home: as in a table without homes, any slot that
 /// has the key is the record's. What is not there either has the index to ask.
-fn read_buckets(cx: &Context, txn: &mut Txn, near: Near<'_>) -> Result<(), Box<FabricError>> {
+fn read_buckets(cx: &Context, txn: &mut Txn, near: DirectMemory<'_>) -> Result<(), Box<FabricError>> {
     let Txn { entries, round, fetched, lookups, .. } = txn;
     let strays = || entries[*fetched..].iter().filter(|entry| entry.progress == Progress::Home);
     let Some(first) = strays().next().map(|stray| cx.groups.primary(stray.address)) else {
@@ -300,7 +300,7 @@ fn read_buckets(cx: &Context, txn: &mut Txn, near: Near<'_>) -> Result<(), Box<F
 
 /// The slots of the bucket that a key belongs to.
 fn bucket(cx: &Context, table: &Table, key: u64) -> (Address, usize) {
-    let near = cx.surroundings();
+    let near = cx.lookup_context();
     let place = near.view.place(near.catalog, table, hash_of(table, key));
     (place.bucket.plus(DIRECTORY_BYTES), table.geometry.slots)
 }

@@ -18,7 +18,7 @@ use crate::services::timestamp::Timestamps;
 use crate::transaction::working_set::Txn;
 use tarn_fabric::address::Target;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::local::Near;
+use tarn_fabric::local::DirectMemory;
 
 /// Words of a slot from its first version on.
 const VERSIONS_WORDS: usize = PACKED_BYTES / 8;
@@ -44,7 +44,7 @@ pub(super) fn write(
     lotus: &Lotus,
     cx: &Context,
     txn: &mut Txn,
-    (near, versions): (Near<'_>, usize),
+    (near, versions): (DirectMemory<'_>, usize),
 ) -> Result<(), Failure> {
     secure(lotus, cx, txn)?;
     let area = short::log_area(cx, txn);
@@ -60,7 +60,7 @@ pub(super) fn write(
 fn write_invisible(
     cx: &Context,
     txn: &mut Txn,
-    (near, area): (Near<'_>, Target),
+    (near, area): (DirectMemory<'_>, Target),
     versions: usize,
 ) -> Result<(), Failure> {
     enter(cx, phase::INVISIBLE);
@@ -94,7 +94,7 @@ fn take_timestamp(cx: &Context, txn: &mut Txn) {
 fn decide_and_show(
     cx: &Context,
     txn: &mut Txn,
-    (near, area): (Near<'_>, Target),
+    (near, area): (DirectMemory<'_>, Target),
 ) -> Result<(), Failure> {
     enter(cx, phase::DECIDE);
     let Txn { entries, tag, stamps, .. } = &*txn;

@@ -13,7 +13,7 @@ use crate::steps::log::chain;
 use tarn_store::log::pieces::OldBytes;
 use tarn_store::log::versions::{self, Writing};
 use tarn_store::ids::{AbortReason, Failure, Mode, Timestamp};
-use crate::transaction::working_set::{Allocated, Entry, Memory, NO_LOOKUP, Piece, Txn, Written};
+use crate::transaction::working_set::{Allocated, Entry, Memory, NO_LOOKUP, PendingWrite, Txn, Written};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 
@@ -81,7 +81,7 @@ pub(super) fn log_bytes(txn: &Txn) -> usize {
 
 /// Ends of chains, and the blocks that they lead to from now on.
 pub(super) fn links(txn: &Txn) -> impl Iterator<Item = (Address, Address)> {
-    let block = |piece: &Piece| Address::from_word(txn.round.word(piece.new));
+    let block = |piece: &PendingWrite| Address::from_word(txn.round.word(piece.new));
     txn.pieces.iter().filter(|piece| is_link(piece)).map(move |piece| (piece.address, block(piece)))
 }
 
@@ -118,12 +118,12 @@ fn drop_links(cx: &Context, txn: &mut Txn) {
 
 /// A link is the only piece of 8 bytes that replaces nothing: everything else of records is a cell at least, and
 /// slots of nodes, which may have 8 bytes, know what they replace.
-fn is_link(piece: &Piece) -> bool {
+fn is_link(piece: &PendingWrite) -> bool {
     piece.len_bytes == 8 && piece.old == piece.new
 }
 
 /// Bytes of nodes that must come back if the transaction is undone. Those of slots that were not in use need not.
-fn node_bytes(txn: &Txn) -> impl Iterator<Item = &Piece> {
+fn node_bytes(txn: &Txn) -> impl Iterator<Item = &PendingWrite> {
     txn.pieces.iter().filter(|piece| piece.logged)
 }
 
@@ -385,5 +385,5 @@ fn slot_pieces(txn: &mut Txn, slot: Address, image: BufferOffset, bytes: usize) 
 
 fn add_piece(txn: &mut Txn, address: Address, new: BufferOffset, bytes: usize) {
     let len_bytes = bytes as u32;
-    txn.pieces.push(Piece { address, new, old: new, len_bytes, logged: false });
+    txn.pieces.push(PendingWrite { address, new, old: new, len_bytes, logged: false });
 }

@@ -38,7 +38,7 @@ pub(super) fn note(
     let is_noted =
         is_common && has_home && matches!(table.slot.record, RecordLayout::Packed(_));
     if is_noted {
-        entry.address = home(cx.surroundings(), table, added.hash);
+        entry.address = home(cx.lookup_context(), table, added.hash);
         txn.at_home += 1;
     }
     is_noted

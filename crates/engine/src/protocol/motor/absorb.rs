@@ -79,11 +79,11 @@ fn absorb_lookup(
     let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
     let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
     let Txn { lookups, round, .. } = txn;
-    match lookups[entry.lookup as usize].absorb(cx.surroundings(), table, wanted, round) {
+    match lookups[entry.lookup as usize].absorb(cx.lookup_context(), table, wanted, round) {
         Answer::More => Ok(Look::Fine),
         Answer::Unstable => {
             if let Some((address, word)) = lookups[entry.lookup as usize].met(table, round) {
-                cx.meet(address, word);
+                cx.note_blocking_lock(address, word);
             }
             refused(motor, txn, entry, AbortReason::ReadLocked)
         }
@@ -124,7 +124,7 @@ fn settle_found(
         false => motor.keeps(Rule::RefuseLocked),
     };
     if lock != 0 && lock != txn.tag.word() && minds {
-        cx.meet(entry.address, lock);
+        cx.note_blocking_lock(entry.address, lock);
         let reading = entry.mode == Mode::Read;
         entry.progress = if reading { Progress::Direct } else { entry.progress };
         let why = if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused };
@@ -234,7 +234,7 @@ fn absorb_head(
     }
     let again = entry.image.plus(table.slot.slot_bytes);
     if !table.slot.is_one_line() && !same_head(&txn.round, again.plus(HEAD_BYTES), again) {
-        cx.meet(entry.address, txn.round.word(again.plus(LOCK_AT)));
+        cx.note_blocking_lock(entry.address, txn.round.word(again.plus(LOCK_AT)));
         return refused(motor, txn, entry, AbortReason::ReadLocked);
     }
     let look = settle_found(motor, cx, txn, entry, table, true)?;
@@ -342,7 +342,7 @@ fn absorb_value(
         false => 0,
     };
     if lock != 0 {
-        cx.meet(entry.address, lock);
+        cx.note_blocking_lock(entry.address, lock);
     }
     entry.progress = Progress::Direct;
     refused(motor, txn, entry, AbortReason::VersionChanged)

@@ -19,7 +19,7 @@ use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
 use tarn_store::schema::Cells;
 use crate::steps::structure::scans;
 use crate::steps::index::ask_index;
-use crate::transaction::working_set::{Added, Entry, Further, Handle, Intent, LockKind, Progress, Stamps, Txn};
+use crate::transaction::working_set::{Added, Entry, Upgrade, Handle, Intent, LockKind, Progress, Stamps, Txn};
 
 /// How often one fetch of a snapshot looks again at what others hold, before it gives up.
 const LOOKS_AGAIN: u32 = 3;
@@ -49,11 +49,11 @@ pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> H
 
 /// What a further wish for a fetched record needs: it is read where it is, its lock is taken there, its bucket
 /// is looked at.
-pub(super) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+pub(super) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     match further {
-        Further::Cells => txn.entries[index].progress = Progress::Direct,
-        Further::Lock => txn.entries[index].progress = Progress::Lock,
-        Further::Index => ask_index(cx, txn, index, true),
+        Upgrade::Cells => txn.entries[index].progress = Progress::Direct,
+        Upgrade::Lock => txn.entries[index].progress = Progress::Lock,
+        Upgrade::Index => ask_index(cx, txn, index, true),
     }
 }
 
@@ -143,7 +143,7 @@ fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
             Progress::Locate => {
                 enter(cx, phase::LOCATE);
                 let Txn { lookups, round, .. } = &mut *txn;
-                lookups[entry.lookup as usize].plan(cx.surroundings(), table, round);
+                lookups[entry.lookup as usize].plan(cx.lookup_context(), table, round);
             }
             Progress::Direct if entry.only_reads() => {
                 plan_head(motor, cx, txn, &mut entry, table);

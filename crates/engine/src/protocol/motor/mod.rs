@@ -47,7 +47,7 @@ use crate::site::Context;
 use crate::steps::access::RecordAccess;
 use tarn_store::history::WriteKind;
 use tarn_store::ids::Failure;
-use crate::transaction::working_set::{Added, Further, Handle, Intent, Txn};
+use crate::transaction::working_set::{Added, Upgrade, Handle, Intent, Txn};
 use switches::{ABORTS, LIMITS, on, PHASES, SWITCHES};
 
 /// Versions of a record, unless the database asks for another number.
@@ -105,8 +105,8 @@ impl RecordAccess<Motor> for Versions {
         execute::add(cx, txn, table, added)
     }
 
-    fn wish_again(_: &Motor, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-        execute::wish_again(cx, txn, index, further);
+    fn upgrade(_: &Motor, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
+        execute::upgrade(cx, txn, index, further);
     }
 
     fn fetch(

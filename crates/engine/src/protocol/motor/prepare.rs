@@ -16,7 +16,7 @@ use tarn_store::layout::{DELTA_CELL_BYTES, DeltaCell, KEY_AT, NEWEST_AT, STAMP_B
 use crate::steps::log::encode::undo_bytes;
 use tarn_store::ids::{Failure, Mode};
 use tarn_store::schema::Cells;
-use crate::transaction::working_set::{Entry, NO_LOCK, Piece, Txn};
+use crate::transaction::working_set::{Entry, NO_LOCK, PendingWrite, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 
@@ -121,7 +121,7 @@ fn piece(
     at: usize,
     len: usize,
 ) {
-    txn.pieces.push(Piece {
+    txn.pieces.push(PendingWrite {
         address: base.plus(at),
         new: new.plus(at),
         old: old.plus(at),
@@ -161,7 +161,7 @@ fn whole_piece(
     let (new, deltas) = (block_of(entry), deltas(table));
     let place = deltas.place_of(image_words(txn, entry.image, table), cell);
     txn.round.set_word(new, version.word());
-    txn.pieces.push(Piece {
+    txn.pieces.push(PendingWrite {
         address: entry.body.plus(deltas.place_at(table.slot.payload_bytes, place)),
         new,
         old: new,
@@ -197,7 +197,7 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     change_prints(txn, entry, table, Some(hash_of(table, entry.key)));
     let new = block_of(entry);
     txn.round.set_word(new, version.word());
-    txn.pieces.push(Piece {
+    txn.pieces.push(PendingWrite {
         address: entry.body,
         new,
         old: new,
@@ -225,7 +225,7 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
         if to > from {
             let (new, old) = (head.plus(from), entry.image.plus(from));
             let len_bytes = (to - from) as u32;
-            txn.pieces.push(Piece { address: entry.address.plus(from), new, old, len_bytes, logged });
+            txn.pieces.push(PendingWrite { address: entry.address.plus(from), new, old, len_bytes, logged });
         }
     }
 }

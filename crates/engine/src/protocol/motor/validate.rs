@@ -58,7 +58,7 @@ pub(super) async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Resu
         };
         at = at.plus(HEAD_BYTES);
         if lock != 0 && lock != tag.word() && motor.keeps(Rule::RefuseLocked) {
-            cx.meet(address, lock);
+            cx.note_blocking_lock(address, lock);
             verdict = verdict.and(Err(AbortReason::ValidationLocked));
         } else if !is_same {
             verdict = verdict.and(Err(AbortReason::VersionChanged));

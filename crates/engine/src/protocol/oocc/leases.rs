@@ -8,13 +8,13 @@
 //! it looks at again (docs/protocols/oocc.md).
 
 use super::{on, Oocc, phase, enter};
-use crate::steps::access::together::{self, Came, Together, far};
+use crate::steps::access::batch_read::{self, BatchOutcome, BatchRead, far};
 use crate::steps::access::{self, Which, near, validate_those};
 use crate::site::Context;
 use tarn_store::ids::{Failure, Mode};
 use crate::cluster::lease::{LeaseWord, Stage};
 use crate::transaction::working_set::Txn;
-use tarn_fabric::local::{Moment, Near};
+use tarn_fabric::local::{EpochSnapshot, DirectMemory};
 use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Wait};
 
@@ -70,7 +70,7 @@ pub(super) fn fetch_near(
     oocc: &Oocc,
     cx: &Context,
     txn: &mut Txn,
-    memory: Near<'_>,
+    memory: DirectMemory<'_>,
 ) -> Option<Result<(), Failure>> {
     if let Some(word) = opens(cx, txn) {
         txn.leases.reads_since = Some((memory.open_window(), word));
@@ -87,9 +87,9 @@ pub(super) fn fetch_near(
 pub(super) fn read_together(
     oocc: &Oocc,
     cx: &Context,
-    (together, round): (&mut Together, &mut Round),
-    (memory, is_again): (Near<'_>, bool),
-) -> Came {
+    (together, round): (&mut BatchRead, &mut Round),
+    (memory, is_again): (DirectMemory<'_>, bool),
+) -> BatchOutcome {
     let stillness = oocc.switches.is_on(on::STILLNESS);
     if !is_again {
         // Also who needs no lease follows its changes, or its node would be waited for, and given up.
@@ -100,9 +100,9 @@ pub(super) fn read_together(
             together.window = Some((memory.open_window(), word));
         }
     }
-    match together::read(oocc, cx, (&mut *together, round), (memory, is_again)) {
-        Came::Done if together.is_of_one() => return Came::Done,
-        Came::Done => {}
+    match batch_read::read(oocc, cx, (&mut *together, round), (memory, is_again)) {
+        BatchOutcome::Done if together.is_of_one() => return BatchOutcome::Done,
+        BatchOutcome::Done => {}
         step => return step,
     }
     let which = if stillness {
@@ -113,14 +113,14 @@ pub(super) fn read_together(
         still_to_see(oocc, cx, (closed, false), || cx.node.kept_read_lease())
     };
     match which {
-        Which::Marked if !together.is_marked() => Came::Done,
-        which => together::look_again(oocc, cx, (together, memory), which),
+        Which::Marked if !together.is_marked() => BatchOutcome::Done,
+        which => batch_read::look_again(oocc, cx, (together, memory), which),
     }
 }
 
 /// What is to be looked at again of what was read since then: only what was marked, if nobody has begun to write.
 #[inline]
-fn still_since(cx: &Context, since: Option<Moment>, memory: Near<'_>) -> Which {
+fn still_since(cx: &Context, since: Option<EpochSnapshot>, memory: DirectMemory<'_>) -> Which {
     if since.is_some_and(|since| memory.is_still(since)) {
         enter(cx, phase::STILL);
         return Which::Marked;
@@ -132,8 +132,8 @@ fn still_since(cx: &Context, since: Option<Moment>, memory: Near<'_>) -> Which {
 pub(super) async fn fetch_together(
     oocc: &Oocc,
     cx: &Context,
-    (together, round): (&mut Together, &mut Round),
-) -> Came {
+    (together, round): (&mut BatchRead, &mut Round),
+) -> BatchOutcome {
     let word = cx.node.read_lease();
     // One record that is found needs none; that there is none may take several READs to see.
     let opened = match word.read_ns() > 0 {
@@ -141,8 +141,8 @@ pub(super) async fn fetch_together(
         false => None,
     };
     match far::fetch(oocc, cx, (&mut *together, &mut *round)).await {
-        Came::Done if together.is_of_one_read() => return Came::Done,
-        Came::Done => {}
+        BatchOutcome::Done if together.is_of_one_read() => return BatchOutcome::Done,
+        BatchOutcome::Done => {}
         step => return step,
     }
     let closed = match opened {
@@ -182,7 +182,7 @@ pub(super) fn end_reading_near(
     oocc: &Oocc,
     cx: &Context,
     txn: &mut Txn,
-    memory: Near<'_>,
+    memory: DirectMemory<'_>,
 ) -> Result<(), Failure> {
     let opened = txn.leases.reads_since.take();
     let closed = opened.map(|(window, word)| (memory.close_window(window, word.lease()), word));

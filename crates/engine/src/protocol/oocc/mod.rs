@@ -31,14 +31,14 @@ mod prepare;
 mod switches;
 
 use crate::cluster::rules::Rule;
-use crate::steps::access::{Access, AtOnce, Judged, Validated, is_of_one_read, near};
+use crate::steps::access::{Access, AtOnce, LockState, Validated, is_of_one_read, near};
 use crate::steps::locks::ByCas;
 use crate::steps::Described;
 use crate::cluster::info::{IN_PLACE_ABORTS, Needs, ProtocolCaps, ProtocolInfo, Switches};
 use tarn_store::layout::{LayoutKind, LockMode, LockWord};
 use crate::steps::settle::redo::{RedoLog, RedoRules, Rules};
 use super::Protocol;
-use crate::steps::access::together::{Came, Together};
+use crate::steps::access::batch_read::{BatchOutcome, BatchRead};
 use tarn_store::placement::catalog::{Options, Table};
 use crate::site::Context;
 use crate::steps::access::RecordAccess;
@@ -46,10 +46,10 @@ use crate::steps::log::encode::redo_bytes;
 use crate::steps::node_locks;
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use crate::steps::structure::Structure;
-use crate::transaction::working_set::{Added, Further, Handle, HeldAs, LockKind, Txn};
+use crate::transaction::working_set::{Added, Upgrade, Handle, HeldAs, LockKind, Txn};
 use switches::{LIMITS, on, PHASES, SWITCHES, phase};
 use tarn_fabric::address::Address;
-use tarn_fabric::local::Near;
+use tarn_fabric::local::DirectMemory;
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// The protocol with its switches.
@@ -103,13 +103,13 @@ impl Access for Oocc {
 
     /// Who wants to write is refused by both modes: it could not have the lock.
     #[inline(always)]
-    fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> Judged {
+    fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         match LockWord::from_word(lock).held_against(me) {
-            None => Judged::Free,
-            _ if !self.keeps(Rule::RefuseLocked) => Judged::Free,
-            Some(LockMode::Intent) if mode == Mode::Read => Judged::Marked,
-            Some(LockMode::Intent) if !self.switches.is_on(on::REFUSE_INTENT) => Judged::Marked,
-            Some(_) => Judged::InTheWay,
+            None => LockState::Free,
+            _ if !self.keeps(Rule::RefuseLocked) => LockState::Free,
+            Some(LockMode::Intent) if mode == Mode::Read => LockState::Marked,
+            Some(LockMode::Intent) if !self.switches.is_on(on::REFUSE_INTENT) => LockState::Marked,
+            Some(_) => LockState::InTheWay,
         }
     }
 
@@ -120,7 +120,7 @@ impl Access for Oocc {
     }
 
     /// What is read from now on is not locked: then earlier locks must keep readers away before it is validated.
-    fn ride(&self, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
+    fn plan_piggyback(&self, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
         let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
         let is_late = has_intents && self.lock_mode(txn) == HeldAs::Exclusive;
         if !is_late || !self.switches.is_on(on::RAISE_BEFORE_VALIDATION) {
@@ -131,7 +131,7 @@ impl Access for Oocc {
         Some(BufferOffset::default())
     }
 
-    fn arrive(&self, _: &Context, txn: &mut Txn, _: BufferOffset) -> Result<(), AbortReason> {
+    fn absorb_piggyback(&self, _: &Context, txn: &mut Txn, _: BufferOffset) -> Result<(), AbortReason> {
         match node_locks::note_raises(txn) {
             true => Ok(()),
             false => Err(AbortReason::LockRefused),
@@ -176,8 +176,8 @@ impl RecordAccess<Oocc> for InLease {
         Validated::add(oocc, cx, txn, table, added)
     }
 
-    fn wish_again(oocc: &Oocc, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-        Validated::wish_again(oocc, cx, txn, index, further);
+    fn upgrade(oocc: &Oocc, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
+        Validated::upgrade(oocc, cx, txn, index, further);
     }
 
     #[inline]
@@ -209,12 +209,12 @@ impl RecordAccess<Oocc> for InLease {
     }
 
     #[inline(always)]
-    fn ask_near<'a>(_: &Oocc, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+    fn ask_near<'a>(_: &Oocc, cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
         near::ask(cx, txn)
     }
 
     #[inline]
-    fn fetch_near(oocc: &Oocc, cx: &Context, txn: &mut Txn, near: Near<'_>) -> AtOnce {
+    fn fetch_near(oocc: &Oocc, cx: &Context, txn: &mut Txn, near: DirectMemory<'_>) -> AtOnce {
         leases::fetch_near(oocc, cx, txn, near)
     }
 
@@ -234,9 +234,9 @@ impl RecordAccess<Oocc> for InLease {
     fn read_together(
         oocc: &Oocc,
         cx: &Context,
-        to: (&mut Together, &mut Round),
-        look: (Near<'_>, bool),
-    ) -> Came {
+        to: (&mut BatchRead, &mut Round),
+        look: (DirectMemory<'_>, bool),
+    ) -> BatchOutcome {
         leases::read_together(oocc, cx, to, look)
     }
 
@@ -244,8 +244,8 @@ impl RecordAccess<Oocc> for InLease {
     fn fetch_together(
         oocc: &Oocc,
         cx: &Context,
-        to: (&mut Together, &mut Round),
-    ) -> impl Future<Output = Came> {
+        to: (&mut BatchRead, &mut Round),
+    ) -> impl Future<Output = BatchOutcome> {
         leases::fetch_together(oocc, cx, to)
     }
 }

@@ -14,7 +14,7 @@ use crate::steps::index::changes::{finish, give_back_body, raise_directory, set_
 use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
 use crate::steps::log::encode::redo_bytes;
 use tarn_store::ids::{Failure, Mode};
-use crate::transaction::working_set::{Entry, NO_LOCK, Piece, Txn};
+use crate::transaction::working_set::{Entry, NO_LOCK, PendingWrite, Txn};
 use std::ops::Range;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
@@ -124,7 +124,7 @@ fn write_record(oocc: &Oocc, txn: &mut Txn, entry: &Entry, (table, version): (&T
     }
     lined.stamp(round.bytes_mut(image, slot.slot_bytes), version, tag.word());
     let mut push = |range: Range<usize>| {
-        pieces.push(Piece {
+        pieces.push(PendingWrite {
             address: entry.address.plus(range.start),
             new: image.plus(range.start),
             old: entry.image.plus(range.start),

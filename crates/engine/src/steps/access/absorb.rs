@@ -5,7 +5,7 @@
 //! still so when the lock comes, or the transaction aborts.
 
 use super::fetch::{shares, waits_for_turn};
-use super::{Access, Judged, Taken, home};
+use super::{Access, LockOutcome, LockState, home};
 use crate::cluster::rules::Rule;
 use crate::site::Context;
 use crate::steps::index::begin_lookup;
@@ -119,11 +119,11 @@ fn absorb_lookup(
     let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
     let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
     let Txn { lookups, round, .. } = txn;
-    match lookups[entry.lookup as usize].absorb(cx.surroundings(), table, wanted, round) {
+    match lookups[entry.lookup as usize].absorb(cx.lookup_context(), table, wanted, round) {
         Answer::More => Ok(()),
         Answer::Unstable => {
             if let Some((address, word)) = lookups[entry.lookup as usize].met(table, round) {
-                cx.meet(address, word);
+                cx.note_blocking_lock(address, word);
             }
             Err(AbortReason::ReadLocked)
         }
@@ -159,11 +159,11 @@ fn settle_found(
         _ => access.judge(lock, txn.tag, entry.mode),
     };
     match judged {
-        Judged::Free => {}
-        Judged::Marked => entry.marked = true,
-        Judged::Taken => return Err(AbortReason::ReadLocked),
-        Judged::InTheWay => {
-            cx.meet(entry.address, lock);
+        LockState::Free => {}
+        LockState::Marked => entry.marked = true,
+        LockState::Taken => return Err(AbortReason::ReadLocked),
+        LockState::InTheWay => {
+            cx.note_blocking_lock(entry.address, lock);
             let reading = entry.mode == Mode::Read;
             return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
         }
@@ -298,7 +298,7 @@ fn absorb_direct(
         false => again.plus(16),
     };
     if checked && !same_head(&txn.round, before, again) {
-        cx.meet(entry.address, txn.round.word(again.plus(LOCK_AT)));
+        cx.note_blocking_lock(entry.address, txn.round.word(again.plus(LOCK_AT)));
         return Err(AbortReason::ReadLocked);
     }
     let payload = entry.payload;
@@ -332,9 +332,9 @@ fn absorb_direct_lock(
     table: &Table,
 ) -> Result<(), AbortReason> {
     match access.taken(cx, txn, (entry.lock, entry.mode)) {
-        Taken::Held => {}
-        Taken::NotYet => return Ok(()),
-        Taken::Refused => return Err(AbortReason::LockRefused),
+        LockOutcome::Held => {}
+        LockOutcome::NotYet => return Ok(()),
+        LockOutcome::Refused => return Err(AbortReason::LockRefused),
     }
     let moved = body_of(txn, table, entry.image) != entry.body;
     if !is_still_there(txn, entry, table) || moved {
@@ -363,14 +363,14 @@ fn absorb_lock(
     }
     match record {
         _ if !directory_granted => return Err(AbortReason::LockRefused),
-        Taken::Held | Taken::NotYet => {}
-        Taken::Refused => return Err(AbortReason::LockRefused),
+        LockOutcome::Held | LockOutcome::NotYet => {}
+        LockOutcome::Refused => return Err(AbortReason::LockRefused),
     }
     if entry.mode != Mode::Update {
         // Also before the record is locked: others of this transaction are held against it.
         take_directory(txn, entry, table, access.keeps(Rule::ProtectAbsent))?;
     }
-    if record == Taken::NotYet {
+    if record == LockOutcome::NotYet {
         return Ok(());
     }
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
@@ -400,15 +400,15 @@ fn absorb_shared(
     table: &Table,
 ) -> Result<(), AbortReason> {
     match access.taken(cx, txn, (entry.lock, entry.mode)) {
-        Taken::Held => {}
-        Taken::NotYet => return Ok(()),
-        Taken::Refused => return Err(AbortReason::ReadLocked),
+        LockOutcome::Held => {}
+        LockOutcome::NotYet => return Ok(()),
+        LockOutcome::Refused => return Err(AbortReason::ReadLocked),
     }
     entry.lock = NO_LOCK; // nothing is to be written under it
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
-    if access.judge(lock, txn.tag, Mode::Read) == Judged::InTheWay {
+    if access.judge(lock, txn.tag, Mode::Read) == LockState::InTheWay {
         // The lock had ended before what it protects was read, and what was read may not have been decided.
-        cx.meet(entry.address, lock);
+        cx.note_blocking_lock(entry.address, lock);
         return Err(AbortReason::ReadLocked);
     }
     let moved = body_of(txn, table, entry.image) != entry.body;
@@ -442,10 +442,10 @@ fn absorb_body(
 ) -> Result<(), AbortReason> {
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
     match access.judge_again(LockKind::Record, lock, txn.tag, entry.mode) {
-        Judged::Free | Judged::Marked => {}
-        Judged::Taken => return Err(AbortReason::ReadLocked),
-        Judged::InTheWay => {
-            cx.meet(entry.address, lock);
+        LockState::Free | LockState::Marked => {}
+        LockState::Taken => return Err(AbortReason::ReadLocked),
+        LockState::InTheWay => {
+            cx.note_blocking_lock(entry.address, lock);
             return Err(AbortReason::ReadLocked);
         }
     }

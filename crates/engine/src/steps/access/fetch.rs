@@ -42,7 +42,7 @@ pub(crate) async fn fetch(
         if txn.fetched == txn.entries.len() && !txn.ordered.pending {
             break Ok(());
         }
-        let riding = access.ride(cx, txn);
+        let riding = access.plan_piggyback(cx, txn);
         plan(access, cx, txn);
         if std::mem::take(&mut is_warm) {
             // Nothing is left but buckets that were looked through a moment ago.
@@ -55,7 +55,7 @@ pub(crate) async fn fetch(
             suspect_all_locks(txn);
             break Err(error.into());
         }
-        let arrived = riding.map_or(Ok(()), |first| access.arrive(cx, txn, first));
+        let arrived = riding.map_or(Ok(()), |first| access.absorb_piggyback(cx, txn, first));
         let mut absorbed = absorb(access, cx, txn).and(arrived.map_err(Failure::from));
         if txn.ordered.pending {
             absorbed = absorbed.and(scans::absorb(access, cx, txn));
@@ -157,7 +157,7 @@ fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -
         Progress::Locate => {
             access.enter(cx, Phase::Locate);
             let Txn { lookups, round, .. } = txn;
-            lookups[entry.lookup as usize].plan(cx.surroundings(), table, round);
+            lookups[entry.lookup as usize].plan(cx.lookup_context(), table, round);
         }
         Progress::Direct => plan_direct(access, cx, txn, &mut entry, table),
         Progress::Lock => {

@@ -8,13 +8,13 @@
 //! there. Homes that need no round are noted, and [`super::near`] reads them. A slot on which this transaction holds a lock for another key is asked for once more, and
 //! refused: the key is gone from there.
 
-use super::{Access, Judged, near};
+use super::{Access, LockState, near};
 use crate::cluster::rules::Phase;
 use crate::site::Context;
 use crate::steps::index::ask_index;
 use crate::steps::node_locks::HELD;
 use crate::transaction::working_set::{
-    Added, Entry, Further, Handle, Leases, NO_LOCK, Progress, Txn,
+    Added, Entry, Handle, Leases, NO_LOCK, Progress, Txn, Upgrade,
 };
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
@@ -50,7 +50,7 @@ fn add_at_home(
     added: Added,
 ) -> Handle {
     let mut entry = Entry::new(table.id, added.key, added.mode, added.cells, Progress::Home);
-    entry.address = home(cx.surroundings(), table, added.hash);
+    entry.address = home(cx.lookup_context(), table, added.hash);
     access.enter(cx, Phase::Locate);
     if near::notes(cx, txn, table, added.mode) {
         near::note(txn, &mut entry);
@@ -97,11 +97,11 @@ fn add_rarer(
 
 /// What a further wish for a fetched record needs: its cells are read where it is, its lock is taken there,
 /// its bucket is looked at.
-pub(crate) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+pub(crate) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     match further {
-        Further::Cells => txn.entries[index].progress = Progress::Direct,
-        Further::Lock => txn.entries[index].progress = Progress::Lock,
-        Further::Index => ask_index(cx, txn, index, true),
+        Upgrade::Cells => txn.entries[index].progress = Progress::Direct,
+        Upgrade::Lock => txn.entries[index].progress = Progress::Lock,
+        Upgrade::Index => ask_index(cx, txn, index, true),
     }
 }
 
@@ -123,10 +123,10 @@ pub(super) fn absorb(
     };
     let lock = head[LOCK_AT / 8];
     match access.judge(lock, tag, entry.mode) {
-        Judged::Free => {}
-        Judged::Marked => entry.marked = true,
-        Judged::InTheWay | Judged::Taken => {
-            cx.meet(entry.address.plus(offset), lock);
+        LockState::Free => {}
+        LockState::Marked => entry.marked = true,
+        LockState::InTheWay | LockState::Taken => {
+            cx.note_blocking_lock(entry.address.plus(offset), lock);
             let reading = entry.mode == Mode::Read;
             return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
         }

@@ -1,8 +1,8 @@
 //! Records as transactions get at them: found by key, locked if they will be written, read; for every protocol
 //! whose locks stand in its records' heads.
 //!
-//! Map: [`fetch`] is what a block's rounds send, `absorb` takes in what came, `home` is the commonest case of both,
-//! made short; `validate` looks again at what was not locked; [`near`] is what needs no round of it where memory is near, and [`together`] a whole
+//! Map: `fetch` is what a block's rounds send, `absorb` takes in what came, `home` is the commonest case of both,
+//! made short; `validate` looks again at what was not locked; `near` is what needs no round of it where memory is near, and `batch_read` a whole
 //! transaction of that kind.
 //!
 //! Invariant: all answers of a round are taken in before any of them aborts the transaction. What a record's bytes
@@ -11,15 +11,15 @@
 //! all.
 
 mod absorb;
+pub(crate) mod batch_read;
 mod fetch;
 mod home;
 pub(crate) mod near;
 pub(crate) mod records;
-pub(crate) mod together;
 mod validate;
 
 pub(crate) use fetch::fetch;
-pub(crate) use records::{AtOnce, Locked, RecordAccess, Validated};
+pub use records::{AtOnce, Locked, RecordAccess, Validated};
 pub(crate) use validate::{
     Which, absorb_early, absorb_validation, add_validation, is_needless, is_of_one_read,
     plan_early, validate, validate_those,
@@ -35,7 +35,7 @@ use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 
 /// What a LOCK word is to who found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Judged {
+pub enum LockState {
     /// Nobody's, or his own.
     Free,
     /// Another's, which lets him pass if he looks at the record again.
@@ -48,7 +48,7 @@ pub enum Judged {
 
 /// What became of a lock that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum LockOutcome {
     /// It is held, and what was read behind it counts.
     Held,
     /// Not yet: it is asked for again in the next round.
@@ -69,13 +69,13 @@ pub trait Access: Structure {
     /// What the LOCK word of a record is to `me`, who found it and wants the record in this mode. A word of 0 is nobody's, and not always
     /// asked about.
     #[inline(always)]
-    fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> Judged {
+    fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         Self::Locks::judge(self, lock, me, mode)
     }
 
     /// The same of what is looked at again: of a record, or of a directory, whose lock is its holder's tag under every protocol.
     #[inline(always)]
-    fn judge_again(&self, kind: LockKind, lock: u64, me: OwnerTag, mode: Mode) -> Judged {
+    fn judge_again(&self, kind: LockKind, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         Self::Locks::judge_again(self, kind, (lock, me, mode))
     }
 
@@ -111,7 +111,7 @@ pub trait Access: Structure {
 
     /// See [`Locks::taken`].
     #[inline(always)]
-    fn taken(&self, cx: &Context, txn: &mut Txn, lock: (u32, Mode)) -> Taken {
+    fn taken(&self, cx: &Context, txn: &mut Txn, lock: (u32, Mode)) -> LockOutcome {
         Self::Locks::taken(self, cx, txn, lock)
     }
 
@@ -132,7 +132,7 @@ pub trait Access: Structure {
     /// Adds what goes along in a round of a fetch that is about to be planned, if anything does; where what it
     /// brings will lie.
     #[inline(always)]
-    fn ride(&self, _: &Context, _: &mut Txn) -> Option<BufferOffset> {
+    fn plan_piggyback(&self, _: &Context, _: &mut Txn) -> Option<BufferOffset> {
         None
     }
 
@@ -140,7 +140,12 @@ pub trait Access: Structure {
     ///
     /// # Errors
     /// It says that the transaction cannot commit.
-    fn arrive(&self, _: &Context, _: &mut Txn, _: BufferOffset) -> Result<(), AbortReason> {
+    fn absorb_piggyback(
+        &self,
+        _: &Context,
+        _: &mut Txn,
+        _: BufferOffset,
+    ) -> Result<(), AbortReason> {
         Ok(())
     }
 }

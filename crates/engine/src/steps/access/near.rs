@@ -7,7 +7,7 @@
 //! anywhere.
 
 use super::validate::{WARM_CHECKS, judge_seen};
-use super::{Access, Judged, Which, is_needless};
+use super::{Access, LockState, Which, is_needless};
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::steps::index::begin_lookup;
@@ -15,7 +15,7 @@ use crate::transaction::working_set::{Added, Entry, Handle, Progress, Txn};
 use std::iter;
 use tarn_fabric::address::{Address, LINE_BYTES, Target};
 use tarn_fabric::error::FabricError;
-use tarn_fabric::local::{Near, Visit};
+use tarn_fabric::local::{DirectMemory, Visit};
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use tarn_store::index::hash::home;
@@ -71,7 +71,7 @@ pub(crate) fn note_read(
     let mut entry = Entry::new(table.id, key, mode, cells, Progress::Home);
     entry.address = match homes {
         Some(homes) => homes.home(hash),
-        None => home(cx.surroundings(), table, hash),
+        None => home(cx.lookup_context(), table, hash),
     };
     note(txn, &mut entry);
     txn.push(entry)
@@ -101,7 +101,7 @@ pub(super) fn plan_noted(cx: &Context, txn: &mut Txn) {
 
 /// Begins a fetch of records that were noted, and of nothing else: asks for the lines of their homes.
 #[inline]
-pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
     let is_all = txn.noted > 0 && txn.fetched + txn.noted == txn.entries.len();
     let is_plain = txn.notes.is_plain() && txn.failed.is_none() && !txn.ordered.pending;
     if !is_all || !is_plain || !txn.is_read_only() {
@@ -119,7 +119,7 @@ pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
 
 /// Asks for the lines of the homes; whether they are all only to be read still: of one of them more may have been asked since.
 #[inline(always)]
-fn ask_homes(cx: &Context, txn: &Txn, near: Near<'_>) -> bool {
+fn ask_homes(cx: &Context, txn: &Txn, near: DirectMemory<'_>) -> bool {
     let wanted = &txn.entries[txn.fetched..];
     let (mut are_read, mut are_of_one, table) = (true, true, wanted[0].table);
     for entry in wanted {
@@ -139,7 +139,7 @@ fn ask_homes(cx: &Context, txn: &Txn, near: Near<'_>) -> bool {
 }
 
 #[inline(always)]
-fn ask_bins(near: Near<'_>, table: &Table, bins: impl Iterator<Item = Target>) {
+fn ask_bins(near: DirectMemory<'_>, table: &Table, bins: impl Iterator<Item = Target>) {
     match is_half(table) {
         true => near.ask::<1>(bins),
         false => near.ask::<BIN_LINES>(bins),
@@ -152,7 +152,7 @@ pub(crate) fn read(
     access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
 ) -> Option<Result<(), Failure>> {
     let shown = match read_homes(access, cx, txn, near) {
         Ok(shown) => shown.map_err(Failure::from),
@@ -174,7 +174,7 @@ fn read_homes(
     access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
 ) -> Outcome<Result<bool, AbortReason>> {
     let Txn { entries, round, fetched, tag, .. } = txn;
     let wanted = &mut entries[*fetched..];
@@ -270,7 +270,7 @@ pub(crate) async fn fetch_strays(
 #[inline(always)]
 pub(super) fn ask_elsewhere(
     cx: &Context,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
     (table, bucket, own): (&Table, Address, Address),
 ) {
     let bins = bucket.plus(DIRECTORY_BYTES);
@@ -294,7 +294,7 @@ fn read_buckets(
     access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
-    near: Near<'_>,
+    near: DirectMemory<'_>,
 ) -> Outcome<Result<(), AbortReason>> {
     let first = strays(txn).next().map(|stray| cx.groups.primary(stray.address));
     let Some(first) = first else { return Ok(Ok(())) };
@@ -326,7 +326,7 @@ fn read_buckets(
 
 /// The bucket that a key belongs to.
 fn bucket(cx: &Context, table: &Table, key: u64) -> Address {
-    let near = cx.surroundings();
+    let near = cx.lookup_context();
     near.view.place(near.catalog, table, hash_of(table, key)).bucket
 }
 
@@ -357,10 +357,10 @@ fn take<const PARTS: usize>(
     entry.image = entry.image.plus(within);
     if lock != 0 {
         match access.judge(lock, tag, Mode::Read) {
-            Judged::Free => {}
-            Judged::Marked => entry.marked = true,
-            Judged::InTheWay | Judged::Taken => {
-                cx.meet(entry.address, lock);
+            LockState::Free => {}
+            LockState::Marked => entry.marked = true,
+            LockState::InTheWay | LockState::Taken => {
+                cx.note_blocking_lock(entry.address, lock);
                 return Ok(Taken::Refused);
             }
         }
@@ -377,7 +377,7 @@ fn take<const PARTS: usize>(
 
 /// The memory, if it is near and what a transaction has read need not be brought nearer to be looked at again there.
 #[inline]
-pub(crate) fn ends_near<'a>(cx: &'a Context, txn: &Txn) -> Option<Near<'a>> {
+pub(crate) fn ends_near<'a>(cx: &'a Context, txn: &Txn) -> Option<DirectMemory<'a>> {
     let is_warm = txn.entries.len() + txn.checks.len() <= WARM_CHECKS;
     if txn.is_read_only() && is_warm { cx.port.near() } else { None }
 }
@@ -391,7 +391,7 @@ pub(crate) fn validate(
     access: &impl Access,
     cx: &Context,
     txn: &Txn,
-    (near, which): (Near<'_>, Which),
+    (near, which): (DirectMemory<'_>, Which),
 ) -> Result<(), Failure> {
     let is_seen = match which {
         Which::Marked => !txn.entries.iter().any(|entry| entry.marked),
@@ -412,7 +412,7 @@ fn look_again(
     access: &impl Access,
     cx: &Context,
     txn: &Txn,
-    (near, which): (Near<'_>, Which),
+    (near, which): (DirectMemory<'_>, Which),
 ) -> Outcome<Result<(), AbortReason>> {
     let mut seen = which.seen(txn);
     let Some((_, first, _)) = seen.clone().next() else { return Ok(Ok(())) };

@@ -3,13 +3,13 @@
 //! Invariant: a caller adds records, fetches them, and is told whether what it was shown was of one moment. Where memory is near, the same
 //! is done without waiting, or not at all: then the ordinary way follows.
 
-use super::together::{self, Came, Together, far};
+use super::batch_read::{self, BatchOutcome, BatchRead, far};
 use super::{Access, Which, fetch, home, is_of_one_read, near, validate_those};
 use crate::cluster::rules::Phase;
 use crate::site::Context;
 use crate::steps::locks::Locks;
-use crate::transaction::working_set::{Added, Further, Handle, Txn};
-use tarn_fabric::local::Near;
+use crate::transaction::working_set::{Added, Handle, Txn, Upgrade};
+use tarn_fabric::local::DirectMemory;
 use tarn_fabric::round::Round;
 use tarn_store::ids::Failure;
 use tarn_store::placement::catalog::Table;
@@ -25,7 +25,7 @@ pub trait RecordAccess<P> {
 
     /// A further wish for a fetched record needs what its entry has not. The entry's mode says what is
     /// wanted by now; what the next fetch is to do about it goes into its progress.
-    fn wish_again(system: &P, cx: &Context, txn: &mut Txn, index: usize, further: Further);
+    fn upgrade(system: &P, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade);
 
     /// Fetches every entry that is not fetched yet (the execute phase of one block).
     ///
@@ -62,13 +62,13 @@ pub trait RecordAccess<P> {
     /// Where memory is near ([`tarn_fabric::port::Port::near`]): asks for the lines of a fetch that it can end without a wait, when they
     /// have had time to come. The memory, if it did; then [`RecordAccess::fetch_near`] follows.
     #[inline(always)]
-    fn ask_near<'a>(_: &P, _: &'a Context, _: &mut Txn) -> Option<Near<'a>> {
+    fn ask_near<'a>(_: &P, _: &'a Context, _: &mut Txn) -> Option<DirectMemory<'a>> {
         None
     }
 
     /// Ends what [`RecordAccess::ask_near`] has begun.
     #[inline(always)]
-    fn fetch_near(_: &P, _: &Context, _: &mut Txn, _: Near<'_>) -> AtOnce {
+    fn fetch_near(_: &P, _: &Context, _: &mut Txn, _: DirectMemory<'_>) -> AtOnce {
         None
     }
 
@@ -89,10 +89,10 @@ pub trait RecordAccess<P> {
     fn read_together(
         _: &P,
         _: &Context,
-        _: (&mut Together, &mut Round),
-        _: (Near<'_>, bool),
-    ) -> Came {
-        Came::Unusual
+        _: (&mut BatchRead, &mut Round),
+        _: (DirectMemory<'_>, bool),
+    ) -> BatchOutcome {
+        BatchOutcome::Unusual
     }
 
     /// As [`RecordAccess::read_together`], where memory is far: sends the round that asks for the bins, and what has to follow it.
@@ -100,9 +100,9 @@ pub trait RecordAccess<P> {
     fn fetch_together(
         _: &P,
         _: &Context,
-        _: (&mut Together, &mut Round),
-    ) -> impl Future<Output = Came> {
-        std::future::ready(Came::Unusual)
+        _: (&mut BatchRead, &mut Round),
+    ) -> impl Future<Output = BatchOutcome> {
+        std::future::ready(BatchOutcome::Unusual)
     }
 }
 
@@ -115,8 +115,8 @@ impl<P: Access> RecordAccess<P> for Validated {
         home::add(system, cx, txn, table, added)
     }
 
-    fn wish_again(_: &P, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-        home::wish_again(cx, txn, index, further);
+    fn upgrade(_: &P, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
+        home::upgrade(cx, txn, index, further);
     }
 
     #[inline]
@@ -144,12 +144,12 @@ impl<P: Access> RecordAccess<P> for Validated {
     }
 
     #[inline(always)]
-    fn ask_near<'a>(_: &P, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+    fn ask_near<'a>(_: &P, cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
         near::ask(cx, txn)
     }
 
     #[inline]
-    fn fetch_near(system: &P, cx: &Context, txn: &mut Txn, near: Near<'_>) -> AtOnce {
+    fn fetch_near(system: &P, cx: &Context, txn: &mut Txn, near: DirectMemory<'_>) -> AtOnce {
         near::read(system, cx, txn, near)
     }
 
@@ -168,18 +168,18 @@ impl<P: Access> RecordAccess<P> for Validated {
     fn read_together(
         system: &P,
         cx: &Context,
-        to: (&mut Together, &mut Round),
-        look: (Near<'_>, bool),
-    ) -> Came {
-        together::read_and_look_again(system, cx, to, look)
+        to: (&mut BatchRead, &mut Round),
+        look: (DirectMemory<'_>, bool),
+    ) -> BatchOutcome {
+        batch_read::read_and_look_again(system, cx, to, look)
     }
 
     #[inline]
     fn fetch_together(
         system: &P,
         cx: &Context,
-        to: (&mut Together, &mut Round),
-    ) -> impl Future<Output = Came> {
+        to: (&mut BatchRead, &mut Round),
+    ) -> impl Future<Output = BatchOutcome> {
         far::fetch_and_look_again(system, cx, to)
     }
 }
@@ -193,8 +193,8 @@ impl<P: Access> RecordAccess<P> for Locked {
         home::add(system, cx, txn, table, added)
     }
 
-    fn wish_again(_: &P, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-        home::wish_again(cx, txn, index, further);
+    fn upgrade(_: &P, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
+        home::upgrade(cx, txn, index, further);
     }
 
     #[inline]

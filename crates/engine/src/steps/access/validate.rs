@@ -3,7 +3,7 @@
 //! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its
 //! VERSION is what the caller was shown, both in one READ of one line.
 
-use super::{Access, Judged};
+use super::{Access, LockState};
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::transaction::working_set::{Check, Entry, LockKind, Progress, Txn};
@@ -133,13 +133,15 @@ pub(super) fn judge_seen(
     ([lock, now], mode): ([u64; 2], Mode),
 ) -> Result<(), AbortReason> {
     match access.judge_again(kind, lock, tag, mode) {
-        Judged::InTheWay => {
-            cx.meet(address, lock);
+        LockState::InTheWay => {
+            cx.note_blocking_lock(address, lock);
             Err(AbortReason::ValidationLocked)
         }
-        Judged::Taken => Err(AbortReason::ValidationLocked),
-        Judged::Free | Judged::Marked if now != version.word() => Err(AbortReason::VersionChanged),
-        Judged::Free | Judged::Marked => Ok(()),
+        LockState::Taken => Err(AbortReason::ValidationLocked),
+        LockState::Free | LockState::Marked if now != version.word() => {
+            Err(AbortReason::VersionChanged)
+        }
+        LockState::Free | LockState::Marked => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::site::Context;
 use crate::steps::log::chain;
-use crate::transaction::working_set::{Entry, Lock, LockKind, Piece, Txn};
+use crate::transaction::working_set::{Entry, Lock, LockKind, PendingWrite, Txn};
 use tarn_fabric::address::Address;
 use tarn_store::ids::Failure;
 use tarn_store::index::prints::Prints;
@@ -81,7 +81,7 @@ pub(crate) fn version_piece(txn: &mut Txn, record: Address, old: Version, new: V
     txn.round.set_word(words.plus(8), old.word());
     let (new, old) = (words, words.plus(8));
     let address = record.plus(VERSION_AT);
-    txn.pieces.push(Piece { address, new, old, len_bytes: 8, logged: true });
+    txn.pieces.push(PendingWrite { address, new, old, len_bytes: 8, logged: true });
 }
 
 /// STAMP and PRINTS behind the VERSION whose piece was added last, in the line and in the buffer: one
@@ -99,5 +99,5 @@ fn prints_piece(txn: &mut Txn, lock: &Lock) {
         piece.old = old;
     }
     let address = lock.address.plus(DIRECTORY_STAMP_AT);
-    txn.pieces.push(Piece { address, new: stamp, old: stamp, len_bytes: 16, logged: false });
+    txn.pieces.push(PendingWrite { address, new: stamp, old: stamp, len_bytes: 16, logged: false });
 }

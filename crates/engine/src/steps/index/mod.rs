@@ -38,7 +38,7 @@ pub(crate) fn begin_lookup(
     lookups: &mut Vec<Lookup>,
     at_bucket: bool,
 ) {
-    let mut lookup = Lookup::start(cx.surroundings(), cx.table(entry.table), entry.key);
+    let mut lookup = Lookup::start(cx.lookup_context(), cx.table(entry.table), entry.key);
     let table = cx.table(entry.table);
     match entry.mode {
         Mode::Insert if at_bucket => lookup.restart_for_insert(table),

@@ -31,7 +31,7 @@ pub(crate) fn is_still_there(txn: &Txn, entry: &Entry, table: &Table) -> bool {
 pub(crate) fn relocate(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     cx.cache.borrow_mut().forget(entry.table, entry.key);
     (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
-    txn.lookups.push(Lookup::start(cx.surroundings(), table, entry.key));
+    txn.lookups.push(Lookup::start(cx.lookup_context(), table, entry.key));
     (entry.lock, entry.writable) = (NO_LOCK, false);
     entry.body = Address::NULL;
 }

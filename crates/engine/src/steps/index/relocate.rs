@@ -16,7 +16,7 @@
 //! - Bodies are neither lost nor shared: a slot that a record left keeps no pointer to its body; it
 //!   takes over the body that a filled slot had left over from an earlier record, or none.
 
-use crate::transaction::working_set::{Piece, Txn};
+use crate::transaction::working_set::{PendingWrite, Txn};
 use std::ops::Range;
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
@@ -253,7 +253,7 @@ impl Relocation {
             };
             debug_assert!(slot.is_one_line);
             let (address, old, len_bytes) = (slot.address, slot.image, bytes as u32);
-            txn.pieces.push(Piece { address, new, old, len_bytes, logged });
+            txn.pieces.push(PendingWrite { address, new, old, len_bytes, logged });
         }
     }
 
@@ -307,7 +307,7 @@ fn fill(table: &Table, txn: &mut Txn, to: &SeenSlot, from: &SeenSlot) {
     let whole = to.version.is_present();
     let parts = [(VERSION_AT, header_end, true), (header_end, slot.used_bytes(), whole)];
     for (start, end, logged) in parts.into_iter().filter(|(start, end, _)| end > start) {
-        txn.pieces.push(Piece {
+        txn.pieces.push(PendingWrite {
             address: to.address.plus(start),
             new: from.image.plus(start),
             old: to.image.plus(start),
@@ -327,7 +327,7 @@ fn empty(table: &Table, txn: &mut Txn, slot: &SeenSlot, body: Address) -> Versio
     if let Some(body_at) = table.slot.body_at {
         txn.round.set_word(new.plus(body_at), body.to_word());
     }
-    txn.pieces.push(Piece {
+    txn.pieces.push(PendingWrite {
         address: slot.address.plus(VERSION_AT),
         new: new.plus(VERSION_AT),
         old: slot.image.plus(VERSION_AT),
@@ -344,7 +344,7 @@ pub fn write_lines(
     new: BufferOffset,
     parts: impl Iterator<Item = Range<usize>>,
 ) {
-    txn.pieces.extend(parts.map(|part| Piece {
+    txn.pieces.extend(parts.map(|part| PendingWrite {
         address: address.plus(part.start),
         new: new.plus(part.start),
         old: old.plus(part.start),
@@ -359,7 +359,7 @@ pub fn write_word(txn: &mut Txn, address: Address, old: u64, new: u64) {
     txn.round.set_word(words, new);
     txn.round.set_word(words.plus(8), old);
     let (new, old) = (words, words.plus(8));
-    txn.pieces.push(Piece { address, new, old, len_bytes: 8, logged: true });
+    txn.pieces.push(PendingWrite { address, new, old, len_bytes: 8, logged: true });
 }
 
 /// How many slots of the block whose image lies at `at` hold a record, as if it had as many slots

@@ -107,7 +107,7 @@ fn split(table: &Table, memory: &Memory, chain: usize) -> (Memory, Vec<Address>)
         let (address, old_version, new_version) =
             (lock.address, lock.old_version, lock.new_version);
         let undone = LoggedRecord { address, old_version, new_version, nameless: false };
-        let first = |piece: &&Piece| piece.address == lock.address.plus(VERSION_AT);
+        let first = |piece: &&PendingWrite| piece.address == lock.address.plus(VERSION_AT);
         let piece = txn.pieces.iter().find(first).expect("its VERSION is written");
         assert_eq!(undone.restored_version(piece.len_bytes as usize), old_version);
     }

@@ -4,7 +4,7 @@
 //! under the slot's lock and the directory's, both compared with what the choice was made from.
 
 use crate::site::Context;
-use crate::transaction::working_set::{Allocated, Entry, Memory, Piece, Progress, Txn};
+use crate::transaction::working_set::{Allocated, Entry, Memory, PendingWrite, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_store::ids::{Failure, Mode};
 use tarn_store::index::growth::Shard;
@@ -92,7 +92,7 @@ async fn extend_chain(
     let old = txn.round.reserve(8);
     txn.round.set_word(new, block.to_word());
     txn.round.set_word(old, 0);
-    txn.pieces.push(Piece { address: next_at, new, old, len_bytes: 8, logged: true });
+    txn.pieces.push(PendingWrite { address: next_at, new, old, len_bytes: 8, logged: true });
     Ok(block.plus(DIRECTORY_BYTES))
 }
 

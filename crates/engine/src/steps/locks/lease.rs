@@ -11,7 +11,7 @@
 use super::Locks;
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
-use crate::steps::access::{Access, Judged, Taken, Which, validate_those};
+use crate::steps::access::{Access, LockOutcome, LockState, Which, validate_those};
 use crate::steps::node_locks::{HELD, ask_lease};
 use crate::transaction::working_set::{Entry, HeldAs, Leases, Lock, Progress, Txn};
 use tarn_fabric::address::Address;
@@ -28,12 +28,12 @@ pub struct ByLease;
 impl Locks for ByLease {
     /// A lease keeps no reader off. A writer meets it when it asks for the lock.
     #[inline(always)]
-    fn judge<A: Access>(access: &A, lock: u64, me: OwnerTag, _: Mode) -> Judged {
+    fn judge<A: Access>(access: &A, lock: u64, me: OwnerTag, _: Mode) -> LockState {
         match LockWord::from_word(lock).held_against(me).is_some()
             && access.keeps(Rule::RefuseLocked)
         {
-            true => Judged::InTheWay,
-            false => Judged::Free,
+            true => LockState::InTheWay,
+            false => LockState::Free,
         }
     }
 
@@ -55,7 +55,12 @@ impl Locks for ByLease {
         ask_again(cx, txn, lock, mode);
     }
 
-    fn taken<A: Access>(access: &A, cx: &Context, txn: &mut Txn, (lock, _): (u32, Mode)) -> Taken {
+    fn taken<A: Access>(
+        access: &A,
+        cx: &Context,
+        txn: &mut Txn,
+        (lock, _): (u32, Mode),
+    ) -> LockOutcome {
         taken(access, cx, txn, lock)
     }
 
@@ -158,15 +163,15 @@ fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
 }
 
 /// What became of a lock; see [`crate::steps::access::Access::taken`].
-fn taken(access: &impl Access, cx: &Context, txn: &mut Txn, index: u32) -> Taken {
+fn taken(access: &impl Access, cx: &Context, txn: &mut Txn, index: u32) -> LockOutcome {
     let Txn { locks, round, leases, .. } = txn;
     let lock = &mut locks[index as usize];
     if lock.verb == HELD {
-        return Taken::Held;
+        return LockOutcome::Held;
     }
     if round.swapped(lock.verb) {
         lock.verb = HELD;
-        return Taken::Held;
+        return LockOutcome::Held;
     }
     let found = LockWord::from_word(round.found(lock.verb));
     if lock.held_as == HeldAs::Lease
@@ -175,14 +180,14 @@ fn taken(access: &impl Access, cx: &Context, txn: &mut Txn, index: u32) -> Taken
     {
         lock.verb = HELD;
         note_end(leases, Some(end));
-        return Taken::Held;
+        return LockOutcome::Held;
     }
     if found.mode().is_some() || lock.asked_again == AGAIN_MAX {
-        cx.meet(lock.address, found.word());
-        return Taken::Refused;
+        cx.note_blocking_lock(lock.address, found.word());
+        return LockOutcome::Refused;
     }
     (lock.met, lock.is_due) = (found.word(), true);
-    Taken::NotYet
+    LockOutcome::NotYet
 }
 
 /// Whether a lease stands where this transaction wants to write.

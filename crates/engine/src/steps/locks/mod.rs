@@ -1,12 +1,12 @@
 //! Locks on records as systems choose them: which node grants a lock, what its word means, and whether a transaction waits for it.
 //!
 //! Invariant: an answer is chosen by type, and is the same for all transactions of a system. Words of locks that memory nodes keep, and how they
-//! are given back, are in [`crate::steps::node_locks`].
+//! are given back, are in `steps::node_locks`.
 
 pub(crate) mod lease;
 pub(crate) mod ticket;
 
-use super::access::{Access, Judged, Taken};
+use super::access::{Access, LockOutcome, LockState};
 use super::node_locks;
 use crate::cluster::rules::Rule;
 use crate::site::Context;
@@ -23,10 +23,10 @@ pub trait Locks {
 
     /// What the LOCK word of a record is to `me`, who found it and wants the record in this mode.
     #[inline(always)]
-    fn judge<A: Access>(access: &A, lock: u64, me: OwnerTag, _: Mode) -> Judged {
+    fn judge<A: Access>(access: &A, lock: u64, me: OwnerTag, _: Mode) -> LockState {
         match lock != 0 && lock != me.word() && access.keeps(Rule::RefuseLocked) {
-            true => Judged::InTheWay,
-            false => Judged::Free,
+            true => LockState::InTheWay,
+            false => LockState::Free,
         }
     }
 
@@ -36,7 +36,7 @@ pub trait Locks {
         access: &A,
         _: LockKind,
         (lock, me, mode): (u64, OwnerTag, Mode),
-    ) -> Judged {
+    ) -> LockState {
         access.judge(lock, me, mode)
     }
 
@@ -70,8 +70,8 @@ pub trait Locks {
 
     /// What became of the lock on a record that is wanted in this mode, in the round that is over or before.
     #[inline(always)]
-    fn taken<A: Access>(_: &A, cx: &Context, txn: &mut Txn, (lock, _): (u32, Mode)) -> Taken {
-        if node_locks::granted(cx, txn, lock) { Taken::Held } else { Taken::Refused }
+    fn taken<A: Access>(_: &A, cx: &Context, txn: &mut Txn, (lock, _): (u32, Mode)) -> LockOutcome {
+        if node_locks::granted(cx, txn, lock) { LockOutcome::Held } else { LockOutcome::Refused }
     }
 
     /// Whether there is something to wait for before locks are asked for again.

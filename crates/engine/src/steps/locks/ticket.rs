@@ -10,7 +10,7 @@
 use super::Locks;
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
-use crate::steps::access::{Access, Judged, Taken};
+use crate::steps::access::{Access, LockOutcome, LockState};
 use crate::steps::node_locks::{HELD, add_unlocks, ask_in_turn};
 use crate::transaction::working_set::{HeldAs, Leases, Lock, LockKind, Txn};
 use tarn_fabric::address::Address;
@@ -44,8 +44,8 @@ impl Locks for ByTicket {
     /// The word does not say which transaction holds the record, and a transaction that wants it takes a ticket: what was read before only
     /// tells where it lies.
     #[inline(always)]
-    fn judge<A: Access>(_: &A, _: u64, _: OwnerTag, _: Mode) -> Judged {
-        Judged::Free
+    fn judge<A: Access>(_: &A, _: u64, _: OwnerTag, _: Mode) -> LockState {
+        LockState::Free
     }
 
     #[inline(always)]
@@ -53,16 +53,16 @@ impl Locks for ByTicket {
         access: &A,
         kind: LockKind,
         (lock, me, _): (u64, OwnerTag, Mode),
-    ) -> Judged {
+    ) -> LockState {
         if !access.keeps(Rule::RefuseLocked) {
-            return Judged::Free;
+            return LockState::Free;
         }
         match kind {
-            LockKind::Record if TicketWord(lock).has_writer() => Judged::Taken,
+            LockKind::Record if TicketWord(lock).has_writer() => LockState::Taken,
             LockKind::Directory if LockWord::from_word(lock).held_against(me).is_some() => {
-                Judged::InTheWay
+                LockState::InTheWay
             }
-            LockKind::Record | LockKind::Directory => Judged::Free,
+            LockKind::Record | LockKind::Directory => LockState::Free,
         }
     }
 
@@ -84,7 +84,7 @@ impl Locks for ByTicket {
         come_again(cx, txn, lock, mode);
     }
 
-    fn taken<A: Access>(access: &A, _: &Context, txn: &mut Txn, lock: (u32, Mode)) -> Taken {
+    fn taken<A: Access>(access: &A, _: &Context, txn: &mut Txn, lock: (u32, Mode)) -> LockOutcome {
         taken(access, txn, lock)
     }
 
@@ -130,10 +130,10 @@ fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
 }
 
 /// What became of a ticket; see [`crate::steps::access::Access::taken`].
-fn taken(access: &impl Access, txn: &mut Txn, (index, mode): (u32, Mode)) -> Taken {
+fn taken(access: &impl Access, txn: &mut Txn, (index, mode): (u32, Mode)) -> LockOutcome {
     let Txn { locks, round, .. } = txn;
     let lock = &mut locks[index as usize];
-    let Some(ticket) = ticket(lock) else { return Taken::Refused };
+    let Some(ticket) = ticket(lock) else { return LockOutcome::Refused };
     if lock.verb != HELD && !lock.is_due {
         let came = TicketWord(round.found(lock.verb));
         let now = match lock.asked_again {
@@ -150,11 +150,11 @@ fn taken(access: &impl Access, txn: &mut Txn, (index, mode): (u32, Mode)) -> Tak
         }
     }
     match lock.is_due {
-        true if lock.asked_again == OVER => Taken::Refused,
-        true => Taken::NotYet,
+        true if lock.asked_again == OVER => LockOutcome::Refused,
+        true => LockOutcome::NotYet,
         // Another entry of this transaction has asked for it, to read.
-        false if mode != Mode::Read && ticket == Ticket::Reader => Taken::NotYet,
-        false => Taken::Held,
+        false if mode != Mode::Read && ticket == Ticket::Reader => LockOutcome::NotYet,
+        false => LockOutcome::Held,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: the length that is planned is the length that is written. How entries lie: [`tarn_store::log::undo`].
 
 use super::chain;
-use crate::transaction::working_set::{Lock, Piece, Txn};
+use crate::transaction::working_set::{Lock, PendingWrite, Txn};
 use tarn_fabric::round::BufferOffset;
 use tarn_store::log::pieces::OldBytes;
 use tarn_store::log::undo::{LoggedRecord, entry_bytes, write_entry};
@@ -18,7 +18,7 @@ pub(crate) fn redo_bytes(txn: &Txn) -> usize {
     bytes_of(txn, txn.pieces.iter())
 }
 
-fn bytes_of<'a>(txn: &Txn, pieces: impl Iterator<Item = &'a Piece> + Clone) -> usize {
+fn bytes_of<'a>(txn: &Txn, pieces: impl Iterator<Item = &'a PendingWrite> + Clone) -> usize {
     let padded = pieces.clone().map(|each| (each.len_bytes as usize).next_multiple_of(8)).sum();
     entry_bytes(txn.locks.len(), pieces.count(), padded)
 }
@@ -39,7 +39,7 @@ pub(crate) fn encode_redo(txn: &mut Txn) -> (BufferOffset, usize) {
 fn encode(
     txn: &mut Txn,
     len: usize,
-    bytes_of: impl Fn(&Piece) -> Option<BufferOffset>,
+    bytes_of: impl Fn(&PendingWrite) -> Option<BufferOffset>,
 ) -> (BufferOffset, usize) {
     let Txn { tag, round, locks, pieces, .. } = txn;
     let bytes = pieces.iter().filter_map(|piece| {

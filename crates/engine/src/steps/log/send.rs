@@ -7,7 +7,7 @@ use crate::site::Context;
 use crate::steps::log::encode::encode_undo;
 use crate::steps::node_locks::add_unlocks;
 use crate::steps::unknown;
-use crate::transaction::working_set::{Piece, Txn};
+use crate::transaction::working_set::{PendingWrite, Txn};
 use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
@@ -55,7 +55,7 @@ pub(crate) fn add_pieces(
     group: GroupId,
     log: Option<(BufferOffset, usize)>,
     choose: impl Fn(usize) -> bool,
-    is_meant: impl Fn(&Piece) -> bool,
+    is_meant: impl Fn(&PendingWrite) -> bool,
 ) {
     let (area, groups) = (cx.database().catalog.log(group, txn.coordinator), cx.groups.whole());
     let replicas = groups.replicas(group);
@@ -64,7 +64,7 @@ pub(crate) fn add_pieces(
             add_log(cx, txn, (group, position), groups.replica(area, position), log);
         }
         let Txn { round, pieces, .. } = txn;
-        let its = |piece: &&Piece| piece.address.group() == group && is_meant(piece);
+        let its = |piece: &&PendingWrite| piece.address.group() == group && is_meant(piece);
         let mut rest = pieces.iter().filter(its).peekable();
         while let Some(piece) = rest.next() {
             let target = groups.replica(piece.address, position);
@@ -79,7 +79,7 @@ pub(crate) fn add_pieces(
 
 /// Whether `next` lies behind `piece` in memory and in the buffer, in one line: then one WRITE brings
 /// both, at once.
-fn continues(piece: &Piece, next: &Piece) -> bool {
+fn continues(piece: &PendingWrite, next: &PendingWrite) -> bool {
     let len_bytes = piece.len_bytes as usize;
     let end = piece.address.offset_bytes() + u64::from(piece.len_bytes + next.len_bytes);
     next.address == piece.address.plus(len_bytes)

@@ -46,7 +46,7 @@ pub(crate) async fn restructure(
         return Err(AbortReason::LockRefused.into());
     }
     let header = IndexHeader::read(&txn.round, image);
-    match header.next(cx.surroundings(), table, shard.group) {
+    match header.next(cx.lookup_context(), table, shard.group) {
         Next::Full => Ok(Grown::TooLarge),
         Next::Extend { segment, bytes } => {
             let fresh = segment_memory(cx, shard, segment, bytes).await?;
@@ -114,7 +114,7 @@ async fn split(
     let (table, buckets) = (cx.table(shard.table), cx.table(shard.table).geometry.buckets);
     let limit = cx.database().catalog.options().log_bytes.min(VERB_BYTES_MAX as u64) as usize;
     let count = cx.growth.batch(shard, &first, buckets, limit / SPLIT_LOG_BYTES);
-    let steps = IndexHeader::steps(cx.surroundings(), table, shard.group, first, count);
+    let steps = IndexHeader::steps(cx.lookup_context(), table, shard.group, first, count);
     let mut row = lock_buckets(protocol, cx, txn, table, (shard, &steps)).await?;
     row.truncate(cx.growth.splits_wanted(shard, &first, buckets));
     if row.is_empty() {
@@ -193,7 +193,7 @@ async fn lock_buckets(
         let (relocation, next, blocks) = (Relocation::of(copies), Address::NULL, Vec::new());
         row.push(Halves { step, relocation, old, new, next, blocks, first_lock: 0 });
     }
-    let (near, state) = (cx.surroundings(), steps[0].before);
+    let (near, state) = (cx.lookup_context(), steps[0].before);
     let sample: Vec<BufferOffset> =
         IndexHeader::sample(near, table, shard.group, state, txn.tag.word())
             .map(|bucket| txn.round.read(near.groups.primary(bucket), bucket_bytes))

@@ -13,7 +13,7 @@ use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::steps::node_locks::note_grants;
 use crate::transaction::ordered::{Change, ChangePlace, Leaf, effects};
-use crate::transaction::working_set::{LockKind, NO_LOCK, Piece, Txn};
+use crate::transaction::working_set::{LockKind, NO_LOCK, PendingWrite, Txn};
 use std::ops::Range;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
@@ -194,7 +194,7 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortRe
             let bytes = index.shape.node_bytes;
             if let Err(met) = settle_node(round, (address, image, bytes), tag.word()) {
                 if let Some((address, word)) = met {
-                    cx.meet(address, word);
+                    cx.note_blocking_lock(address, word);
                 }
                 return Err(AbortReason::ReadLocked);
             }
@@ -400,7 +400,7 @@ fn write_leaf(
         let run = (filled >> first).trailing_ones() as usize;
         filled &= !(u64::MAX >> (64 - run) << first);
         let at = shape.slot_at(0, first);
-        txn.pieces.push(Piece {
+        txn.pieces.push(PendingWrite {
             address: address.plus(at),
             new: copy.plus(at),
             old: image.plus(at),
@@ -413,7 +413,7 @@ fn write_leaf(
     let words = txn.round.reserve(16);
     txn.round.set_word(words, new);
     txn.round.set_word(words.plus(8), strays);
-    txn.pieces.push(Piece {
+    txn.pieces.push(PendingWrite {
         address: address.plus(BITMAP_AT),
         new: words,
         old: image.plus(BITMAP_AT),

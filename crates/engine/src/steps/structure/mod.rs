@@ -1,8 +1,8 @@
 //! Indexes as transactions see and change them: scans, the leaves that a commit changes, splits, merges and
 //! growth, for every protocol that has them.
 //!
-//! Map: [`scans`] are a block's reads of ordered indexes, [`leaves`] what a commit brings to them. [`trees`] splits
-//! their nodes and enters separators, [`merges`] merges nodes, [`buckets`] splits those of hash indexes, [`sweeps`] empties
+//! Map: `scans` are a block's reads of ordered indexes, `leaves` what a commit brings to them. `trees` splits
+//! their nodes and enters separators, `merges` merges nodes, `buckets` splits those of hash indexes, `sweeps` empties
 //! their slots.
 //!
 //! Invariant: what nodes, buckets and headers say is the index's; in which order they are locked, compared and
@@ -143,7 +143,7 @@ pub trait Structure: Described {
         for lock in &mut locks[first..] {
             lock.granted = round.swapped(lock.verb);
             if !lock.granted {
-                cx.meet(lock.address, round.found(lock.verb));
+                cx.note_blocking_lock(lock.address, round.found(lock.verb));
             }
             let image = round.verbs()[lock.verb.0 as usize + 1].buffer();
             lock.old_version = Version::from_word(round.word(image.plus(VERSION_AT)));

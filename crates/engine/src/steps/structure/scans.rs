@@ -165,7 +165,7 @@ fn absorb_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Resul
 #[cold]
 fn refused(cx: &Context, met: Option<(Address, u64)>) -> Result<(), AbortReason> {
     if let Some((address, word)) = met {
-        cx.meet(address, word);
+        cx.note_blocking_lock(address, word);
     }
     Err(AbortReason::ReadLocked)
 }

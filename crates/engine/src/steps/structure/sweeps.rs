@@ -10,7 +10,7 @@
 
 use super::{Part, Structure, begin, raise};
 use crate::site::Context;
-use crate::transaction::working_set::{Piece, Txn};
+use crate::transaction::working_set::{PendingWrite, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
 use tarn_store::ids::{AbortReason, Failure};
@@ -115,7 +115,7 @@ fn empty(
         txn.round.copy_within(it.image, new, bytes);
         table.slot.vacate(txn.round.bytes_mut(new, bytes));
         let (address, old, len_bytes) = (it.address, it.image, bytes as u32);
-        txn.pieces.push(Piece { address, new, old, len_bytes, logged: true });
+        txn.pieces.push(PendingWrite { address, new, old, len_bytes, logged: true });
         if protocol.log_bytes(txn) + REST_LOG_BYTES > limit {
             txn.pieces.pop();
             break;

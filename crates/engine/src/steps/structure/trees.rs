@@ -9,7 +9,7 @@ use super::{Structure, begin, merges, raise};
 use crate::cluster::rules::Rule;
 use crate::site::Context;
 use crate::steps::node_locks::HELD;
-use crate::transaction::working_set::{LockKind, Piece, Txn};
+use crate::transaction::working_set::{LockKind, PendingWrite, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{AbortReason, Failure};
@@ -91,7 +91,7 @@ pub(super) async fn descend(
         let at = plan_node(&cx.groups, &mut txn.round, address, bytes);
         cx.port.execute(&mut txn.round).await?;
         if let Err(met) = settle_node(&txn.round, (address, at, bytes), txn.tag.word()) {
-            met.into_iter().for_each(|(address, word)| cx.meet(address, word));
+            met.into_iter().for_each(|(address, word)| cx.note_blocking_lock(address, word));
             return Err(AbortReason::ReadLocked.into());
         }
         let (node, mut cache) = (image(index, txn, at), cx.trees.borrow_mut());
@@ -215,10 +215,10 @@ async fn split(
     let outcome = split_at(protocol, cx, txn, index, (address, work), &mut nodes).await;
     if outcome.is_err() && !txn.in_doubt {
         // Memory of new nodes is kept for the next try: their LOCK words may have been written.
-        let has_met = outcome == Err(AbortReason::LockRefused.into());
+        let has_blocking_lock = outcome == Err(AbortReason::LockRefused.into());
         for node in nodes {
             let is_held = txn.locks.iter().any(|lock| lock.address == node);
-            cx.keep_dead(index.id, node, has_met && !is_held);
+            cx.keep_dead(index.id, node, has_blocking_lock && !is_held);
         }
     }
     let follow = outcome?;
@@ -363,7 +363,7 @@ pub(super) fn write_node(txn: &mut Txn, index: &Index, held: Held, new: &[u8], f
 }
 
 fn push(txn: &mut Txn, held: Held, to: BufferOffset, (from, end): (usize, usize), logged: bool) {
-    txn.pieces.push(Piece {
+    txn.pieces.push(PendingWrite {
         address: held.address.plus(from),
         new: to.plus(from),
         old: held.image.plus(from),

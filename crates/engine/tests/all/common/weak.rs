@@ -310,7 +310,7 @@ impl World {
     }
 
     /// Revocations whose time has come.
-    fn arrive(&mut self) {
+    fn absorb_piggyback(&mut self) {
         let now = self.now;
         let (due, later) =
             std::mem::take(&mut self.revocations).into_iter().partition(|each| each.0 <= now);
@@ -327,7 +327,7 @@ impl World {
 
     fn step(&mut self) {
         self.now += 1;
-        self.arrive();
+        self.absorb_piggyback();
         let (now, held) = (self.now, &self.held);
         let ready = |(key, stream): (&(NodeId, u16, NodeSlot), &VecDeque<Flight>)| {
             let may_go =

@@ -9,13 +9,13 @@
 pub(crate) mod far;
 
 use super::near::{BIN_LINES, LINE_WORDS, ask_elsewhere, is_half};
-use super::{Access, Judged, Which};
+use super::{Access, LockState, Which};
 use crate::cluster::lease::LeaseWord;
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use tarn_fabric::address::{Address, LINE_BYTES, NodeSlot, Target};
 use tarn_fabric::error::FabricError;
-use tarn_fabric::local::{Moment, Near, Visit};
+use tarn_fabric::local::{DirectMemory, EpochSnapshot, Visit};
 use tarn_fabric::round::{BufferOffset, Round};
 use tarn_fabric::window::Window;
 use tarn_store::ids::{AbortReason, Mode, OwnerTag};
@@ -77,7 +77,7 @@ enum State {
 }
 
 /// What one coordinator reads together; kept from transaction to transaction.
-pub struct Together {
+pub struct BatchRead {
     wanted: [Wanted; TOGETHER_MAX],
     count: usize,
     table: TableId,
@@ -89,12 +89,12 @@ pub struct Together {
     /// In which it is read, under a protocol whose readers have leases.
     pub(crate) window: Option<(Window, LeaseWord)>,
     /// Before its first look, under a protocol whose writers say when they begin to write.
-    pub(crate) moment: Option<Moment>,
+    pub(crate) moment: Option<EpochSnapshot>,
 }
 
 /// How far it has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Came {
+pub enum BatchOutcome {
     /// All is shown, of one moment: the transaction has committed.
     Done,
     /// Lines of further bins were asked for; when they have had time to come, it is to be read again.
@@ -105,9 +105,9 @@ pub enum Came {
     Unusual,
 }
 
-impl Together {
+impl BatchRead {
     /// Nothing yet.
-    pub(crate) fn new(tag: OwnerTag) -> Together {
+    pub(crate) fn new(tag: OwnerTag) -> BatchRead {
         let none = Wanted {
             key: 0,
             at: Address::NULL.at(NodeSlot(0)),
@@ -118,7 +118,7 @@ impl Together {
         };
         let (wanted, lines) = ([none; TOGETHER_MAX], BufferOffset::default());
         let strays = Vec::new();
-        Together {
+        BatchRead {
             wanted,
             count: 0,
             table: TableId(0),
@@ -137,7 +137,7 @@ impl Together {
     #[inline]
     pub(crate) fn ask(
         &mut self,
-        (cx, near): (&Context, Near<'_>),
+        (cx, near): (&Context, DirectMemory<'_>),
         (table, keys): (&Table, impl ExactSizeIterator<Item = u64>),
         (tag, round): (OwnerTag, &mut Round),
     ) {
@@ -173,7 +173,7 @@ impl Together {
             }
             None => {
                 for (wanted, key) in wanted.iter_mut().zip(keys) {
-                    let near = cx.surroundings();
+                    let near = cx.lookup_context();
                     let place = near.view.place(near.catalog, table, hash_of(table, key));
                     let bin = DIRECTORY_BYTES + usize::from(place.bin) * table.geometry.bin_bytes;
                     wanted.seek(key, groups.primary(place.bucket.plus(bin)), place.bucket);
@@ -215,9 +215,9 @@ pub(crate) fn reads(cx: &Context, table: &Table) -> bool {
 pub(crate) fn read(
     access: &impl Access,
     cx: &Context,
-    (together, round): (&mut Together, &mut Round),
-    (near, is_again): (Near<'_>, bool),
-) -> Came {
+    (together, round): (&mut BatchRead, &mut Round),
+    (near, is_again): (DirectMemory<'_>, bool),
+) -> BatchOutcome {
     let table = cx.table(together.table);
     let sum = match (is_half(table), is_again) {
         (true, false) => read_homes::<2>(access, cx, (together, round), (near, table)),
@@ -226,13 +226,13 @@ pub(crate) fn read(
         (false, true) => read_blocks::<1>(access, cx, (together, round), (near, table)),
     };
     match sum {
-        Err(_) => Came::Unusual,
-        Ok(Sum { refused: true, .. }) => Came::Refused(AbortReason::ReadLocked),
-        Ok(Sum { sought: 0, .. }) => Came::Done,
-        Ok(Sum { nowhere: true, .. }) => Came::Unusual,
+        Err(_) => BatchOutcome::Unusual,
+        Ok(Sum { refused: true, .. }) => BatchOutcome::Refused(AbortReason::ReadLocked),
+        Ok(Sum { sought: 0, .. }) => BatchOutcome::Done,
+        Ok(Sum { nowhere: true, .. }) => BatchOutcome::Unusual,
         Ok(_) => {
             ask_strays(cx, together, (near, table), is_again);
-            Came::Asked
+            BatchOutcome::Asked
         }
     }
 }
@@ -252,10 +252,10 @@ type Outcome<T> = Result<T, Box<FabricError>>;
 fn read_homes<const PARTS: usize>(
     access: &impl Access,
     cx: &Context,
-    (together, round): (&mut Together, &mut Round),
-    (near, table): (Near<'_>, &Table),
+    (together, round): (&mut BatchRead, &mut Round),
+    (near, table): (DirectMemory<'_>, &Table),
 ) -> Outcome<Sum> {
-    let Together { wanted, count, tag, lines, .. } = together;
+    let BatchRead { wanted, count, tag, lines, .. } = together;
     let (wanted, mut image) = (&mut wanted[..*count], *lines);
     let (buffer, _) = round.words_mut(image, *count * LINE_WORDS).as_chunks_mut();
     let mut sum = Sum::default();
@@ -281,10 +281,10 @@ fn read_homes<const PARTS: usize>(
 fn read_blocks<const PARTS: usize>(
     access: &impl Access,
     cx: &Context,
-    (together, round): (&mut Together, &mut Round),
-    (near, table): (Near<'_>, &Table),
+    (together, round): (&mut BatchRead, &mut Round),
+    (near, table): (DirectMemory<'_>, &Table),
 ) -> Outcome<Sum> {
-    let Together { wanted, count, tag, lines, .. } = together;
+    let BatchRead { wanted, count, tag, lines, .. } = together;
     let block_lines = table.geometry.slots * table.slot.slot_bytes / LINE_BYTES;
     let mut sum = Sum::default();
     near.visit(wanted[0].at, |visit| {
@@ -319,8 +319,8 @@ fn read_blocks<const PARTS: usize>(
 #[inline(never)]
 fn ask_strays(
     cx: &Context,
-    together: &Together,
-    (near, table): (Near<'_>, &Table),
+    together: &BatchRead,
+    (near, table): (DirectMemory<'_>, &Table),
     is_again: bool,
 ) {
     for wanted in together.wanted().iter().filter(|wanted| wanted.state == State::Sought) {
@@ -360,10 +360,10 @@ fn take<const PARTS: usize>(
     wanted.state = State::Shown;
     if lock != 0 {
         match access.judge(lock, tag, Mode::Read) {
-            Judged::Free => {}
-            Judged::Marked => wanted.state = State::Marked,
-            Judged::InTheWay | Judged::Taken => {
-                cx.meet(wanted.at.address(), lock);
+            LockState::Free => {}
+            LockState::Marked => wanted.state = State::Marked,
+            LockState::InTheWay | LockState::Taken => {
+                cx.note_blocking_lock(wanted.at.address(), lock);
                 sum.refused = true;
             }
         }
@@ -376,35 +376,35 @@ fn take<const PARTS: usize>(
 pub(crate) fn look_again(
     access: &impl Access,
     cx: &Context,
-    (together, near): (&Together, Near<'_>),
+    (together, near): (&BatchRead, DirectMemory<'_>),
     which: Which,
-) -> Came {
+) -> BatchOutcome {
     let names = |wanted: &Wanted| which == Which::All || wanted.state == State::Marked;
     let seen = || together.wanted().iter().filter(|wanted| names(wanted));
-    let Some(first) = seen().next() else { return Came::Done };
+    let Some(first) = seen().next() else { return BatchOutcome::Done };
     if !access.keeps(Rule::ValidateReads) {
-        return Came::Done;
+        return BatchOutcome::Done;
     }
     access.enter(cx, Phase::Validate);
-    let mut verdict = Came::Done;
+    let mut verdict = BatchOutcome::Done;
     let looked = near.visit(first.at, |visit| {
         for wanted in seen() {
             let [lock, now] = visit.read_words::<2>(wanted.at)?;
             let address = wanted.at.address();
             match access.judge(lock, together.tag, Mode::Read) {
-                Judged::InTheWay | Judged::Taken => {
-                    cx.meet(address, lock);
-                    verdict = Came::Refused(AbortReason::ValidationLocked);
+                LockState::InTheWay | LockState::Taken => {
+                    cx.note_blocking_lock(address, lock);
+                    verdict = BatchOutcome::Refused(AbortReason::ValidationLocked);
                 }
-                Judged::Free | Judged::Marked if now != wanted.version.word() => {
-                    verdict = Came::Refused(AbortReason::VersionChanged);
+                LockState::Free | LockState::Marked if now != wanted.version.word() => {
+                    verdict = BatchOutcome::Refused(AbortReason::VersionChanged);
                 }
-                Judged::Free | Judged::Marked => {}
+                LockState::Free | LockState::Marked => {}
             }
         }
         Ok::<_, Box<FabricError>>(())
     });
-    if looked.is_err() { Came::Unusual } else { verdict }
+    if looked.is_err() { BatchOutcome::Unusual } else { verdict }
 }
 
 /// As [`read`], then again what was shown, as who has no lease must.
@@ -412,12 +412,12 @@ pub(crate) fn look_again(
 pub(crate) fn read_and_look_again(
     access: &impl Access,
     cx: &Context,
-    (together, round): (&mut Together, &mut Round),
-    (near, is_again): (Near<'_>, bool),
-) -> Came {
+    (together, round): (&mut BatchRead, &mut Round),
+    (near, is_again): (DirectMemory<'_>, bool),
+) -> BatchOutcome {
     match read(access, cx, (&mut *together, round), (near, is_again)) {
-        Came::Done if together.is_of_one() => Came::Done,
-        Came::Done => look_again(access, cx, (together, near), Which::All),
+        BatchOutcome::Done if together.is_of_one() => BatchOutcome::Done,
+        BatchOutcome::Done => look_again(access, cx, (together, near), Which::All),
         step => step,
     }
 }

@@ -5,12 +5,12 @@
 //! [`crate::steps::access::validate()`]): each bin, or slot where the record was seen last; the bucket of what is not there, then the blocks of its chain, as a [`Lookup`] asks for them;
 //! LOCK and VERSION again, where the protocol asks for it. Absences are seen and looked at again as there. All answers of a round are taken in before any ends the try.
 
-use super::{Came, State, Together, Wanted};
+use super::{BatchOutcome, BatchRead, State, Wanted};
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::steps::access::absorb::{gathered, in_lines};
 use crate::steps::access::validate::judge_seen;
-use crate::steps::access::{Access, Judged, Which};
+use crate::steps::access::{Access, LockState, Which};
 use crate::transaction::working_set::LockKind;
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
@@ -27,8 +27,8 @@ pub(super) fn reads_table(table: &Table) -> bool {
     is_at_once && slot.full_key_bytes == 0 && !slot.is_out_of_line()
 }
 
-impl Together {
-    /// As [`Together::ask`], by a round that is not sent yet. Whether it did: not if a key repeats, which is one record to a transaction.
+impl BatchRead {
+    /// As [`BatchRead::ask`], by a round that is not sent yet. Whether it did: not if a key repeats, which is one record to a transaction.
     #[inline]
     pub(crate) fn ask_far(
         &mut self,
@@ -72,8 +72,8 @@ impl Together {
                 wanted.state = State::Remembered;
                 wanted.payload = round.read(wanted.at, slot_bytes);
             } else if table.slot.by_bucket {
-                let mut lookup = Lookup::start(cx.surroundings(), table, wanted.key);
-                lookup.plan(cx.surroundings(), table, round);
+                let mut lookup = Lookup::start(cx.lookup_context(), table, wanted.key);
+                lookup.plan(cx.lookup_context(), table, round);
                 wanted.state = State::Away;
                 self.strays.push((at as u32, lookup));
             } else {
@@ -89,26 +89,26 @@ impl Together {
     }
 }
 
-/// Reads what was asked for. [`Came::Done`] says that all is shown, and not yet that it is of one moment.
+/// Reads what was asked for. [`BatchOutcome::Done`] says that all is shown, and not yet that it is of one moment.
 #[inline]
 pub(crate) async fn fetch(
     access: &impl Access,
     cx: &Context,
-    (together, round): (&mut Together, &mut Round),
-) -> Came {
+    (together, round): (&mut BatchRead, &mut Round),
+) -> BatchOutcome {
     for wanted in together.wanted() {
         let is_remembered = wanted.state == State::Remembered;
         access.enter(cx, if is_remembered { Phase::ReadDirect } else { Phase::Locate });
     }
     if cx.port.execute(round).await.is_err() {
-        return Came::Unusual;
+        return BatchOutcome::Unusual;
     }
     let mut came = absorb_first(access, cx, together, round);
-    while came == Came::Asked {
+    while came == BatchOutcome::Asked {
         round.begin();
         plan_strays(access, cx, together, round);
         if cx.port.execute(round).await.is_err() {
-            return Came::Unusual;
+            return BatchOutcome::Unusual;
         }
         came = absorb_strays(access, cx, together, round);
     }
@@ -120,21 +120,21 @@ pub(crate) async fn fetch(
 pub(crate) async fn fetch_and_look_again(
     access: &impl Access,
     cx: &Context,
-    (together, round): (&mut Together, &mut Round),
-) -> Came {
+    (together, round): (&mut BatchRead, &mut Round),
+) -> BatchOutcome {
     match fetch(access, cx, (&mut *together, &mut *round)).await {
-        Came::Done if together.is_of_one_read() => Came::Done,
-        Came::Done => look_again(access, cx, (together, round), Which::All).await,
+        BatchOutcome::Done if together.is_of_one_read() => BatchOutcome::Done,
+        BatchOutcome::Done => look_again(access, cx, (together, round), Which::All).await,
         step => step,
     }
 }
 
 /// What a round came to, if nothing or something is sought still.
-fn outcome(verdict: Result<(), AbortReason>, is_all: bool) -> Came {
+fn outcome(verdict: Result<(), AbortReason>, is_all: bool) -> BatchOutcome {
     match verdict {
-        Err(reason) => Came::Refused(reason),
-        Ok(()) if is_all => Came::Done,
-        Ok(()) => Came::Asked,
+        Err(reason) => BatchOutcome::Refused(reason),
+        Ok(()) if is_all => BatchOutcome::Done,
+        Ok(()) => BatchOutcome::Asked,
     }
 }
 
@@ -143,14 +143,14 @@ fn outcome(verdict: Result<(), AbortReason>, is_all: bool) -> Came {
 fn absorb_first(
     access: &impl Access,
     cx: &Context,
-    together: &mut Together,
+    together: &mut BatchRead,
     round: &mut Round,
-) -> Came {
+) -> BatchOutcome {
     let mut verdict = Ok(());
     if !together.strays.is_empty() {
         verdict = take_strays(access, cx, together, round);
     }
-    let Together { wanted, count, table, tag, strays, .. } = together;
+    let BatchRead { wanted, count, table, tag, strays, .. } = together;
     let table = cx.table(*table);
     for (at, wanted) in wanted[..*count].iter_mut().enumerate() {
         let image = wanted.payload;
@@ -200,7 +200,7 @@ fn head_remembered(
 /// A look-up of a record that is not where it was looked for: in its bucket, if its bin was looked at.
 #[cold]
 fn start(cx: &Context, table: &Table, key: u64, is_at_bucket: bool) -> Lookup {
-    let mut lookup = Lookup::start(cx.surroundings(), table, key);
+    let mut lookup = Lookup::start(cx.lookup_context(), table, key);
     if is_at_bucket {
         lookup.restart_at_bucket();
     }
@@ -208,20 +208,20 @@ fn start(cx: &Context, table: &Table, key: u64, is_at_bucket: bool) -> Lookup {
 }
 
 #[inline(never)]
-fn plan_strays(access: &impl Access, cx: &Context, together: &mut Together, round: &mut Round) {
+fn plan_strays(access: &impl Access, cx: &Context, together: &mut BatchRead, round: &mut Round) {
     let table = cx.table(together.table);
     for (_, lookup) in &mut together.strays {
         access.enter(cx, Phase::Locate);
-        lookup.plan(cx.surroundings(), table, round);
+        lookup.plan(cx.lookup_context(), table, round);
     }
 }
 
 fn absorb_strays(
     access: &impl Access,
     cx: &Context,
-    together: &mut Together,
+    together: &mut BatchRead,
     round: &mut Round,
-) -> Came {
+) -> BatchOutcome {
     let verdict = take_strays(access, cx, together, round);
     outcome(verdict, together.strays.is_empty())
 }
@@ -231,20 +231,20 @@ fn absorb_strays(
 fn take_strays(
     access: &impl Access,
     cx: &Context,
-    together: &mut Together,
+    together: &mut BatchRead,
     round: &mut Round,
 ) -> Result<(), AbortReason> {
-    let Together { wanted, table, tag, strays, .. } = together;
+    let BatchRead { wanted, table, tag, strays, .. } = together;
     let table = cx.table(*table);
     let mut verdict = Ok(());
     strays.retain_mut(|(at, lookup)| {
         let wanted = &mut wanted[*at as usize];
         let sought = Sought { word: wanted.key, full_key: None, me: tag.word() };
-        let settled = match lookup.absorb(cx.surroundings(), table, sought, round) {
+        let settled = match lookup.absorb(cx.lookup_context(), table, sought, round) {
             Answer::More => return true,
             Answer::Unstable => {
                 if let Some((address, word)) = lookup.met(table, round) {
-                    cx.meet(address, word);
+                    cx.note_blocking_lock(address, word);
                 }
                 Err(AbortReason::ReadLocked)
             }
@@ -284,10 +284,10 @@ fn take(
     wanted.state = State::Shown;
     if lock != 0 {
         match access.judge(lock, tag, Mode::Read) {
-            Judged::Free => {}
-            Judged::Marked => wanted.state = State::Marked,
-            Judged::InTheWay | Judged::Taken => {
-                cx.meet(wanted.at.address(), lock);
+            LockState::Free => {}
+            LockState::Marked => wanted.state = State::Marked,
+            LockState::InTheWay | LockState::Taken => {
+                cx.note_blocking_lock(wanted.at.address(), lock);
                 return Err(AbortReason::ReadLocked);
             }
         }
@@ -321,24 +321,24 @@ fn gather(
 pub(crate) async fn look_again(
     access: &impl Access,
     cx: &Context,
-    (together, round): (&Together, &mut Round),
+    (together, round): (&BatchRead, &mut Round),
     which: Which,
-) -> Came {
+) -> BatchOutcome {
     if !access.keeps(Rule::ValidateReads) {
-        return Came::Done;
+        return BatchOutcome::Done;
     }
     let first = plan_again(access, (together, &mut *round), which);
     if round.is_empty() {
-        return Came::Done;
+        return BatchOutcome::Done;
     }
     access.enter(cx, Phase::Validate);
     round.hot();
     if cx.port.execute(round).await.is_err() {
-        return Came::Unusual;
+        return BatchOutcome::Unusual;
     }
     match absorb_again(access, cx, (together, round), (first, which)) {
-        Ok(()) => Came::Done,
-        Err(reason) => Came::Refused(reason),
+        Ok(()) => BatchOutcome::Done,
+        Err(reason) => BatchOutcome::Refused(reason),
     }
 }
 
@@ -346,7 +346,7 @@ pub(crate) async fn look_again(
 #[inline]
 fn seen<'t, A: Access>(
     access: &A,
-    together: &'t Together,
+    together: &'t BatchRead,
     which: Which,
 ) -> impl Iterator<Item = (LockKind, &'t Wanted)> + use<'t, A> {
     let is_all = which == Which::All;
@@ -362,7 +362,7 @@ fn seen<'t, A: Access>(
 #[inline]
 fn plan_again(
     access: &impl Access,
-    (together, round): (&Together, &mut Round),
+    (together, round): (&BatchRead, &mut Round),
     which: Which,
 ) -> BufferOffset {
     round.begin();
@@ -379,7 +379,7 @@ fn plan_again(
 fn absorb_again(
     access: &impl Access,
     cx: &Context,
-    (together, round): (&Together, &Round),
+    (together, round): (&BatchRead, &Round),
     (mut again, which): (BufferOffset, Which),
 ) -> Result<(), AbortReason> {
     let mut verdict = Ok(());

@@ -4,7 +4,7 @@
 //! transaction has changed is what its next operation finds, fetched between or not: an operation on a record that is not
 //! fetched yet waits until it is ([`fetch_in_turns`]). What an operation found is its own handle's to say
 //! ([`crate::transaction::sequel::Wish`]). Here it is decided what an operation means; how the protocol
-//! gets what it needs for it is [`Protocol::wish_again`]'s.
+//! gets what it needs for it is [`Protocol::upgrade`]'s.
 
 use crate::protocol;
 use crate::protocol::Protocol;
@@ -12,7 +12,7 @@ use crate::site::Context;
 use crate::steps::access::RecordAccess as _;
 use crate::steps::index::widened;
 use crate::transaction::sequel::{Existed, Waiting, Wish};
-use crate::transaction::working_set::{Entry, Further, Handle, Progress, Txn};
+use crate::transaction::working_set::{Entry, Handle, Progress, Txn, Upgrade};
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{Failure, Mode};
 use tarn_store::placement::catalog::Table;
@@ -20,7 +20,7 @@ use tarn_store::schema::{Cells, ColumnId};
 
 /// A further operation on a record that the transaction has: its handle.
 #[cold]
-pub(crate) fn fuse(
+pub(crate) fn merge_access(
     cx: &Context,
     txn: &mut Txn,
     index: usize,
@@ -150,11 +150,11 @@ fn change_present(
         (Mode::Insert, _) if !entry.found => {} // this transaction's own, all of it
         (_, Mode::Delete) => {
             (entry.mode, entry.cells, entry.renewed) = (Mode::Delete, cells, false);
-            again(cx, txn, index, Further::Index);
+            again(cx, txn, index, Upgrade::Index);
         }
         (Mode::Read | Mode::Insert, Mode::Update) => {
             (entry.mode, entry.cells, entry.dirty) = (Mode::Update, cells, Cells::NONE);
-            again(cx, txn, index, Further::Lock);
+            again(cx, txn, index, Upgrade::Lock);
         }
         (Mode::Update, _) => {
             let (entry_of, payload, dirty) = (index as u32, entry.payload, entry.dirty);
@@ -162,13 +162,13 @@ fn change_present(
             if more {
                 let own = Waiting::OwnCells { entry: entry_of, payload, dirty };
                 txn.sequel.wait(&txn.notes, own);
-                again(cx, txn, index, Further::Cells);
+                again(cx, txn, index, Upgrade::Cells);
             }
         }
         (Mode::Read | Mode::Insert, Mode::Read | Mode::Insert) => {
             entry.cells = cells;
             if more {
-                again(cx, txn, index, Further::Cells);
+                again(cx, txn, index, Upgrade::Cells);
             }
         }
         (Mode::Delete, _) => unreachable!("a deleted record is not there"),
@@ -198,7 +198,7 @@ fn change_absent(
         (Mode::Delete, Mode::Insert) if entry.writable => renew(cx, txn, index, table),
         (_, Mode::Insert) => {
             (entry.mode, entry.cells) = (Mode::Insert, cells);
-            again(cx, txn, index, Further::Index);
+            again(cx, txn, index, Upgrade::Index);
         }
         _ => {}
     }
@@ -214,7 +214,7 @@ fn renew(cx: &Context, txn: &mut Txn, index: usize, table: &Table) {
         return begin_anew(txn, index, table);
     }
     txn.sequel.wait(&txn.notes, Waiting::Renewal { entry: index as u32 });
-    again(cx, txn, index, Further::Cells);
+    again(cx, txn, index, Upgrade::Cells);
 }
 
 fn begin_anew(txn: &mut Txn, index: usize, table: &Table) {
@@ -225,8 +225,8 @@ fn begin_anew(txn: &mut Txn, index: usize, table: &Table) {
 }
 
 /// The protocol gets what a fetched entry has not.
-fn again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-    protocol::of(cx).wish_again(cx, txn, index, further);
+fn again(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
+    protocol::of(cx).upgrade(cx, txn, index, further);
     if txn.entries[index].progress != Progress::Done {
         txn.fetched = txn.fetched.min(index);
     }

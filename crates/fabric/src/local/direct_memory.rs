@@ -11,8 +11,8 @@
 use super::hold::Hold;
 use super::preempt::point;
 use super::region::{GRANULE_BYTES, Region};
-use super::stillness::Moment;
 use super::sync::{Ordering, full_fence};
+use super::write_epoch::EpochSnapshot;
 use crate::address::{LINE_BYTES, Target};
 use crate::clock::Nanos;
 use crate::counters::Counters;
@@ -32,19 +32,19 @@ type Outcome<T> = Result<T, Box<FabricError>>;
 
 /// One thread's near memory; see the module's text.
 #[derive(Clone, Copy)]
-pub struct Near<'a> {
+pub struct DirectMemory<'a> {
     hold: &'a Hold,
     counters: &'a Counters,
 }
 
-impl<'a> Near<'a> {
+impl<'a> DirectMemory<'a> {
     #[inline(always)]
-    pub(crate) fn new(hold: &'a Hold, counters: &'a Counters) -> Near<'a> {
-        Near { hold, counters }
+    pub(crate) fn new(hold: &'a Hold, counters: &'a Counters) -> DirectMemory<'a> {
+        DirectMemory { hold, counters }
     }
 
     /// Lines that a visit will read, so many from each of `targets` on, and their stripes may be on their way: see
-    /// [`Near::travel`].
+    /// [`DirectMemory::travel`].
     #[inline(always)]
     pub fn ask<const LINES: usize>(self, targets: impl Iterator<Item = Target>) {
         let hold = self.hold;
@@ -70,7 +70,7 @@ impl<'a> Near<'a> {
         }
     }
 
-    /// As [`Near::ask`], lines of this node's own memory that are used with those, by any address in each: asked for side by
+    /// As [`DirectMemory::ask`], lines of this node's own memory that are used with those, by any address in each: asked for side by
     /// side with them, so that their pages are translated side by side too.
     #[inline(always)]
     pub fn ask_own(self, lines: impl Iterator<Item = *const u8>) {
@@ -101,16 +101,16 @@ impl<'a> Near<'a> {
         self.hold.lease_clock.close_for(&self.hold.readings, window, lease)
     }
 
-    /// Before the first visit of what is to be seen as of one moment, behind [`Near::travel`].
+    /// Before the first visit of what is to be seen as of one moment, behind [`DirectMemory::travel`].
     #[inline(always)]
-    pub fn moment(self) -> Moment {
+    pub fn moment(self) -> EpochSnapshot {
         self.hold.fabric.stillness.moment()
     }
 
     /// Behind the last visit: whether nobody has announced writes since ([`crate::port::Port::announce_writes`]). Then nothing that was seen was
     /// written by anybody who announced it later, and the locks of whoever had announced it before were seen, or what came behind them.
     #[inline(always)]
-    pub fn is_still(self, since: Moment) -> bool {
+    pub fn is_still(self, since: EpochSnapshot) -> bool {
         self.hold.fabric.stillness.is_still(since)
     }
 
@@ -139,7 +139,7 @@ impl<'a> Near<'a> {
     }
 }
 
-/// Pending once, then ready; see [`Near::travel`].
+/// Pending once, then ready; see [`DirectMemory::travel`].
 #[must_use = "futures do nothing until they are awaited"]
 pub struct Travel<'a> {
     hold: &'a Hold,

@@ -18,11 +18,11 @@ pub(crate) struct Doubt {
 
 /// Of a thread.
 #[derive(Default)]
-pub(crate) struct Doubts {
+pub(crate) struct InDoubt {
     pub(crate) list: RefCell<Vec<Doubt>>,
 }
 
-impl Doubts {
+impl InDoubt {
     /// Whether this thread has still to do something about one.
     pub(crate) fn has(&self, id: TxnId) -> bool {
         self.list.borrow().iter().any(|doubt| doubt.id == id)

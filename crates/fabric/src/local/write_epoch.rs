@@ -12,15 +12,15 @@ use super::sync::{AtomicU64, Ordering, Site, fence_of, order};
 
 /// See the module's text.
 #[derive(Default)]
-pub struct Stillness {
+pub struct WriteEpoch {
     raised: crossbeam_utils::CachePadded<AtomicU64>,
 }
 
-/// A count that was read before a first look: see [`super::Near::moment`].
+/// A count that was read before a first look: see [`super::DirectMemory::moment`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moment(u64);
+pub struct EpochSnapshot(u64);
 
-impl Stillness {
+impl WriteEpoch {
     /// A writer has all of its locks, and is about to write.
     #[inline]
     pub fn raise(&self) {
@@ -30,13 +30,13 @@ impl Stillness {
 
     /// Before a reader's first look.
     #[inline(always)]
-    pub fn moment(&self) -> Moment {
-        Moment(self.raised.load(order(Site::StillnessSeen, Ordering::Acquire)))
+    pub fn moment(&self) -> EpochSnapshot {
+        EpochSnapshot(self.raised.load(order(Site::StillnessSeen, Ordering::Acquire)))
     }
 
     /// Behind a reader's last look: whether nobody has begun to write since.
     #[inline(always)]
-    pub fn is_still(&self, Moment(then): Moment) -> bool {
+    pub fn is_still(&self, EpochSnapshot(then): EpochSnapshot) -> bool {
         fence_of(Site::StillnessSeenAgain, Ordering::Acquire);
         self.raised.load(Ordering::Relaxed) == then
     }

@@ -9,7 +9,7 @@
 //!
 //! It is memory of the process that all compute nodes run in so far, as configurations are.
 
-use crate::cluster::configuration::Seat;
+use crate::cluster::configuration::ThreadSlot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use tarn_fabric::address::{Address, NodeId};
@@ -39,7 +39,7 @@ pub(crate) struct Hold {
     /// LOCK words that it may have locked, whether its log names them or not.
     locks: Vec<Address>,
     /// Its thread's, if that is no more.
-    seat: Option<Arc<Seat>>,
+    seat: Option<Arc<ThreadSlot>>,
 }
 
 /// How a transaction ended.
@@ -113,9 +113,9 @@ impl State {
 
 /// Of a database; see the module's text.
 #[derive(Default, Debug)]
-pub struct Numbers(Mutex<State>);
+pub struct LogAreaOwners(Mutex<State>);
 
-impl Numbers {
+impl LogAreaOwners {
     pub(crate) fn change<T>(&self, how: impl FnOnce(&mut State) -> T) -> T {
         how(&mut self.0.lock().expect("no panic under this lock"))
     }
@@ -223,7 +223,7 @@ impl Numbers {
         id: TxnId,
         verdict: Verdict,
         by_its_own: bool,
-    ) -> (Verdict, Option<Arc<Seat>>) {
+    ) -> (Verdict, Option<Arc<ThreadSlot>>) {
         self.change(|state| {
             let verdict = state.note(id, verdict);
             let at = state.holds.iter().position(|it| it.id == id && it.need != Need::Writes);
@@ -234,8 +234,8 @@ impl Numbers {
                 return (verdict, None);
             }
             let seat = state.holds.swap_remove(at).seat;
-            let is_free = |seat: &Arc<Seat>| {
-                let is_its = |it: &Arc<Seat>| Arc::ptr_eq(it, seat);
+            let is_free = |seat: &Arc<ThreadSlot>| {
+                let is_its = |it: &Arc<ThreadSlot>| Arc::ptr_eq(it, seat);
                 !state.holds.iter().any(|hold| hold.seat.as_ref().is_some_and(is_its))
             };
             (verdict, seat.filter(is_free))
@@ -260,7 +260,7 @@ impl Numbers {
     }
 
     /// The thread of all of these is no more: one moment, since the last of them that is settled frees the seat.
-    pub(crate) fn leave(&self, ids: &[TxnId], seat: &Arc<Seat>) {
+    pub(crate) fn leave(&self, ids: &[TxnId], seat: &Arc<ThreadSlot>) {
         self.change(|state| {
             for hold in state.holds.iter_mut().filter(|hold| ids.contains(&hold.id)) {
                 (hold.is_left, hold.seat) = (true, Some(Arc::clone(seat)));
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_first_verdict_stands_and_so_many_are_kept() {
-        let numbers = Numbers::default();
+        let numbers = LogAreaOwners::default();
         assert_eq!(numbers.note(id(1, 0), COMMITTED), COMMITTED);
         assert_eq!(numbers.note(id(1, 0), ABORTED), COMMITTED);
         for count in 1..VERDICTS_MAX as u64 {
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn one_settles_at_a_time_and_the_number_is_held_until_its_thread_knows() {
-        let numbers = Numbers::default();
+        let numbers = LogAreaOwners::default();
         let (me, other) = (id(1, 0).node(), id(2, 0).node());
         numbers.doubt(7, id(1, 5), vec![], false);
         assert!(numbers.claim(id(1, 5), me, |_| false));
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn while_a_life_is_recovered_nobody_else_begins_to_settle_for_it() {
-        let numbers = Numbers::default();
+        let numbers = LogAreaOwners::default();
         let (dead, other) = (id(1, 0).node(), id(2, 0).node());
         numbers.doubt(7, id(1, 5), vec![], false);
         numbers.doubt(8, id(1, 6), vec![], false);
@@ -401,13 +401,13 @@ mod tests {
 
     #[test]
     fn what_only_its_thread_can_give_up_is_left_to_recovery() {
-        let numbers = Numbers::default();
+        let numbers = LogAreaOwners::default();
         let configurations = Configurations::new(ReplicaGroups::new(vec![vec![NodeSlot(0)]]));
         let other = id(2, 0).node();
         numbers.doubt(7, id(1, 5), vec![], true);
         numbers.doubt(8, id(1, 6), vec![], false);
         assert!(numbers.claim(id(1, 5), other, |_| false), "while its thread is there");
-        let seat = configurations.sit_down(id(1, 0).node());
+        let seat = configurations.register(id(1, 0).node());
         numbers.leave(&[id(1, 5), id(1, 6)], &seat);
         assert_eq!(numbers.first_abandoned(|_| true), Some((id(1, 6), 8)));
         assert!(matches!(numbers.settle(id(1, 6), ABORTED, false), (ABORTED, None)));
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_recovered_life_leaves_no_doubt() {
-        let numbers = Numbers::default();
+        let numbers = LogAreaOwners::default();
         let life = id(1, 0).node();
         numbers.doubt(7, id(1, 5), vec![], false);
         numbers.doubt(8, id(1, 6), vec![], false);

@@ -16,10 +16,10 @@ const BARRED: u64 = 1 << 63;
 
 /// One compute node's; see the module's text.
 #[derive(Default, Debug)]
-pub struct Clearance(AtomicU64);
+pub struct AdmissionGate(AtomicU64);
 
-impl Clearance {
-    /// What a coordinator compares with what it saw last; never [`Clearance::UNSEEN`].
+impl AdmissionGate {
+    /// What a coordinator compares with what it saw last; never [`AdmissionGate::UNSEEN`].
     #[inline]
     pub fn word(&self) -> u64 {
         self.0.load(Ordering::Acquire)
@@ -78,13 +78,13 @@ impl Lease {
             }
             Renewal::Pending => {}
             Renewal::Expelled => {
-                node.clearance.bar();
+                node.admission_gate.bar();
                 return false;
             }
         }
         match cx.port.now() < self.until {
-            true => node.clearance.lift(),
-            false => node.clearance.bar(),
+            true => node.admission_gate.lift(),
+            false => node.admission_gate.bar(),
         }
         true
     }
