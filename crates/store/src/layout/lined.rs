@@ -15,7 +15,7 @@
 //! that: VERSION says so, since who logs and does not write takes his entry back ([`crate::log::redo`]).
 //!
 //! After the records of OOCC, whose lock stands at the end and is released by the order of addresses within one
-//! WRITE; that is not enough, and neither are versions at both ends (docs/design/0019-oocc-plan.md).
+//! WRITE; that is not enough, and neither are versions at both ends (docs/protocols/oocc-recovery.md).
 
 use super::single_version::SLOT_BYTES_MIN;
 use super::{HEADER_BYTES, KEY_AT, LOCK_AT, LockWords, RecordLayout, Slot, VERSION_AT, Version};

@@ -18,7 +18,7 @@
 //! 3. Times are one thread's clock, and are never compared with another's.
 //!
 //! After the implicit leases of OOCC, where leases are loaded when a transaction begins; one that is slow may then
-//! hold a lease that is no longer waited for (docs/design/0019-oocc-plan.md).
+//! hold a lease that is no longer waited for (docs/protocols/oocc.md).
 
 mod delays;
 mod node;

@@ -15,7 +15,7 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::window::Drift;
 
-/// Of a hundred parts of what is believed, so many are too much (docs/design/0019-oocc-plan.md, "Leases").
+/// Of a hundred parts of what is believed, so many are too much (docs/protocols/oocc.md, "Leases").
 pub const OFF_PERCENT: i128 = 80;
 
 const BILLION: i128 = 1_000_000_000;
