@@ -6,7 +6,6 @@
 
 use crate::common::{assert_refused, tarn, tarn_line};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use tarn_engine::protocol::ALL;
 use tarn_lab::explore::order::{FaultKind, Order};
@@ -14,6 +13,7 @@ use tarn_lab::explore::report::Sum;
 use tarn_lab::explore::run::run;
 use tarn_lab::schedules::mixture::Layout;
 use tarn_sim::explore::Bounds;
+use tarn_store::history::fingerprint;
 
 /// Verbs that landed, and what else happened, of a whole execution.
 const STEPS_MAX: usize = 30;
@@ -299,7 +299,7 @@ fn arguments(replay: &str) -> Vec<&str> {
 
 #[test]
 fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() {
-    let mut traces = BTreeMap::<_, String>::new();
+    let mut replays = String::new();
     for planted in PLANTED {
         let sum = explored(&order(planted));
         let missing = planted.missing;
@@ -321,30 +321,25 @@ fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() 
         assert!(ended.out.contains(found.text.lines().next().expect("a word")), "{}", ended.out);
         assert!(ended.out.contains("begins a transaction"), "{}", ended.out);
         assert_eq!(ended.out, tarn(&arguments(&found.replay)).out, "{missing}");
-        let all = traces.entry(planted.protocol).or_default();
-        let Planted { litmus, shape, .. } = planted;
-        writeln!(all, "\n## `corrected,{missing}`: {litmus} on {shape}\n").expect("memory");
-        writeln!(all, "```text\n{}\n\n{}\n```", found.replay, ended.out.trim_end())
+        let Planted { protocol, litmus, shape, .. } = planted;
+        let (fault, print) = (row.fault, fingerprint(ended.out.trim_end().as_bytes()));
+        let replay = &found.replay;
+        writeln!(replays, "{protocol} {missing} {litmus} {shape} {fault} {print:016x} {replay}")
             .expect("memory");
     }
-    traces.iter().for_each(|(protocol, traces)| assert_kept(protocol, traces));
+    assert_kept(&replays);
 }
 
-/// The documents have these traces of a protocol; with `TARN_BLESS` set they get them.
-fn assert_kept(protocol: &str, traces: &str) {
-    let path = format!("{}/../../docs/traces/{protocol}.md", env!("CARGO_MANIFEST_DIR"));
-    let page = format!(
-        "# Traces of {protocol}\n\nWhat the [explorer](../litmus.md) finds when one rule of the [protocol](../protocols/{protocol}.md) is \
-         taken away: the command that runs it again, the judge's verdict, and every step that meets \
-         another's.\nThe test that looks for them holds this page against what it finds, and writes it anew: \
-         `TARN_BLESS=1 cargo test -p tarn-cli --test all every_rule_taken_away`.\n{traces}"
-    );
+/// Compares the found replays with the table beside this test: protocol, rule, litmus, shape, fault, fingerprint of the
+/// drawn trace, command. `TARN_BLESS=1 cargo test -p tarn-cli --test all every_rule_taken_away` renews the table.
+fn assert_kept(replays: &str) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/replays.txt");
     if std::env::var_os("TARN_BLESS").is_some() {
-        std::fs::write(&path, &page).expect("the page can be written");
+        std::fs::write(path, replays).expect("the table can be written");
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    let differ = kept.lines().zip(page.lines()).position(|(kept, found)| kept != found);
-    assert!(kept == page, "{path} is not what was found, from line {differ:?} on: TARN_BLESS=1");
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    let differ = kept.lines().zip(replays.lines()).find(|(kept, found)| kept != found);
+    assert!(kept == replays, "{path}: TARN_BLESS=1 renews it; kept and found: {differ:?}");
 }
 
 #[test]
