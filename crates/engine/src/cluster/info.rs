@@ -13,7 +13,7 @@ pub struct Needs {
     pub locks: bool,
     /// Timestamps, in one order for all nodes.
     pub timestamps: bool,
-    /// Readers' leases that nobody asks for ([`crate::cluster::lease`]).
+    /// Implicit leases: a reader holds one and a writer waits it out, without a message ([`crate::cluster::lease`]).
     pub read_leases: bool,
     /// Explicit ones: each node counts what is read ([`crate::services::readers`]).
     pub readers: bool,

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Entries of one index: leaf slots, one after the other.
 pub(crate) type Run = Vec<u8>;
 
-/// What loaders have brought and nobody has built yet.
+/// Rows that loaders have handed in and that no index holds yet.
 #[derive(Default)]
 pub struct Loads(Mutex<Brought>);
 

@@ -1,8 +1,8 @@
 //! Protocols: how a transaction's records are read, locked, validated, written and released.
 //!
 //! Invariant: a protocol is one folder and one line of the macro call `protocols!`; it never imports another, and
-//! nobody outside this module names one. What several protocols share lives in `layout`, `index`,
-//! `log`, `heap`. Protocols are compiled once: the engine calls them through [`AnyProtocol`], an
+//! nobody outside this module names one. What several protocols share lives in the
+//! storeys below: `cluster`, `services`, `requests` and `steps`. Protocols are compiled once: the engine calls them through [`AnyProtocol`], an
 //! enum whose asynchronous calls cost a branch, and an allocation only where assertions are on.
 //!
 //! A protocol is a composition: [`Protocol`] says of which answers.
