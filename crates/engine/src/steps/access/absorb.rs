@@ -404,7 +404,10 @@ fn absorb_shared(
         LockOutcome::NotYet => return Ok(()),
         LockOutcome::Refused => return Err(AbortReason::ReadLocked),
     }
-    entry.lock = NO_LOCK; // nothing is to be written under it
+    // Nothing is to be written under it; where it is logged all the same, its record stays as it is.
+    let held = std::mem::replace(&mut entry.lock, NO_LOCK);
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    txn.locks[held as usize].old_version = version;
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
     if access.judge(lock, txn.tag, Mode::Read) == LockState::InTheWay {
         // The lock had ended before what it protects was read, and what was read may not have been decided.
