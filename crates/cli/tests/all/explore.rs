@@ -144,6 +144,20 @@ const PLANTED: &[Planted] = &[
     planted("dslr", ("-keep-version", "stale-address"), "2x2", FaultKind::None),
     planted("dslr", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
     planted("dslr", ("-check-fences", "split-leaf"), "1x1", FaultKind::None),
+    planted("2pl", ("-validate-reads", "absent-skew"), "2x2", FaultKind::None),
+    planted("2pl", ("-refuse-locked", "absent-skew"), "2x2", FaultKind::None),
+    planted("2pl", ("-unlock-late", "lost-update"), "2x2", FaultKind::None),
+    planted("2pl", ("-release-granted", "lost-update"), "2x2", FaultKind::None),
+    planted("2pl", ("-protect-absent", "phantom"), "2x2", FaultKind::None),
+    planted("2pl", ("-release-on-abort", "user-abort"), "2x2", FaultKind::None),
+    planted("2pl", ("unsafe-no-lock-cas", "lost-update"), "2x2", FaultKind::None),
+    planted("2pl", ("-keep-version", "stale-address"), "1x1", FaultKind::None),
+    planted("2pl", ("-fence-before-recovery", "intermediate-read"), "1x1", FaultKind::Compute),
+    planted("2pl", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
+    planted("2pl", ("-release-own", "three-writers"), "1x1", FaultKind::Compute),
+    planted("2pl", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
+    planted("2pl", ("-sibling-with-split", "split-lost"), "1x1", FaultKind::Compute),
+    planted("2pl", ("-check-fences", "split-leaf"), "1x1", FaultKind::None),
 ];
 
 /// Alone the second costs a round and breaks nothing: what lets readers pass is raised before it is too late.

@@ -100,6 +100,17 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("dslr", "-keep-version", "versions that begin anew"),
     ("dslr", "-protect-ranges", "gaps that are not protected"),
     ("dslr", "-check-fences", "remembered ways that are believed"),
+    ("2pl", "-unlock-late", "unlocked before the backups had acknowledged"),
+    ("2pl", "-release-granted", "foreign locks cleared"),
+    ("2pl", "-protect-absent", "unprotected absent reads"),
+    ("2pl", "-release-on-abort", "locks that outlive their transaction"),
+    ("2pl", "unsafe-no-lock-cas", "locks that are only assumed"),
+    ("2pl", "-fence-before-recovery", "the dead still write while they are recovered"),
+    ("2pl", "-release-own", "recovery clears what others hold by now"),
+    ("2pl", "-keep-version", "versions that begin anew"),
+    ("2pl", "-protect-ranges", "gaps that are not protected"),
+    ("2pl", "-validate-reads", "unvalidated absences"),
+    ("2pl", "-refuse-locked", "looked at again past a lock"),
 ];
 
 /// Switches that matter under a dead coordinator's number alone, which nothing has shown here in 1,000
@@ -109,6 +120,7 @@ const IN_CRASHES: &[(&str, &str)] = &[
     ("ford", "-settle-before-log"),
     ("motor", "-settle-before-log"),
     ("occ", "-settle-before-log"),
+    ("2pl", "-settle-before-log"),
     ("oocc", "-settle-before-log"),
     ("drtm", "-settle-before-log"),
     ("oocc", "-header-first"),
@@ -128,6 +140,9 @@ const IN_THE_EXPLORER: &[(&str, &str)] = &[
     // Here one seed of nine thousand of an earlier build, none of a hundred thousand now.
     ("oocc", "-implicit,-count-at-once"),
     ("oocc", "-sibling-with-split"),
+    // Here one seed of three thousand, and none.
+    ("2pl", "-check-fences"),
+    ("2pl", "-sibling-with-split"),
 ];
 
 /// Switches that a test of their own shows, from a seed on.

@@ -595,6 +595,7 @@ protocols! {
     oocc::Oocc,
     drtm::Drtm,
     dslr::Dslr,
+    two_phase::TwoPhase,
 }
 
 #[cfg(test)]

@@ -1,0 +1,147 @@
+//! Two-phase locking without waiting: a transaction locks each record before it reads or writes it, beside the record, and keeps all locks
+//! until it has committed. A lock that another holds is refused, and the transaction aborts.
+//!
+//! Eswaran, Gray, Lorie, Traiger, "The notions of consistency and predicate locks in a database system", CACM 1976; without waiting:
+//! Bernstein and Goodman, "Concurrency control in distributed database systems", ACM Computing Surveys 1981. A lock has one mode, so that
+//! readers keep one another away. It is here as the plainest system that the shared answers make: the word of a lock is its holder's tag,
+//! old bytes are logged, and recovery is that of every such log.
+//!
+//! # Round trips
+//!
+//! | transaction | rounds until the reply | then |
+//! |---|---|---|
+//! | read, address known | 1: lock + read | unlock |
+//! | write, address known | 3: lock + read, log, write | unlock |
+//! | address unknown | + 1: the record's bin | |
+//! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
+//! | absence found, or a range scanned | + 1: validate | |
+//! | abort | as far as it came | release |
+
+use super::Protocol;
+use crate::cluster::info::{IN_PLACE_ABORTS, Limit, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::cluster::rules::{OURS, Rule};
+use crate::site::Context;
+use crate::steps::Described;
+use crate::steps::access::{Access, Locked, Which, validate_those};
+use crate::steps::commit::{change_leaves, log, prepare, unlock, write};
+use crate::steps::locks::Locks;
+use crate::steps::node_locks;
+use crate::steps::settle::undo::{UndoLog, undone, undone_node};
+use crate::steps::structure::Structure;
+use crate::transaction::working_set::{Leases, LockKind, NO_LOCK, Txn};
+use tarn_fabric::address::Address;
+use tarn_store::ids::Failure;
+use tarn_store::layout::LayoutKind;
+use tarn_store::placement::catalog::Options;
+
+/// The protocol with its switches.
+pub struct TwoPhase {
+    switches: Switches,
+}
+
+/// A lock of one mode, which readers take too.
+pub struct ReadsToo;
+
+impl Locks for ReadsToo {
+    const GIVES_SHARES_BACK: bool = true;
+
+    #[inline(always)]
+    fn locks_reads(_: &Leases) -> bool {
+        true
+    }
+
+    fn share_record(cx: &Context, txn: &mut Txn, address: Address) -> u32 {
+        node_locks::ask(cx, txn, address, LockKind::Record)
+    }
+}
+
+const SWITCHES: &[Switch] = &[
+    Rule::ValidateReads.of(OURS),
+    Rule::RefuseLocked.of(OURS),
+    Rule::UnlockLate.of(OURS),
+    Rule::ReleaseGranted.of(OURS),
+    Rule::ProtectAbsent.of(OURS),
+    Rule::ReleaseOnAbort.of(OURS),
+    Rule::LockCas.of(OURS),
+    Rule::FenceBeforeRecovery.of(OURS),
+    Rule::SettleBeforeLog.of(OURS),
+    Rule::ReleaseOwn.of(OURS),
+    Rule::KeepVersion.of(OURS),
+    Rule::ProtectRanges.of(OURS),
+    Rule::CheckFences.of(OURS),
+    Rule::SiblingWithSplit.of(OURS),
+];
+
+const PHASES: &[&str] = &[
+    "locate",
+    "read_direct",
+    "lock",
+    "lock_direct",
+    "lock_directory",
+    "read_body",
+    "validate",
+    "log",
+    "write",
+    "unlock",
+    "release",
+    "resolve",
+    "restructure",
+    "scan",
+    "lock_leaf",
+];
+
+impl Described for TwoPhase {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "2pl",
+        citation: "two-phase locking without waiting",
+        caps: ProtocolCaps { snapshot_isolation: false, ..ProtocolCaps::ALL },
+        switches: SWITCHES,
+        phases: PHASES,
+        limits: &[Limit::SCAN, Limit::LOCK_LEAF],
+        aborts: IN_PLACE_ABORTS,
+        undone,
+        undone_node,
+    };
+
+    #[inline(always)]
+    fn switches(&self) -> Switches {
+        self.switches
+    }
+}
+
+impl Structure for TwoPhase {
+    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        // An entry keeps the lock under which it may be written; a structural transaction has no entries.
+        let writes =
+            txn.entries.is_empty() || txn.entries.iter().any(|entry| entry.lock != NO_LOCK);
+        if writes {
+            change_leaves(self, cx, txn).await?;
+            prepare(self, cx, txn, true).await?;
+        }
+        validate_those(self, cx, txn, Which::Apart).await?;
+        if writes {
+            log(self, cx, txn).await?;
+            write(self, cx, txn).await?;
+        }
+        unlock(self, cx, txn);
+        Ok(())
+    }
+}
+
+impl Access for TwoPhase {
+    type Locks = ReadsToo;
+    const VALIDATES: Which = Which::Apart;
+}
+
+impl Protocol for TwoPhase {
+    type Records = Locked;
+    type Log = UndoLog;
+
+    fn new(switches: Switches) -> TwoPhase {
+        TwoPhase { switches }
+    }
+
+    fn layout(&self, _: &Options) -> LayoutKind {
+        LayoutKind::SingleVersion
+    }
+}
