@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::cargo;
 use crate::error::Error;
 
-/// The history, relative to the root. It comes into being with its first line.
+/// The history, relative to the root. The file is made with its first line.
 pub(crate) const HISTORY: &str = "docs/bench-history.jsonl";
 
 /// The command line of `bench-history`.
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// When the numbers were taken, as 2026-01-31 or a full ISO 8601 time [default: the commit's date]
     #[arg(long)]
     date: Option<String>,
-    /// What they were taken on [default: processor, count of processors, system]
+    /// The machine they were taken on [default: processor, count of processors, system]
     #[arg(long)]
     machine: Option<String>,
 }
@@ -47,12 +47,12 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Error> {
     Ok(())
 }
 
-/// What git answers.
+/// Runs git and returns its answer.
 fn said(root: &Path, git_arguments: &[&str]) -> Result<String, Error> {
     Ok(cargo::output_of(cargo::git(root, git_arguments))?.trim().to_owned())
 }
 
-/// The commit, marked where other files than the history itself have changed.
+/// Returns the commit, marked if files other than the history itself have changed.
 fn commit(root: &Path) -> Result<String, Error> {
     let mut commit = said(root, &["rev-parse", "HEAD"])?;
     let but_history = format!(":!{HISTORY}");
@@ -99,7 +99,7 @@ fn append(root: &Path, line: &str) -> Result<(), Error> {
     file.write_all(format!("{line}\n").as_bytes()).map_err(failed)
 }
 
-/// The kind of machine, never its name.
+/// Describes the kind of machine, never its name.
 fn this_machine() -> String {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::Error;
 
-/// A command that runs the cargo which started us, in the workspace's root.
+/// Makes a command that runs the cargo which started us, in the workspace's root.
 pub(crate) fn cargo(root: &Path, arguments: &[impl AsRef<OsStr>]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
@@ -17,7 +17,7 @@ pub(crate) fn cargo(root: &Path, arguments: &[impl AsRef<OsStr>]) -> Command {
     command
 }
 
-/// A git command about this workspace, whoever owns its files.
+/// Makes a git command about this workspace, also if another user owns its files.
 pub(crate) fn git(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("git");
     let safe = format!("safe.directory={}", root.display());
@@ -25,7 +25,7 @@ pub(crate) fn git(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// The command line as one would type it.
+/// Returns the command line as one would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
@@ -37,7 +37,7 @@ pub(crate) fn shown(command: &Command) -> String {
     line
 }
 
-/// Runs to the end with output going straight to the terminal.
+/// Runs a command to its end, with output going straight to the terminal.
 pub(crate) fn run_visibly(mut command: Command) -> Result<(), Error> {
     let line = shown(&command);
     let status =
@@ -49,7 +49,8 @@ pub(crate) fn run_visibly(mut command: Command) -> Result<(), Error> {
     }
 }
 
-/// Runs to the end and returns standard output; on failure the error carries standard error.
+/// Runs a command to its end and returns its standard output; on failure the error has its standard
+/// error.
 pub(crate) fn output_of(mut command: Command) -> Result<String, Error> {
     let line = shown(&command);
     let output =

@@ -26,7 +26,7 @@ struct Row {
     reason: String,
 }
 
-/// One line per disagreement between the manifests and the table.
+/// Returns one line per disagreement between the manifests and the table.
 pub(crate) fn violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, Error> {
     let manifest = read(root, "Cargo.toml")?;
     let mut declared = workspace_dependencies(&manifest)?;
@@ -44,7 +44,7 @@ fn read(root: &Path, path: &str) -> Result<String, Error> {
         .map_err(|error| Error::failed(format!("cannot read {path}: {error}")))
 }
 
-/// The foreign crates of `[workspace.dependencies]`, used by a member or not yet.
+/// Returns the foreign crates of `[workspace.dependencies]`, also those that no member uses yet.
 fn workspace_dependencies(manifest: &str) -> Result<Declared, Error> {
     #[derive(Deserialize)]
     struct Manifest {
@@ -67,7 +67,7 @@ fn workspace_dependencies(manifest: &str) -> Result<Declared, Error> {
     Ok(foreign.collect())
 }
 
-/// The lines of all Markdown tables whose first cell is one word in backticks.
+/// Returns the lines of all Markdown tables whose first cell is one word in backticks.
 fn rows(markdown: &str) -> BTreeMap<String, Row> {
     markdown
         .lines()
@@ -106,7 +106,7 @@ fn compare(declared: &Declared, rows: &BTreeMap<String, Row>, metadata: &Metadat
     findings
 }
 
-/// Some version that is locked must carry the licence that the table names.
+/// Complains if no locked version carries the licence that the table names.
 fn wrong_licence(name: &str, row: &Row, metadata: &Metadata) -> Option<String> {
     let locked: Vec<&str> = metadata
         .packages

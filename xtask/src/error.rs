@@ -1,12 +1,12 @@
-//! The two ways to end badly, kept apart because the exit codes differ.
+//! The two kinds of failure, kept apart because their exit codes differ.
 //!
-//! Invariant: every text says what is wrong and with which file, package or
-//! command, so that the reader can act on it.
+//! Invariant: every text says the fault and the file, package or command that has it, so that the
+//! reader can act on it.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why a command ended without doing its work.
+/// The reason why a command ended without doing its work.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// The caller asked for something that makes no sense: exit code 2.
@@ -26,7 +26,7 @@ impl Error {
         Self::Usage(text.into())
     }
 
-    /// What the process returns.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),

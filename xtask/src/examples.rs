@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::metadata::Metadata;
 use crate::programs;
 
-/// An example shows one thing; whatever takes longer than this is a benchmark.
+/// An example shows one thing; a program that takes longer than this is a benchmark.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
@@ -65,7 +65,7 @@ fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>, Error> 
             return Ok(status);
         }
         if start.elapsed() >= limit {
-            // Either may fail only because the process has just ended by itself.
+            // Either call may fail only because the process has just ended by itself.
             child.kill().ok();
             child.wait().ok();
             return Ok(None);

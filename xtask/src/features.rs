@@ -1,8 +1,9 @@
-//! Commands about some crates that compile them as commands about all crates do.
+//! Commands about some crates that compile them in the same way as commands about all crates.
 //!
-//! Invariant: cargo gives a dependency the features that the named packages ask for together, so `-p X` alone
-//! compiles X and what it uses once more. This tool's `[dev-dependencies]` ask for all that any member asks
-//! for: with `-p xtask` beside it, `-p X` shares every compiled crate with `--workspace`.
+//! Invariant: cargo gives a dependency the features that the named packages ask for together. So
+//! `-p X` alone compiles X and its dependencies once more. This tool's `[dev-dependencies]` ask for
+//! all features that any member asks for: with `-p xtask` beside it, `-p X` shares every compiled
+//! crate with `--workspace`.
 
 /// Names the packages of a command, and this tool beside them.
 pub(crate) fn packages<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {

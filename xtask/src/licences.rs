@@ -1,9 +1,8 @@
 //! Every dependency may be used under a licence that we accept.
 //!
-//! Invariant: decided offline, from the manifests that cargo has already
-//! fetched; a package that names no licence fails, as does an expression that
-//! is not SPDX. The table of dependencies is checked along with the licences,
-//! since both answer "why may this be here".
+//! Invariant: decided offline, from the manifests that cargo has already fetched. A package that
+//! names no licence fails, as does an expression that is not SPDX. The table of dependencies is
+//! checked along with the licences, since both answer why a package may be here.
 
 use std::path::Path;
 
@@ -57,7 +56,7 @@ fn violations(packages: &[Package]) -> Vec<String> {
         .collect()
 }
 
-/// Why a package with this licence is refused, if it is.
+/// Returns the reason why a package with this licence is refused, if it is.
 fn objection(licence: Option<&str>) -> Option<String> {
     let Some(text) = licence.map(str::trim).filter(|text| !text.is_empty()) else {
         return Some("its manifest names no licence".to_owned());

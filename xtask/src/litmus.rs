@@ -1,7 +1,9 @@
-//! The litmus suite of every order: exhausted without crashes, then a minute with one and two.
+//! The litmus suite of every order: exhausted without crashes, then a minute with one and two
+//! crashes.
 //!
-//! Invariant: the time does not grow with the number of litmuses or crashes: it is a budget, which is
-//! shared out; without crashes there is none, and what ends is exhausted. A violation ends the step with the command that replays it.
+//! Invariant: the time does not grow with the number of litmuses or crashes: it is a budget, which
+//! is shared out. Without crashes there is no budget, and each litmus that ends is exhausted. A
+//! violation ends the step with the command that replays it.
 
 use std::path::Path;
 
@@ -9,9 +11,9 @@ use crate::cargo;
 use crate::error::Error;
 use crate::programs;
 
-/// With one crash it is bounded by this.
+/// The budget with one crash, in seconds.
 const SECONDS_WITH: &str = "45";
-/// With a second one, which may be that of whoever recovers or mends.
+/// The budget with a second crash, which may hit the node that recovers or mends.
 const SECONDS_WITH_TWO: &str = "15";
 
 /// Runs the step.

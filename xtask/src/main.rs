@@ -48,13 +48,14 @@ enum Command {
         #[arg(long)]
         skip_tests: bool,
     },
-    /// After a small change: format, lints and unit tests of what changed, budgets, 500 random scenarios
+    /// After a small change: format, lints and unit tests of the changed crates, budgets, 500
+    /// random scenarios
     Quick(quick::Arguments),
     /// All tests: libraries, programs, doc tests, and every example run once
     Test,
     /// Rules of the tree that no compiler knows: headers, layers, docs that name real things
     Tidy,
-    /// Code that protocols share line by line: what should live once, below them
+    /// Code that protocols share line by line and that should live once, below them
     Alike,
     /// Licences of all dependencies, and the table that gives each one its reason
     Licences,
@@ -88,7 +89,7 @@ fn run(command: &Command, root: &Path) -> Result<(), Error> {
     }
 }
 
-/// The folder above this package's own: the tool works from any current folder.
+/// Returns the folder above this package's own, so that the tool works from any current folder.
 fn workspace_root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package).to_path_buf()

@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about the workspace: packages, edges, targets.
+//! The contents of `cargo metadata` about the workspace: packages, edges, targets.
 //!
 //! Invariant: read offline and from the lock file as it is, so that the answer
 //! depends on nothing but the checkout.
@@ -91,7 +91,7 @@ impl Metadata {
 }
 
 impl Package {
-    /// The names of this package's targets of one kind.
+    /// Returns this package's targets of one kind.
     pub(crate) fn targets_of(&self, kind: &str) -> impl Iterator<Item = &Target> {
         self.targets.iter().filter(move |target| target.kind.iter().any(|each| each == kind))
     }
@@ -113,7 +113,7 @@ pub(crate) mod fixture {
 
     use super::*;
 
-    /// A package with the given normal and dev dependencies, all of this workspace.
+    /// Makes a package with the given normal and dev dependencies, all of this workspace.
     pub(crate) fn package(name: &str, normal: &[&str], dev: &[&str]) -> Package {
         let edge = |name: &&str, kind: Option<&str>| Dependency {
             name: (*name).to_owned(),
@@ -135,7 +135,7 @@ pub(crate) mod fixture {
         }
     }
 
-    /// A workspace whose packages are all members.
+    /// Makes a workspace whose packages are all members.
     pub(crate) fn workspace(packages: Vec<Package>) -> Metadata {
         let workspace_members = packages.iter().map(|package| package.id.clone()).collect();
         Metadata { packages, workspace_members, target_directory: PathBuf::from("target") }

@@ -1,7 +1,8 @@
 //! Our programs and examples, built as the tests build them.
 //!
-//! Invariant: each command names all of the workspace, and an example among its targets, and so has the features
-//! that tests ask for; `cargo run` would not, and the whole workspace would be compiled a second time.
+//! Invariant: each command names the whole workspace, and an example among its targets. So it has
+//! the features that tests ask for. `cargo run` would not have them, and the whole workspace would
+//! be compiled a second time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +13,7 @@ use crate::metadata::Metadata;
 
 /// Not `--bins`: that would link this tool once more, with other features than `cargo xtask` has it.
 const PROGRAM: [&str; 6] = ["build", "--locked", "--quiet", "--workspace", "--bin", "tarn"];
-/// The example that takes least time to link.
+/// The example that takes the least time to link.
 const SMALLEST: &str = "messages";
 
 /// Builds all examples, with assertions and overflow checks, and returns their folder.
@@ -21,7 +22,8 @@ pub(crate) fn examples(root: &Path, metadata: &Metadata) -> Result<PathBuf, Erro
     Ok(metadata.target_directory.join("debug/examples"))
 }
 
-/// A command that runs `tarn` in the workspace's root; it is built first, with assertions and overflow checks.
+/// Builds `tarn`, with assertions and overflow checks, and makes a command that runs it in the
+/// workspace's root.
 pub(crate) fn tarn(root: &Path) -> Result<Command, Error> {
     let metadata = Metadata::read(root)?;
     cargo::run_visibly(cargo::cargo(root, &[&PROGRAM[..], &["--example", SMALLEST]].concat()))?;

@@ -1,8 +1,9 @@
 //! `cargo xtask quick`: the checks that a change needs most, while it is being made.
 //!
-//! Invariant: only crates with a file that git sees as changed are linted and their unit tests run; the budgets of
-//! round trips and the random scenarios run if a changed crate is linked into them. Every command compiles as those
-//! of `cargo xtask ci` do, so that neither makes the other compile again.
+//! Invariant: only crates with a file that git sees as changed are linted, and only their unit
+//! tests run. The budgets of round trips and the random scenarios run if a changed crate is linked
+//! into them. Every command compiles as those of `cargo xtask ci` do, so that neither makes the
+//! other compile again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,11 +18,12 @@ use crate::schedules;
 use crate::steps::{self, Step};
 
 const SEEDS: &str = "500";
-/// The package whose tests hold the budgets of round trips, and how those tests begin.
+/// The package whose tests hold the budgets of round trips, and the beginning of those tests'
+/// names.
 const BUDGETS: (&str, &str) = ("tarn-engine", "rtt_budget");
 const PROTOCOLS: &str = "crates/engine/src/protocol/";
 
-/// What counts as changed.
+/// The files that count as changed.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The commit that the files are compared with [default: HEAD, or the commit before it if nothing differs]
@@ -50,7 +52,8 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Error> {
     steps::run(root, "quick", &chosen(&metadata, &crates, protocol))
 }
 
-/// The paths that differ from a commit, relative to the root; files that git does not know yet among them.
+/// Returns the paths that differ from a commit, relative to the root, also those that git does not
+/// know yet.
 fn changed(root: &Path, commit: &str) -> Result<BTreeSet<String>, Error> {
     let differ = ["diff", "--name-only", "-z", "--no-renames", commit, "--"];
     let new = ["ls-files", "-z", "--others", "--exclude-standard"];
@@ -62,7 +65,7 @@ fn changed(root: &Path, commit: &str) -> Result<BTreeSet<String>, Error> {
     Ok(files)
 }
 
-/// The crates that the files are of.
+/// Returns the crates that the files belong to.
 fn owners<'a>(root: &Path, metadata: &'a Metadata, files: &BTreeSet<String>) -> Vec<&'a Package> {
     let owns = |package: &&Package| {
         let folder = package.manifest_path.parent().and_then(|it| it.strip_prefix(root).ok());
@@ -71,7 +74,7 @@ fn owners<'a>(root: &Path, metadata: &'a Metadata, files: &BTreeSet<String>) -> 
     metadata.members().into_iter().filter(owns).collect()
 }
 
-/// The folder of the protocol that all changed code is of, if it is of one.
+/// Returns the folder of the protocol that all changed code belongs to, if it is one protocol.
 fn only_protocol(files: &BTreeSet<String>) -> Option<&str> {
     let mut code = files.iter().filter(|file| file.ends_with(".rs") || file.ends_with(".toml"));
     let folder = |file: &'_ String| -> Option<usize> {
@@ -83,7 +86,7 @@ fn only_protocol(files: &BTreeSet<String>) -> Option<&str> {
     code.all(same).then(|| &own[PROTOCOLS.len()..])
 }
 
-/// The name that `tarn` knows the protocol of a folder by.
+/// Returns the name by which `tarn` knows the protocol of a folder.
 fn name_of(root: &Path, folder: &str) -> Result<String, Error> {
     let path = format!("{PROTOCOLS}{folder}/mod.rs");
     let text = std::fs::read_to_string(root.join(&path))
@@ -94,7 +97,7 @@ fn name_of(root: &Path, folder: &str) -> Result<String, Error> {
         .ok_or_else(|| Error::failed(format!("{path} has no `ProtocolInfo` with a name")))
 }
 
-/// The steps for these crates.
+/// Returns the steps for these crates.
 fn chosen(metadata: &Metadata, crates: &[&Package], protocol: Option<String>) -> Vec<Step> {
     let mut steps = vec![Step::cargo("format", ["fmt", "--all", "--check"])];
     if crates.is_empty() {
@@ -137,7 +140,7 @@ fn chosen(metadata: &Metadata, crates: &[&Package], protocol: Option<String>) ->
     steps
 }
 
-/// A package and all of ours that it is built from.
+/// Returns a package and all packages of ours that it is built from.
 fn below<'a>(metadata: &'a Metadata, name: &str) -> BTreeSet<&'a str> {
     let members = metadata.members();
     let mut found = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! The swarm: the engine under random scenarios with crashes.
 //!
-//! Invariant: the seeds are the same on every machine and for every commit, so that what fails was broken
-//! by the change that is checked; rare faults are looked for by longer runs of the same command. A seed
-//! that fails ends the step with the command that replays it.
+//! Invariant: the seeds are the same on every machine and for every commit. So a failure was caused
+//! by the change that is checked; longer runs of the same command look for rare faults. A seed that
+//! fails ends the step with the command that replays it.
 
 use std::path::Path;
 
@@ -18,7 +18,8 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     seeds(root, SEEDS, None)
 }
 
-/// Runs the first seeds of it, of the protocol that the program chooses or of the given one.
+/// Runs the first seeds of the swarm, under the protocol that the program chooses or under the
+/// given one.
 pub(crate) fn seeds(root: &Path, count: &str, protocol: Option<&str>) -> Result<(), Error> {
     let mut command = programs::tarn(root)?;
     command.args(["swarm", "--seeds", count, "--first-seed", FIRST_SEED]);

@@ -25,7 +25,7 @@ enum Work {
 
 type Check = dyn Fn(&Path) -> Result<(), Error>;
 
-/// Everything that `cargo xtask ci` does; first the steps that compile nothing.
+/// Returns the steps of `cargo xtask ci`; first those that compile nothing.
 pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
     let clippy = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let mut steps = vec![
@@ -45,7 +45,7 @@ pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
     steps
 }
 
-/// Everything that `cargo xtask test` does.
+/// Returns the steps of `cargo xtask test`.
 pub(crate) fn tests() -> Vec<Step> {
     let tests = ["test", "--locked", "--workspace", "--lib", "--bins", "--tests"];
     vec![
@@ -56,15 +56,15 @@ pub(crate) fn tests() -> Vec<Step> {
     ]
 }
 
-/// Models of the synchronisation of the local backend and of the lock table. In a folder of its own: every crate
-/// is compiled with another flag.
+/// Returns the steps for models of the synchronisation of the local backend and of the lock table.
+/// They have a folder of their own, because every crate is compiled with another flag.
 pub(crate) fn loom() -> Vec<Step> {
     let packages = ["-p", "tarn-fabric", "-p", "tarn-engine", "--test", "loom"];
     let folder = ["test", "--locked", "--target-dir", "target/loom"];
     vec![Step::cargo("loom", folder.into_iter().chain(packages)).with("RUSTFLAGS", "--cfg loom")]
 }
 
-/// Runs the steps of a command, prints what each one took, and keeps it.
+/// Runs the steps of a command, prints the time of each one, and keeps it.
 pub(crate) fn run(root: &Path, command: &'static str, steps: &[Step]) -> Result<(), Error> {
     let mut all = Vec::new();
     for step in steps {
@@ -83,7 +83,7 @@ pub(crate) fn run(root: &Path, command: &'static str, steps: &[Step]) -> Result<
 }
 
 impl Step {
-    /// A cargo command.
+    /// Makes a step of a cargo command.
     pub(crate) fn cargo<T: Into<String>>(
         name: &'static str,
         arguments: impl IntoIterator<Item = T>,
@@ -92,7 +92,7 @@ impl Step {
         Self { name, work: Work::Cargo { arguments, variable: None } }
     }
 
-    /// A function of this tool.
+    /// Makes a step of a function of this tool.
     pub(crate) fn check(
         name: &'static str,
         check: impl Fn(&Path) -> Result<(), Error> + 'static,
@@ -100,7 +100,7 @@ impl Step {
         Self { name, work: Work::Check(Box::new(check)) }
     }
 
-    /// The same cargo command with a variable in its environment.
+    /// Returns the same cargo command with a variable in its environment.
     fn with(mut self, name: &'static str, value: &'static str) -> Self {
         if let Work::Cargo { variable, .. } = &mut self.work {
             *variable = Some((name, value));
@@ -108,7 +108,7 @@ impl Step {
         self
     }
 
-    /// The name, and the command line if there is one.
+    /// Returns the name, and the command line if there is one.
     pub(crate) fn shown(&self, root: &Path) -> String {
         match &self.work {
             Work::Cargo { arguments, variable } => {

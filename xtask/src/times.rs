@@ -1,7 +1,8 @@
 //! The time that each step took: a table at the end of a run, and a line of JSON for each step in a file.
 //!
-//! Invariant: a step's line is written as soon as it ends, well or badly, so that runs which a later step or a
-//! signal ends are kept too. The file only grows; `.ci/run` prints those lines of it that are its own.
+//! Invariant: a step's line is written as soon as the step ends, well or badly. So runs that are
+//! ended by a later step or a signal are kept too. The file only grows; `.ci/run` prints the lines
+//! that are its own.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// Where the lines go, relative to the root.
+/// The file for the lines, relative to the root.
 const KEPT: &str = "target/ci-times.jsonl";
 
 /// One step that ended.
@@ -41,7 +42,7 @@ impl Taken {
         (outcome, Self { began_s: began.as_secs(), command, step, result, seconds })
     }
 
-    /// How it ended, in one line.
+    /// Returns in one line how it ended.
     pub(crate) fn shown(&self) -> String {
         format!("{}: {} in {:.1} s", self.step, self.result, self.seconds)
     }
@@ -61,12 +62,12 @@ impl Taken {
     }
 }
 
-/// Tenths of a second are enough.
+/// Rounds to tenths of a second, which are exact enough.
 fn round(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
-/// All steps of a run, and their sum.
+/// Returns a table of all steps of a run, and their sum.
 pub(crate) fn table(taken: &[Taken]) -> String {
     let mut text = format!("{:<12} {:>7} {:>9}\n", "step", "result", "seconds");
     for Taken { step, result, seconds, .. } in taken {

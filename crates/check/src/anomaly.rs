@@ -1,12 +1,13 @@
-//! What can be wrong with a history, each with the records, versions and transactions that show it.
+//! The violations that a history can show, each with the records, versions and transactions that
+//! prove it.
 //!
-//! Invariant: an anomaly carries all it takes to print it; it holds no index into the history.
+//! Invariant: an anomaly carries all data that its text needs; it holds no index into the history.
 //!
 //! Source: the phenomena of Adya, Liskov and O'Neil, *Generalized Isolation Level Definitions*,
 //! ICDE 2000 (G0, G1a-c, G-single, G2), with Adya's thesis, *Weak Consistency*, MIT 1999, for
-//! G-single; the suffix `-realtime` for cycles that need a real-time edge is from Kingsbury and
-//! Alvaro, *Elle*, VLDB 2020, as is G-nonadjacent. We say G2 for item and predicate anti-dependencies alike: an absent
-//! read is a read of one key.
+//! G-single. The suffix `-realtime` for cycles that need a real-time edge is from Kingsbury and
+//! Alvaro, *Elle*, VLDB 2020, as is G-nonadjacent. We say G2 for item and predicate
+//! anti-dependencies alike: an absent read is a read of one key.
 
 use serde::Serialize;
 
@@ -21,12 +22,12 @@ pub struct RecordName {
     pub key: u64,
 }
 
-/// A transaction with what is needed to find it in a log.
+/// A transaction, with the data by which it is found in a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Party {
     /// Its name.
     pub txn: TxnId,
-    /// Who ran it.
+    /// The coordinator that ran it.
     pub coordinator: u32,
     /// When it was invoked.
     pub invoked_ns: u64,
@@ -34,21 +35,21 @@ pub struct Party {
     pub completed_ns: Option<u64>,
 }
 
-/// Where in a record's version order a read stands.
+/// The place of a read in a record's version order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen {
-    /// It read this version.
+    /// The transaction read this version.
     Present(Version),
-    /// It found the record absent as of this version.
+    /// The transaction found the record absent as of this version.
     Absent(Version),
 }
 
-/// Why one transaction must come before another.
+/// The reason why one transaction must come before another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "dependency", rename_all = "snake_case")]
 pub enum Dependency {
-    /// ww: it wrote the version before the other's.
+    /// ww: the first transaction wrote the version before the other's.
     WriteWrite {
         /// The record.
         record: RecordName,
@@ -57,36 +58,36 @@ pub enum Dependency {
         /// The version of the second.
         second: Version,
     },
-    /// wr: the other read what it wrote.
+    /// wr: the other transaction read a version that the first wrote.
     WriteRead {
         /// The record.
         record: RecordName,
         /// The version written.
         written: Version,
-        /// What the other saw.
+        /// The place of the other's read.
         seen: Seen,
     },
-    /// rw: it read the version before the other's.
+    /// rw: the first transaction read the version before the one that the other wrote.
     ReadWrite {
         /// The record.
         record: RecordName,
-        /// What the first saw.
+        /// The place of the first's read.
         seen: Seen,
         /// The version the other wrote.
         written: Version,
     },
-    /// It was over before the other began.
+    /// The first transaction was over before the other began.
     RealTime,
 }
 
 /// One edge of a cycle.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Step {
-    /// Who comes first.
+    /// The transaction that comes first.
     pub from: Party,
-    /// Who comes second.
+    /// The transaction that comes second.
     pub to: Party,
-    /// Why.
+    /// The reason.
     #[serde(flatten)]
     pub dependency: Dependency,
 }
@@ -104,50 +105,50 @@ pub enum CyclePhenomenon {
     /// Two or more rw, no two of which follow one another: snapshot isolation forbids it as well.
     #[serde(rename = "G-nonadjacent")]
     GNonadjacent,
-    /// Two or more rw, two of which follow one another: write skew, and what may come of it.
+    /// Two or more rw, two of which follow one another: write skew and its consequences.
     G2,
 }
 
 /// Class of a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct CycleClass {
-    /// By its dependencies.
+    /// The name by the cycle's dependencies.
     pub phenomenon: CyclePhenomenon,
-    /// Whether real time closes it: without it the history may keep its level.
+    /// Whether real time closes the cycle: without it the history may satisfy its level.
     pub real_time: bool,
 }
 
 /// A cycle that is not shown step by step, because a shorter one is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct LongerCycle {
-    /// By its dependencies.
+    /// The name by the cycle's dependencies.
     pub phenomenon: CyclePhenomenon,
-    /// Of how many transactions.
+    /// The number of its transactions.
     pub transactions: usize,
 }
 
-/// Something that the level at hand forbids.
+/// A violation of the level that the history is checked against.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "anomaly", rename_all = "snake_case")]
 pub enum Anomaly {
-    /// G1a: a transaction saw what only an aborted one did.
+    /// G1a: a transaction saw a change that only an aborted transaction made.
     AbortedRead {
-        /// Who saw it.
+        /// The transaction that saw it.
         reader: TxnId,
-        /// Who did it and aborted.
+        /// The transaction that made it and aborted.
         writer: TxnId,
         /// The record.
         record: RecordName,
-        /// What the reader saw.
+        /// The place of the read.
         seen: Seen,
         /// The version of the aborted write.
         written: Version,
     },
     /// G1b: a transaction read a version that its writer itself overwrote.
     IntermediateRead {
-        /// Who read it.
+        /// The transaction that read it.
         reader: TxnId,
-        /// Who wrote it and wrote again.
+        /// The transaction that wrote it and then wrote again.
         writer: TxnId,
         /// The record.
         record: RecordName,
@@ -156,15 +157,15 @@ pub enum Anomaly {
         /// The writer's next version.
         overwritten_by: Version,
     },
-    /// A transaction read a version that nobody wrote and that is not the initial one.
+    /// A transaction read a version that no transaction wrote and that is not the initial one.
     UnwrittenVersion {
-        /// Who read it.
+        /// The transaction that read it.
         reader: TxnId,
         /// The record.
         record: RecordName,
         /// The version read.
         version: Version,
-        /// If it stands before all writes: another version that does, and its reader.
+        /// If the version stands before all writes: another version that does, and its reader.
         other_initial: Option<(Version, TxnId)>,
     },
     /// Two committed writes have one version: one of them is lost.
@@ -178,17 +179,17 @@ pub enum Anomaly {
         /// The version both wrote.
         version: Version,
     },
-    /// Another's write lies between what a transaction read and what it wrote.
+    /// Another transaction's write lies between a transaction's read and its own write.
     LostUpdate {
-        /// Who overwrote without having seen.
+        /// The transaction that overwrote the version unseen.
         txn: TxnId,
         /// The record.
         record: RecordName,
-        /// What it saw.
+        /// The place of its read.
         seen: Seen,
-        /// What it wrote.
+        /// The version that it wrote.
         written: Version,
-        /// Whose write it missed.
+        /// The transaction whose write it missed.
         missed: TxnId,
         /// The version it missed.
         missed_version: Version,
@@ -199,22 +200,22 @@ pub enum Anomaly {
         record: RecordName,
         /// The version.
         version: Version,
-        /// Who saw the first value.
+        /// The transaction that saw the first value.
         first: TxnId,
-        /// Whether it wrote it (else it read it).
+        /// Whether it wrote this value (otherwise it read it).
         first_wrote: bool,
         /// Hash of the first value.
         first_fingerprint: u64,
-        /// Who read another.
+        /// The transaction that read another value.
         second: TxnId,
         /// Hash of the other value.
         second_fingerprint: u64,
     },
     /// A transaction read a version that is a delete.
     PresentReadOfDelete {
-        /// Who read it.
+        /// The transaction that read it.
         reader: TxnId,
-        /// Who deleted the record.
+        /// The transaction that deleted the record.
         writer: TxnId,
         /// The record.
         record: RecordName,
@@ -223,23 +224,23 @@ pub enum Anomaly {
     },
     /// A transaction found a record absent where it was there.
     AbsentReadOfPresent {
-        /// Who did not find it.
+        /// The transaction that did not find it.
         reader: TxnId,
         /// The record.
         record: RecordName,
-        /// As of which version it was said to be absent.
+        /// The version as of which the record was said to be absent.
         floor: Version,
-        /// The version that was there: who wrote it, or `None` for the initial version.
+        /// The version that was there and its writer, or `None` for the initial version.
         present: Option<(Version, TxnId)>,
     },
-    /// A transaction saw what it wrote itself: a read in a history is of what was there before its
-    /// transaction wrote.
+    /// A transaction saw its own write. Reads in a history are of versions that were there before
+    /// their transaction wrote.
     OwnWriteRead {
-        /// Who saw it and wrote it.
+        /// The transaction that saw and wrote it.
         txn: TxnId,
         /// The record.
         record: RecordName,
-        /// What it saw.
+        /// The place of the read.
         seen: Seen,
         /// The version that it wrote.
         written: Version,
@@ -248,10 +249,11 @@ pub enum Anomaly {
     Cycle {
         /// Its class.
         class: CycleClass,
-        /// If real time closes it, and one that needs no real time runs through the same transactions or
-        /// others that are all before one another with them: that one, which is longer.
+        /// If real time closes the cycle: a longer cycle that needs no real time, if one was found.
+        /// It runs through the same transactions, or through others that are all before one another
+        /// with them.
         without_real_time: Option<LongerCycle>,
-        /// Its edges; the last leads back to where the first begins.
+        /// Its edges; the last leads back to the beginning of the first.
         steps: Vec<Step>,
     },
 }
@@ -274,7 +276,7 @@ pub enum AnomalyKind {
 }
 
 impl Anomaly {
-    /// Which variant it is.
+    /// Returns its kind.
     pub fn kind(&self) -> AnomalyKind {
         match self {
             Self::AbortedRead { .. } => AnomalyKind::AbortedRead,

@@ -1,26 +1,29 @@
 //! Decides whether a history is serializable, strictly or not, or snapshot isolated.
 //!
-//! A history is accepted if and only if the direct serialization graph of its committed
-//! transactions (and of those unknown ones that were observed, see the module `unknown`) has no
-//! cycle, with real-time edges for strict serializability, and no read by itself is impossible
-//! (aborted, intermediate, never written, of a wrong value, of a record that was not there, of the
-//! transaction's own write, and so on). Because the version order is given, this is exact, not a heuristic. Under snapshot isolation a
-//! cycle counts only if no two rw edges follow one another in it (see the module `graph`): write skew is
-//! accepted, and the anomaly of a read-only transaction beside it; a lost update, a fractured read, a read of
-//! an old snapshot or of two are not.
+//! A history is accepted if and only if two conditions hold. First, the direct serialization graph
+//! of its committed transactions has no cycle. Unknown transactions that were observed count as
+//! committed (see the module `unknown`), and for strict serializability the graph has real-time
+//! edges. Second, no read by itself is impossible: aborted, intermediate, never written, of a wrong
+//! value, of a record that was not there, of the transaction's own write, and so on. Because the
+//! version order is given, this is exact, not a heuristic.
 //!
-//! The real-time rule is the same at every level that has one: who was over before another began comes
-//! before it. Under snapshot isolation that means that a snapshot has all that was acknowledged before its
-//! transaction was invoked, and that a later reader never sees less than one that has ended. A system that
-//! takes its snapshot at or after the beginning and its commit before the reply, both from one clock that
-//! only grows, keeps it; one that gives each session a snapshot of its own choice does not.
+//! Under snapshot isolation a cycle counts only if no two rw edges follow one another in it (see
+//! the module `graph`). So write skew is accepted, and the anomaly of a read-only transaction
+//! beside it. A lost update, a fractured read, and a read of an old snapshot or of two are not.
+//!
+//! The real-time rule is the same at every level that has one: a transaction that was over before
+//! another began comes before it. Under snapshot isolation that means two things. A snapshot has
+//! all that was acknowledged before its transaction was invoked. A later reader never sees less
+//! than one that has ended. A system keeps the rule if it takes its snapshot at or after the
+//! beginning and its commit before the reply, both from one clock that only grows. A system that
+//! gives each session a snapshot of its own choice does not.
 //!
 //! Invariant: the report is a function of the history and the isolation level alone.
 //!
 //! Source: Adya, Liskov and O'Neil, *Generalized Isolation Level Definitions*, ICDE 2000, whose
-//! PL-3 is our `Serializable`; the real-time edges that make it strict are those of Kingsbury and
-//! Alvaro, *Elle*, VLDB 2020. Snapshot isolation is PL-SI of Adya's thesis, *Weak Consistency*, MIT 1999,
-//! with these edges.
+//! PL-3 is our `Serializable`. The real-time edges that make it strict are those of Kingsbury and
+//! Alvaro, *Elle*, VLDB 2020. Snapshot isolation is PL-SI of Adya's thesis, *Weak Consistency*, MIT
+//! 1999, with these edges.
 
 use serde::Serialize;
 
@@ -34,7 +37,7 @@ use crate::report::{Counts, EdgeCounts, Report, Verdict};
 use crate::unknown::{Resolution, next_picks};
 use crate::versions::{self, Edge, kind};
 
-/// What a history is held against. Weaker levels forbid fewer cycles.
+/// The level that a history is checked against. Weaker levels forbid fewer cycles.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -44,10 +47,11 @@ pub enum Isolation {
     StrictSerializable,
     /// Some serial order explains all reads.
     Serializable,
-    /// Snapshot isolation in real time: each transaction has a snapshot and a later commit, both between
-    /// its invocation and its completion; it reads what was committed last before its snapshot, and of two
-    /// that write one record one has its snapshot after the other's commit. Daudjee and Salem, *Lazy
-    /// Database Replication with Snapshot Isolation*, VLDB 2006, call this strong snapshot isolation.
+    /// Snapshot isolation in real time: each transaction has a snapshot and a later commit, both
+    /// between its invocation and its completion. It reads the versions that were committed last
+    /// before its snapshot. Of two transactions that write one record, one has its snapshot after
+    /// the other's commit. Daudjee and Salem, *Lazy Database Replication with Snapshot Isolation*,
+    /// VLDB 2006, call this strong snapshot isolation.
     SnapshotIsolation,
 }
 
@@ -80,13 +84,16 @@ const SETTLEMENTS: u64 = 32;
 
 /// Decides whether the history satisfies the isolation level.
 ///
-/// An unknown transaction is taken as committed if and only if one that is itself taken as
-/// committed observed it: read a version that only it wrote, or found a record absent that only
-/// its delete can have removed. Any other is left out, which can neither hide nor make a violation
-/// among the rest. Where several could be the one observed, up to 32 ways to choose are tried; the
-/// history is accepted if one of them is, and [`Report::left_untried`] tells if there were more.
+/// An unknown transaction is taken as committed if and only if it was observed by a transaction
+/// that is itself taken as committed. That one read a version that only the unknown one wrote, or
+/// found a record absent that only its delete can have removed. Any other unknown transaction is
+/// left out, which can neither hide nor make a violation among the rest.
 ///
-/// Time and space are near-linear in the number of operations (sorting apart, linear), for each
+/// Where several transactions could be the one observed, up to 32 ways to choose are tried. The
+/// history is accepted if one of them is, and [`Report::left_untried`] says whether there were
+/// more.
+///
+/// Time and space are near-linear in the number of operations (linear apart from sorting), for each
 /// way that is tried.
 pub fn check(history: &History, isolation: Isolation) -> Report {
     let index = Index::build(history);
@@ -150,7 +157,7 @@ fn judge(
     }
 }
 
-/// The cycle with all that is needed to print it.
+/// Returns the cycle with all data that its text needs.
 fn describe(history: &History, index: &Index, edges: &[Edge], shown: &Shown) -> Anomaly {
     let names = Names(history);
     let step = |hop: &Hop| Step {

@@ -1,17 +1,18 @@
-//! Finds the shortest cycle in each knot (strongly connected component of two or more transactions) of
-//! the graph; of several equally short ones, one of the worst class.
+//! Finds the shortest cycle in each knot (strongly connected component of two or more transactions)
+//! of the graph; of several equally short ones, one of the worst class.
 //!
-//! Real time counts as one edge however far it leads: that T1 was over before T2 began closes a cycle
-//! whatever lies between.
+//! Real time counts as one edge however far it leads: if T1 was over before T2 began, that closes a
+//! cycle, however many transactions lie between.
 //!
-//! Invariant: what is reported is a cycle. It is the shortest as long as the knot has at most
-//! [`STARTS`] places to begin at and the search's budget lasts; beyond that it is a best effort, the same on
-//! every run. Levels are tried from G0 upwards, first without real time, then with it, and a later one
-//! counts only if its cycle is shorter. So a cycle with a real-time edge is reported only if each one
-//! without is longer, and then how long that is stands beside it.
+//! Invariant: every reported path is a cycle. It is the shortest as long as the knot has at most
+//! [`STARTS`] places to begin at and the search's budget lasts. Beyond that it is a best effort,
+//! the same on every run. Levels are tried from G0 upwards, first without real time, then with it,
+//! and a later level counts only if its cycle is shorter. So a cycle with a real-time edge is
+//! reported only if all cycles without one are longer, and then the length of the shortest of those
+//! is reported too.
 //!
-//! Source: the search by class, from the simplest edges on, follows Kingsbury and Alvaro, *Elle:
-//! Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020.
+//! Source: the search by class, beginning with the simplest edges, follows Kingsbury and Alvaro,
+//! *Elle: Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -54,13 +55,13 @@ const LEVELS: [Level; 8] = [
 /// The first levels need no real time.
 const WITHOUT_REAL_TIME: usize = 4;
 
-/// No cycle is shorter.
+/// The shortest possible cycle.
 const SHORTEST: u32 = 2;
 
-/// How many edges of a knot a search for a short cycle starts from.
+/// The number of edges of a knot from which a search for a short cycle starts.
 const STARTS: usize = 4096;
 
-/// How many rw edges of a knot are tried as the only one of a cycle.
+/// The number of rw edges of a knot that are tried as the only one of a cycle.
 const RW_TRIES: usize = 256;
 
 /// The knots of a graph.
@@ -73,7 +74,7 @@ pub(crate) struct Knots {
 /// The cycle that stands for a knot.
 pub(crate) struct Shown {
     pub hops: Vec<Hop>,
-    /// The shortest found that needs no real time, if there is one.
+    /// The shortest cycle found that needs no real time, if there is one.
     pub without_real_time: Option<Vec<Hop>>,
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn find(history: &History, graph: &Graph, most: usize) -> Knots {
     Knots { total, cycles: knots.into_iter().map(shown).collect() }
 }
 
-/// What is known of a knot.
+/// The results for one knot so far.
 struct Knot {
     number: u32,
     best: Option<Path>,
@@ -122,19 +123,19 @@ impl Knot {
         Self { number, best: None, without_real_time: None }
     }
 
-    /// Of the shortest cycle so far.
+    /// Returns the length of the shortest cycle so far.
     fn length(&self) -> u32 {
         self.best.as_ref().map_or(u32::MAX, |path| path.length)
     }
 }
 
-/// A path through the graph, by its slots: where it begins and what it follows.
+/// A path through the graph, by its slots: its beginning and the slots that it follows.
 struct Path {
     start: u32,
     slots: Vec<u32>,
-    /// A stretch through time nodes counted as one edge.
+    /// Its length; a stretch through time nodes counts as one edge.
     length: u32,
-    /// At which level it was found.
+    /// The level at which it was found.
     level: usize,
 }
 
@@ -208,9 +209,9 @@ impl Finder<'_> {
         }
     }
 
-    /// Edges of these kinds that are `inside`, the ones that lead furthest back in time first:
-    /// in a run of a correct system few dependencies contradict the clock, so these are likely to
-    /// lie on short cycles.
+    /// Returns the edges of these kinds that are `inside`, the ones that lead furthest back in time
+    /// first. In a run of a correct system few dependencies contradict the clock, so these edges
+    /// are likely to lie on short cycles.
     fn suspicious(
         &self,
         inside: impl Fn(u32, u32) -> bool,
@@ -236,7 +237,8 @@ impl Finder<'_> {
         edges.into_iter().map(|(_, from, slot)| (from, slot)).collect()
     }
 
-    /// How long before the first of two nodes' transactions was invoked the second was over.
+    /// Returns the time from the end of the second node's transaction to the invocation of the
+    /// first's.
     fn backwards_ns(&self, first: u32, second: u32) -> i128 {
         let txn = |node| self.graph.txn(node).expect("a dependency is between transactions");
         let [first, second] =
@@ -244,7 +246,7 @@ impl Finder<'_> {
         i128::from(first.invoked_ns) - i128::from(second.real_time_end_ns())
     }
 
-    /// Length of a path, a stretch through time nodes counted as one edge.
+    /// Returns the length of a path; a stretch through time nodes counts as one edge.
     fn length(&self, slots: &[u32]) -> u32 {
         slots.iter().map(|&slot| self.search.cost(self.graph, slot)).sum()
     }

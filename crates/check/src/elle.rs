@@ -1,30 +1,30 @@
 //! Export of a history for Elle, so that a second, independent checker can judge it.
 //!
-//! The output is a Jepsen history in EDN, one operation map a line: every transaction is an
-//! `:invoke` and an `:ok`, `:fail` (aborted) or `:info` (unknown) of function `:txn`, in time order.
-//! Keys are strings `"table:key"`; a value is the version number that a write installed, which is
-//! unique for its key in a correct history. Elle does not know the version order, so the form
-//! decides how much of it it can infer:
+//! The output is a Jepsen history in EDN, one operation map a line, in time order. Every
+//! transaction is an `:invoke` and an `:ok`, `:fail` (aborted) or `:info` (unknown) of function
+//! `:txn`. Keys are strings `"table:key"`. A value is the version number that a write installed,
+//! which is unique for its key in a correct history. Elle does not know the version order, so the
+//! form decides how much of the order it can infer:
 //!
 //! - [`ElleModel::ListAppend`]: a write of version v is `[:append K v]`, a read is `[:r K [...]]`
 //!   with all versions up to the one read. Every read tells Elle the whole order before it, so it
-//!   infers the most. The lists grow with the versions, so a key with n versions and as many reads
-//!   takes space quadratic in n: for hot keys or long runs use the other.
+//!   infers the most. The lists grow with the versions: a key with n versions and as many reads
+//!   takes space quadratic in n. For hot keys or long runs use the other form.
 //! - [`ElleModel::RwRegister`]: `[:w K v]` and `[:r K v]`, linear in size. Elle infers the order
-//!   only from reads followed by writes and from what its options `:linearizable-keys?`,
-//!   `:sequential-keys?` and `:wfr-keys?` let it assume.
+//!   only from reads followed by writes and from the assumptions of its options
+//!   `:linearizable-keys?`, `:sequential-keys?` and `:wfr-keys?`.
 //!
-//! What is lost: the initial version is the empty list, or `nil`; a delete is a write like any
-//! other (its version is the tombstone) and an absent read is a read of everything up to its
-//! floor. So Elle does not see a record present that should be absent or the other way round, two
-//! initial versions, or a wrong value.
+//! The export loses some facts. The initial version is the empty list, or `nil`. A delete is a
+//! write like any other (its version is the tombstone), and an absent read is a read of everything
+//! up to its floor. So Elle does not notice a record that is present and should be absent, or the
+//! other way round, nor two initial versions, nor a wrong value.
 //!
 //! A Jepsen process runs one operation at a time and is gone after an `:info`, while one
 //! coordinator may run many: processes are numbered afresh. An unknown transaction is settled as
-//! `check` settles it first; a version of it that was not observed is in nobody's list.
+//! `check` settles it first; those of its versions that were not observed are in no list.
 //!
-//! The export is the same for every level: what Elle is to hold it against, its option
-//! `:consistency-models` says: `:strict-serializable`, `:serializable`, or `:strong-snapshot-isolation`.
+//! The export is the same for every level. Elle's option `:consistency-models` gives the level:
+//! `:strict-serializable`, `:serializable`, or `:strong-snapshot-isolation`.
 //!
 //! Invariant: events at one instant put invocations before completions, so that Elle sees B after A
 //! exactly if A completed before B was invoked.
@@ -39,7 +39,7 @@ use crate::history::{History, NEVER_NS, Outcome, Read, RecordId, Transaction};
 use crate::index::Index;
 use crate::unknown::Resolution;
 
-/// How reads and writes are put to Elle.
+/// The form in which Elle gets reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElleModel {
     /// Values are lists of all versions so far: most is inferred, quadratic size for each key.
@@ -76,7 +76,7 @@ pub fn export(history: &History, model: ElleModel, out: &mut impl Write) -> io::
     Ok(())
 }
 
-/// The beginning or the end of a transaction; derived order is that of the output.
+/// The beginning or the end of a transaction; the derived order is the order of the output.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     at_ns: u64,
@@ -94,7 +94,7 @@ fn events(history: &History) -> Vec<Event> {
     events
 }
 
-/// A process for each transaction: the lowest one that is free.
+/// Gives each transaction a process: the lowest one that is free.
 fn assign_processes(history: &History, events: &[Event]) -> Vec<u32> {
     let mut process = vec![0; history.transactions.len()];
     let mut free = BTreeSet::new();
@@ -121,7 +121,8 @@ struct Exporter<'a> {
 }
 
 impl Exporter<'_> {
-    /// Reads first: they are of others' versions, never of the transaction's own.
+    /// Writes a transaction's operations, reads first: they are of others' versions, never of its
+    /// own.
     fn operations(&self, txn: &Transaction, ended: bool, out: &mut impl Write) -> io::Result<()> {
         let mut separator = "";
         for read in &txn.reads {
@@ -160,7 +161,7 @@ impl Exporter<'_> {
         write!(out, ":{}\"", record.key)
     }
 
-    /// What a read saw: a list, or the last element of that list.
+    /// Writes the value of a read: a list, or the last element of that list.
     fn seen(&self, read: &Read, out: &mut impl Write) -> io::Result<()> {
         let versions = self.versions_up_to(read);
         match self.model {
@@ -179,8 +180,8 @@ impl Exporter<'_> {
         }
     }
 
-    /// The versions that make up what a read saw; empty for the initial version. A version that
-    /// only an aborted transaction wrote, or nobody, is last in the list of who read it.
+    /// Returns the versions that make up the value of a read; none for the initial version. A
+    /// version without a writer, or whose writer aborted, is the last in the lists of its readers.
     fn versions_up_to(&self, read: &Read) -> Vec<u64> {
         let ops = &self.index.ops[self.index.range_of(read.record)];
         let upto = &ops[..ops.partition_point(|op| op.version <= read.version)];

@@ -1,4 +1,4 @@
-//! What can be wrong with a history file, in words that say where and what to do.
+//! The faults that a history file can have, in words that say the place and the remedy.
 //!
 //! Invariant: every message starts with the file's name, and names the line when there is one.
 
@@ -8,21 +8,21 @@ use std::io;
 
 use crate::format::{FORMAT, FieldProblem};
 
-/// Why a history file could not be read or written.
+/// The reason why a history file could not be read or written.
 #[derive(Debug)]
 pub struct HistoryError {
     /// The file, as the caller named it.
     pub file: String,
-    /// What is wrong with it.
+    /// The fault.
     pub problem: Problem,
 }
 
-/// What is wrong with a history file.
+/// A fault of a history file.
 #[derive(Debug)]
 pub enum Problem {
     /// The operating system refused.
     Io {
-        /// What was being done: `open`, `read`, `write`, ...
+        /// The operation: `open`, `read`, `write`, ...
         doing: &'static str,
         /// The refusal.
         source: io::Error,
@@ -43,14 +43,14 @@ pub enum Problem {
     Syntax {
         /// Counted from 1.
         line: u64,
-        /// What the parser says.
+        /// The parser's message.
         message: String,
     },
-    /// A field does not hold what it should.
+    /// A field holds a wrong value.
     Field {
         /// Counted from 1.
         line: u64,
-        /// Which, and what it may hold.
+        /// The field, and the values that it may hold.
         field: FieldProblem,
     },
     /// The file ends without its footer.
@@ -60,11 +60,11 @@ pub enum Problem {
         /// The line that breaks off, if one does.
         broken_line: Option<u64>,
     },
-    /// The footer counts other than the lines do.
+    /// The footer's count differs from the number of lines.
     CountMismatch {
-        /// According to the footer.
+        /// The footer's count.
         footer: u64,
-        /// Read.
+        /// The number of transactions read.
         read: u64,
     },
     /// There is something behind the footer.

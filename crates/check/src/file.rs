@@ -79,7 +79,7 @@ impl History {
         Self::parse(&name, BufReader::with_capacity(1 << 18, file))
     }
 
-    /// Reads and validates a history from any reader; `name` stands in errors.
+    /// Reads and validates a history from any reader; `name` appears in errors.
     pub fn parse(name: &str, input: impl BufRead) -> Result<Self, HistoryError> {
         let mut lines = Lines { input, buffer: Vec::new(), number: 0 };
         Self::parse_lines(&mut lines).map_err(|problem| HistoryError::new(name, problem))
@@ -139,7 +139,7 @@ impl History {
 struct Lines<R> {
     input: R,
     buffer: Vec<u8>,
-    /// Of the line last given out, counted from 1.
+    /// The number of the line last given out, counted from 1.
     number: u64,
 }
 
@@ -196,7 +196,7 @@ fn parse_line(line: &[u8], tables: usize) -> Result<Line, LineProblem> {
     }
 }
 
-/// A line that is not a transaction: the footer, or an error to be explained.
+/// Parses a line that is not a transaction: the footer, or an error to be explained.
 fn parse_other_line(line: &[u8], error: &serde_json::Error) -> Result<Line, LineProblem> {
     let value: Value =
         serde_json::from_slice(line).map_err(|error| LineProblem::Syntax(error.to_string()))?;

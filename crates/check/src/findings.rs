@@ -1,14 +1,14 @@
 //! The anomalies found so far: all counted, the first few of each kind listed.
 //!
-//! Invariant: the order is that of discovery, which is that of records and versions, so the same
-//! history gives the same list.
+//! Invariant: anomalies are listed in the order of discovery, which is that of records and
+//! versions. So the same history gives the same list.
 
 use std::collections::BTreeMap;
 
 use crate::anomaly::{Anomaly, AnomalyKind, Party, RecordName};
 use crate::history::{History, NEVER_NS, RecordId, TxnId};
 
-/// How many anomalies of each kind a report lists; the rest are only counted.
+/// The number of anomalies of each kind that a report lists; the rest are only counted.
 pub const LISTED_PER_KIND: usize = 10;
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Findings {
     }
 }
 
-/// Names for what the checker knows by number.
+/// Names of the things that the checker knows by number.
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'a>(pub &'a History);
 

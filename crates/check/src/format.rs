@@ -10,8 +10,8 @@
 //! stand in any order.
 //!
 //! Invariant: a file without its footer is not a history, so a run that was cut short can never
-//! pass for a clean one. Lines are parsed straight into the model; only a line that fails is
-//! parsed again, slowly, by [`explain`], to say which field is wrong and what it may hold.
+//! pass for a clean one. Lines are parsed straight into the model. Only a line that fails is parsed
+//! again, slowly, by [`explain`], to say which field is wrong and which values it may hold.
 
 use std::collections::BTreeMap;
 
@@ -39,14 +39,14 @@ pub(crate) struct Footer {
     pub transactions: u64,
 }
 
-/// One field that does not hold what it should.
+/// A field that holds a wrong value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FieldProblem {
-    /// Which field, such as `reads[2].version`.
+    /// The field, such as `reads[2].version`.
     pub field: String,
-    /// What stands there, as JSON.
+    /// The value found, as JSON.
     pub found: String,
-    /// What may stand there.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -57,7 +57,7 @@ impl FieldProblem {
     }
 }
 
-/// The first part of a long text, so that an error stays on one line.
+/// Returns the first part of a long text, so that an error stays on one line.
 pub(crate) fn shorten(text: &str) -> String {
     const SHOWN: usize = 80;
     match text.char_indices().nth(SHOWN) {
@@ -114,8 +114,8 @@ pub(crate) mod completion {
     }
 }
 
-/// What a parsed transaction may still get wrong: a table that the header does not name, an end
-/// before the beginning.
+/// Checks a parsed transaction for the faults that are left: a table that the header does not name,
+/// an end before the beginning.
 pub(crate) fn validate(txn: &Transaction, tables: usize) -> Result<(), FieldProblem> {
     if txn.completed_ns < txn.invoked_ns {
         let allowed = format!("null or at least invoked_ns = {}", txn.invoked_ns);
@@ -137,8 +137,8 @@ pub(crate) fn validate(txn: &Transaction, tables: usize) -> Result<(), FieldProb
 const FIELDS: [&str; 7] =
     ["id", "coordinator", "invoked_ns", "completed_ns", "outcome", "reads", "writes"];
 
-/// Says which field of a transaction line that does not parse is wrong. `None` if every field is
-/// as it should be, which the caller reports as a syntax error.
+/// Says which field of a transaction line that does not parse is wrong. Returns `None` if every
+/// field is right, which the caller reports as a syntax error.
 pub(crate) fn explain(line: &Value) -> Option<FieldProblem> {
     let Value::Object(object) = line else {
         return Some(FieldProblem::new("transaction", line, "an object"));

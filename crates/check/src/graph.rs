@@ -1,24 +1,27 @@
 //! The direct serialization graph with real time, as one compact adjacency list.
 //!
-//! Real-time order is quadratic if written out. Instead every completion is an auxiliary *time
-//! node*: a transaction has an edge to the node of its completion, each time node one to the next,
-//! and the last completion before an invocation one to the transaction invoked. Then there is a
-//! path through time nodes from A to B exactly if A completed before B was invoked, with at most
-//! three edges a transaction. Elle (Kingsbury and Alvaro, VLDB 2020) takes the transitive reduction
-//! of the order for the same purpose; the chain is simpler and needs no search.
+//! Real-time order is quadratic if written out. Instead, every completion is an auxiliary *time
+//! node*. A transaction has an edge to the node of its completion, each time node has one to the
+//! next, and the last completion before an invocation has one to the transaction invoked. Then
+//! there is a path through time nodes from A to B exactly if A completed before B was invoked, with
+//! at most three edges a transaction. Elle (Kingsbury and Alvaro, VLDB 2020) takes the transitive
+//! reduction of the order for the same purpose; the chain is simpler and needs no search.
 //!
-//! Under snapshot isolation a transaction is two nodes, its *snapshot* and its later *commit*. What it
-//! depends on (ww, wr, real time) was committed before its snapshot; rw says only that a snapshot comes
-//! before a commit. So a cycle of this graph is one of dependencies in which no two rw edges follow one
-//! another: exactly those without which a history is snapshot isolated (Fekete et al., *Making Snapshot
-//! Isolation Serializable*, TODS 2005; Cerone and Gotsman, *Analysing Snapshot Isolation*, JACM 2018).
-//! And if there is none, the order of the points can be stretched so that both of each transaction lie
-//! between its invocation and its completion: each point as late as the latest invocation among those up
-//! to it, which is not after its own transaction's completion, or real time would order them otherwise.
+//! Under snapshot isolation a transaction is two nodes, its *snapshot* and its later *commit*. Its
+//! dependencies (ww, wr, real time) were committed before its snapshot; rw says only that a
+//! snapshot comes before a commit. So a cycle of this graph is a cycle of dependencies in which no
+//! two rw edges follow one another. A history is snapshot isolated exactly if it has no such cycle
+//! (Fekete et al., *Making Snapshot Isolation Serializable*, TODS 2005; Cerone and Gotsman,
+//! *Analysing Snapshot Isolation*, JACM 2018).
 //!
-//! Invariant: nodes below `time_from` are transactions (their commits first, then their snapshots, if
-//! they have any), the others time nodes in time order; time nodes alone form no cycle, nor do both nodes
-//! of one transaction.
+//! If there is none, the order of the points can be stretched so that both points of each
+//! transaction lie between its invocation and its completion. Each point gets the latest invocation
+//! among those up to it as its time. That is not after its own transaction's completion, or real
+//! time would order them otherwise.
+//!
+//! Invariant: nodes below `time_from` are transactions: their commits first, then their snapshots,
+//! if they have any. The other nodes are time nodes in time order. Time nodes alone form no cycle,
+//! nor do both nodes of one transaction.
 
 use crate::history::{History, NEVER_NS};
 use crate::index::Index;
@@ -37,7 +40,7 @@ pub(crate) struct Graph {
     pub edge: Vec<u32>,
 }
 
-/// Which node is what.
+/// The numbers of the nodes.
 #[derive(Clone, Copy)]
 pub(crate) struct Nodes {
     txns: u32,
@@ -49,12 +52,13 @@ impl Nodes {
         Self { txns, has_snapshots }
     }
 
-    /// Where a transaction's versions come to be.
+    /// Returns the node at which a transaction's versions come to be.
     fn commit(self, txn: u32) -> u32 {
         txn
     }
 
-    /// Where a transaction reads: what must come before it leads here.
+    /// Returns the node at which a transaction reads: edges from all that must come before it lead
+    /// here.
     fn snapshot(self, txn: u32) -> u32 {
         if self.has_snapshots { self.txns + txn } else { txn }
     }
@@ -81,7 +85,7 @@ impl Nodes {
     }
 }
 
-/// A slot in the making.
+/// A slot that is being made.
 struct Arc {
     from: u32,
     to: u32,
@@ -150,10 +154,10 @@ impl Graph {
     }
 }
 
-/// The completions in time order and who was invoked after which.
+/// The completions in time order, and the transactions that were invoked after each.
 #[derive(Default)]
 pub(crate) struct TimeOrder {
-    /// (when, transaction), sorted.
+    /// (time, transaction), sorted.
     completions: Vec<(u64, u32)>,
     /// (time node counted from 0, transaction invoked after it and before the next).
     invoked_after: Vec<(u32, u32)>,
@@ -176,7 +180,7 @@ impl TimeOrder {
         Self { completions, invoked_after }
     }
 
-    /// How many transactions were invoked after some other was over.
+    /// Returns how many transactions were invoked after some other was over.
     pub fn edges(&self) -> u64 {
         self.invoked_after.len() as u64
     }

@@ -1,9 +1,9 @@
-//! The history of a run: what every transaction read and wrote, under which version numbers, and
-//! when it was invoked and completed.
+//! The history of a run: the reads and writes of every transaction with their version numbers, and
+//! the times of its invocation and completion.
 //!
 //! Invariant: the version numbers of one record are monotone in the order in which its versions
 //! were installed (they need not be dense). The recorder knows that order because the system under
-//! test numbers its versions; it is what makes checking near-linear instead of NP-complete
+//! test numbers its versions. That makes checking near-linear instead of NP-complete
 //! (Papadimitriou, *The Serializability of Concurrent Database Updates*, JACM 1979).
 //!
 //! Source of the model: Adya, Liskov and O'Neil, *Generalized Isolation Level Definitions*,
@@ -14,7 +14,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// `completed_ns` of a transaction whose end nobody saw.
+/// `completed_ns` of a transaction whose end was not observed.
 pub const NEVER_NS: u64 = u64::MAX;
 
 /// Name of one transaction, unique within a history.
@@ -52,13 +52,13 @@ pub struct RecordId {
 }
 
 impl RecordId {
-    /// The record with this key in this table.
+    /// Returns the id of the record with this key in this table.
     pub fn new(table: u16, key: u64) -> Self {
         Self { table, key }
     }
 }
 
-/// How a transaction ended, as far as its client learned.
+/// A transaction's outcome, as far as its client learned it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -66,19 +66,19 @@ pub enum Outcome {
     Committed,
     /// The client was told that it did not; none of its writes may ever be seen.
     Aborted,
-    /// The client was told neither. The checker accepts either (for the rule see
-    /// [`crate::check()`]).
+    /// The client was told neither. The checker accepts either (see [`crate::check()`] for the
+    /// rule).
     Unknown,
 }
 
-/// One read of a record: of what was there before the transaction wrote. Reads of its own writes are not
-/// recorded; one at a version of its own is an anomaly ([`crate::AnomalyKind::OwnWriteRead`]).
+/// One read of a record, as it was before the transaction wrote. Reads of its own writes are not
+/// recorded; a read at a version of its own is an anomaly ([`crate::AnomalyKind::OwnWriteRead`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
-    /// What was read.
+    /// The record that was read.
     pub record: RecordId,
-    /// The version read; for an absent record a *floor*: the key was absent as of this number, so
-    /// the read stands right after the greatest write whose version is at most this.
+    /// The version read. For an absent record it is a *floor*: the key was absent as of this
+    /// number, so the read stands right after the greatest write whose version is at most this.
     pub version: Version,
     /// Whether the record was there.
     pub present: bool,
@@ -86,8 +86,8 @@ pub struct Read {
     pub fingerprint: u64,
 }
 
-/// What a write leaves behind. An insert and an update both leave the record present; whether the
-/// key was absent before an insert is judged from the absent read that goes with it.
+/// The effect of a write. An insert and an update both leave the record present; whether the key
+/// was absent before an insert is judged from the absent read that goes with it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteKind {
@@ -102,7 +102,7 @@ pub enum WriteKind {
 /// One version that a transaction installed, or tried to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Write {
-    /// What was written.
+    /// The record that was written.
     pub record: RecordId,
     /// The number of the new version.
     pub version: Version,
@@ -118,18 +118,18 @@ pub struct Write {
 pub struct Transaction {
     /// Unique in the history.
     pub id: TxnId,
-    /// Who ran it.
+    /// The coordinator that ran it.
     pub coordinator: u32,
-    /// When the client asked for it.
+    /// The time at which the client asked for it.
     pub invoked_ns: u64,
-    /// When the client had the answer, [`NEVER_NS`] if it never came.
+    /// The time at which the client had the answer; [`NEVER_NS`] if it never came.
     #[serde(with = "crate::format::completion")]
     pub completed_ns: u64,
-    /// What the answer was.
+    /// The answer.
     pub outcome: Outcome,
-    /// What it read from others.
+    /// Its reads of versions of other transactions.
     pub reads: Vec<Read>,
-    /// What it wrote.
+    /// Its writes.
     pub writes: Vec<Write>,
 }
 
@@ -147,7 +147,7 @@ impl Transaction {
         }
     }
 
-    /// The same transaction with another outcome.
+    /// Returns the same transaction with another outcome.
     #[must_use]
     pub fn with_outcome(mut self, outcome: Outcome) -> Self {
         self.outcome = outcome;
@@ -175,8 +175,8 @@ impl Transaction {
         self
     }
 
-    /// When it was over for real-time order: an unknown transaction may take effect at any time
-    /// after its invocation, so it is never over.
+    /// Returns its end for real-time order. An unknown transaction may take effect at any time
+    /// after its invocation, so it never ends.
     pub(crate) fn real_time_end_ns(&self) -> u64 {
         match self.outcome {
             Outcome::Unknown => NEVER_NS,
@@ -188,7 +188,7 @@ impl Transaction {
 /// A recorded run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct History {
-    /// What was run: workload, protocol, seed, isolation and so on.
+    /// The description of the run: workload, protocol, seed, isolation and so on.
     pub meta: BTreeMap<String, String>,
     /// Names of the tables; [`RecordId::table`] is an index into them.
     pub tables: Vec<String>,

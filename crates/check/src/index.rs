@@ -1,15 +1,15 @@
 //! All operations of a history in one vector, sorted by record, then by version.
 //!
-//! Invariant: within a record, operations stand in version order, and at one version the writes
-//! stand before the present reads and these before the absent reads. So one sweep over a record
-//! sees each read right after the write it reads, and right before the write that overwrites it.
-//! Reads of aborted transactions are left out: they promise nothing to anybody.
+//! Invariant: within a record, operations stand in version order. At one version the writes stand
+//! before the present reads, and these before the absent reads. So one sweep over a record sees
+//! each read right after the write it reads, and right before the write that overwrites it. Reads
+//! of aborted transactions are left out: they promise nothing.
 
 use std::ops::Range;
 
 use crate::history::{History, Outcome, RecordId, Version, WriteKind};
 
-/// What an operation does; the order of the variants is the sort order at one version.
+/// The kind of an operation; the order of the variants is the sort order at one version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Role {
     Write(WriteKind),
@@ -38,7 +38,7 @@ impl Op {
     }
 }
 
-/// The sorted operations and where each record's begin.
+/// The sorted operations, and the beginning of each record's operations.
 pub(crate) struct Index {
     pub ops: Vec<Op>,
     starts: Vec<u32>,
@@ -84,17 +84,18 @@ impl Index {
         Self { ops, starts }
     }
 
-    /// How many records the history touches.
+    /// Returns the number of records that the history touches.
     pub fn records(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Where the operations of one record stand in `ops`.
+    /// Returns the range of one record's operations in `ops`.
     pub fn range(&self, record: usize) -> Range<usize> {
         self.starts[record] as usize..self.starts[record + 1] as usize
     }
 
-    /// Where the operations of this record stand in `ops`; empty if it is never touched.
+    /// Returns the range of this record's operations in `ops`; it is empty if the record is never
+    /// touched.
     pub fn range_of(&self, record: RecordId) -> Range<usize> {
         let starts = &self.starts[..self.records()];
         match starts.binary_search_by_key(&record, |&at| self.ops[at as usize].record) {
@@ -103,9 +104,9 @@ impl Index {
         }
     }
 
-    /// The first read, by a transaction that takes part, of the version that was there before all
-    /// writes of those that take part. A version that any transaction wrote, whatever its outcome,
-    /// is not initial.
+    /// Returns the first read, by a transaction that takes part, of the version that was there
+    /// before all writes of those that take part. A version that any transaction wrote, whatever
+    /// its outcome, is not initial.
     pub fn initial_read(&self, range: Range<usize>, included: &[bool]) -> Option<usize> {
         let mut last_write = None;
         for at in range {

@@ -1,23 +1,22 @@
-//! Decides strict serializability and snapshot isolation from recorded histories. It knows neither the engine nor the
-//! fabric: a history says what each transaction read and wrote under which version numbers, and
-//! when it ran; everything else follows from that.
+//! Decides strict serializability and snapshot isolation from recorded histories. It knows neither
+//! the engine nor the fabric. A history says which versions each transaction read and wrote, and
+//! when the transaction ran; everything else follows from that.
 //!
 //! Invariant: a verdict is a function of the history alone, byte for byte the same on every run.
 //!
 //! The map:
-//! - `history`: the model; `format`, `file`, `error`: the history file and what can be wrong with
-//!   it.
-//! - [`check()`]: `index` sorts all operations by record and version, `unknown` settles
-//!   transactions of unknown outcome, `versions` sweeps the records for anomalies and edges,
-//!   `graph` adds real time and snapshots, `scc`, `cycle` and `search` find short cycles.
-//! - `anomaly`, `findings`, `display`, `report`: what is reported, and in which words.
+//! - `history`: the model; `format`, `file`, `error`: the history file and its possible faults.
+//! - [`check()`]: `index` sorts all operations by record and version, and `unknown` settles
+//!   transactions of unknown outcome. `versions` sweeps the records for anomalies and edges, and
+//!   `graph` adds real time and snapshots. `scc`, `cycle` and `search` find short cycles.
+//! - `anomaly`, `findings`, `display`, `report`: the contents of a report, and its words.
 //! - [`elle`]: export for an independent checker.
-//! - [`WholeFile`]: how every file of ours is written.
+//! - [`WholeFile`]: the way in which every file of ours is written.
 //!
 //! ```
 //! use tarn_check::{History, Isolation, RecordId, Transaction, WriteKind::Update, check};
 //!
-//! // Write skew: each reads what the other overwrites.
+//! // Write skew: each reads the version that the other overwrites.
 //! let (x, y) = (RecordId::new(0, 1), RecordId::new(0, 2));
 //! let mut history = History { tables: vec!["savings".into()], ..History::default() };
 //! history.transactions = vec![

@@ -21,7 +21,7 @@ pub enum Verdict {
     Violated,
 }
 
-/// How much of what was checked.
+/// The amounts that were checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Counts {
     /// Transactions that committed.
@@ -30,7 +30,7 @@ pub struct Counts {
     pub aborted: u64,
     /// Transactions of unknown outcome that were taken as committed.
     pub unknown_observed: u64,
-    /// Transactions of unknown outcome that nobody observed; left out.
+    /// Transactions of unknown outcome that were not observed; they are left out.
     pub unknown_dropped: u64,
     /// Reads by those taken as committed.
     pub reads: u64,
@@ -57,23 +57,23 @@ pub struct EdgeCounts {
 /// The verdict on a history.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
-    /// What it was held against.
+    /// The level that the history was checked against.
     pub isolation: Isolation,
     /// The verdict.
     pub verdict: Verdict,
     /// The history's own description of the run.
     pub meta: BTreeMap<String, String>,
-    /// How much was checked.
+    /// The amounts that were checked.
     pub counts: Counts,
-    /// The first of each kind, in a fixed order.
+    /// The first anomalies of each kind, in a fixed order.
     pub anomalies: Vec<Anomaly>,
-    /// How many there are of each kind. Cycles are counted by knot: transactions that are all
+    /// The number of anomalies of each kind. Cycles are counted by knot: transactions that are all
     /// before one another count once, however many cycles run through them.
     pub totals: BTreeMap<AnomalyKind, u64>,
-    /// How many ways to settle ambiguous unknown outcomes were tried. If none is accepted the
-    /// report is on the first.
+    /// How many ways to settle ambiguous unknown outcomes were tried. If none is accepted, the
+    /// report describes the first.
     pub settlements_tried: u64,
-    /// Whether there are more ways that were not tried, so that a violation is not certain.
+    /// Whether some ways were not tried, so that a violation is not certain.
     pub left_untried: bool,
 }
 
@@ -83,7 +83,7 @@ impl Report {
         self.verdict == Verdict::Accepted
     }
 
-    /// How many anomalies are counted but not listed.
+    /// Returns the number of anomalies that are counted but not listed.
     pub fn unlisted(&self) -> u64 {
         self.totals.values().sum::<u64>() - self.anomalies.len() as u64
     }

@@ -10,16 +10,16 @@ use crate::graph::Graph;
 /// Component of a node that is out of scope.
 pub(crate) const OUT_OF_SCOPE: u32 = u32::MAX;
 
-/// Which component each node belongs to.
+/// The component that each node belongs to.
 #[derive(Default)]
 pub(crate) struct Components {
     pub of: Vec<u32>,
-    /// How many nodes each component has.
+    /// The number of nodes of each component.
     pub sizes: Vec<u32>,
 }
 
-/// The components of the graph that is left when only the nodes in scope and edges of the kinds in
-/// `mask` are kept.
+/// Returns the components of a part of the graph: the nodes in scope, and the edges of the kinds in
+/// `mask`.
 pub(crate) fn components(graph: &Graph, mask: u8, in_scope: impl Fn(u32) -> bool) -> Components {
     let mut walk = Walk {
         found: Components { of: vec![OUT_OF_SCOPE; graph.nodes() as usize], sizes: Vec::new() },
@@ -39,7 +39,7 @@ pub(crate) fn components(graph: &Graph, mask: u8, in_scope: impl Fn(u32) -> bool
 
 struct Walk {
     found: Components,
-    /// When each node was reached, counted from 1; 0 is not yet.
+    /// The order in which nodes were reached, counted from 1; 0 means "not yet".
     order: Vec<u32>,
     /// The earliest node known to be reachable in the same component.
     low: Vec<u32>,

@@ -1,7 +1,7 @@
 //! Shortest paths within a component, where a stretch through time nodes counts as one edge.
 //!
-//! Invariant: edges cost 0 or 1 (only a step onto the time chain or along a dependency costs), so
-//! a double-ended queue yields nodes in order of distance; no heap is needed.
+//! Invariant: edges cost 0 or 1: only a step onto the time chain or along a dependency costs. So a
+//! double-ended queue yields nodes in order of distance, and no heap is needed.
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,9 @@ use crate::versions::kind::TIME;
 pub(crate) struct Scope<'a> {
     /// Component of each node.
     pub component: &'a [u32],
-    /// The one to stay in.
+    /// The component to stay in.
     pub number: u32,
-    /// Kinds of edge.
+    /// The kinds of edge that may be used.
     pub mask: u8,
 }
 
@@ -25,13 +25,13 @@ impl Scope<'_> {
     }
 }
 
-/// How many edges the searches of one knot and level may look at. The first search of a knot runs
-/// to its end regardless, so that a cycle is found.
+/// The number of edges that the searches of one knot and level may look at. The first search of a
+/// knot runs to its end regardless, so that a cycle is found.
 const BUDGET: u64 = 30_000_000;
 
 /// The state of searches, kept from one to the next.
 pub(crate) struct Search {
-    /// In which search a node was last reached.
+    /// The number of the search in which a node was last reached.
     stamp: Vec<u32>,
     distance: Vec<u32>,
     /// The slot over which a node was reached and the node from which it leaves.
@@ -62,8 +62,8 @@ impl Search {
         self.budget == 0
     }
 
-    /// What following a slot costs: leaving the time chain, moving along it and from a snapshot to its
-    /// commit is free.
+    /// Returns the cost of following a slot. Leaving the time chain, moving along it, and going
+    /// from a snapshot to its commit are free.
     pub fn cost(&self, graph: &Graph, slot: u32) -> u32 {
         let dependency = graph.edge[slot as usize] != crate::graph::NO_EDGE;
         let is_time = graph.kind[slot as usize] == TIME;
@@ -77,8 +77,8 @@ impl Search {
         slot < graph.first_slot(graph.time_from())
     }
 
-    /// The slots of a shortest path from `start` to `target` that is shorter than `limit`; if they
-    /// are one node, of a cycle.
+    /// Returns the slots of a shortest path from `start` to `target` that is shorter than `limit`.
+    /// If both are one node, it is a cycle.
     pub fn shortest(
         &mut self,
         graph: &Graph,

@@ -1,4 +1,4 @@
-//! Which transactions of unknown outcome to take as committed.
+//! Decides which transactions of unknown outcome are taken as committed.
 //!
 //! The rule: an unknown transaction is taken as committed if and only if a transaction that is
 //! itself taken as committed *observed* it, that is
@@ -10,12 +10,13 @@
 //! Why this decides "is there a way to settle the unknown outcomes such that the history is
 //! accepted":
 //! - *Observed ones must be in.* Without them the observer's read has no source, a violation.
-//! - *Unobserved ones may be left out.* Take an accepted serial order that has one and strike it
-//!   out. Nobody read its versions; an absent read behind its delete still follows a delete or the
-//!   initial absence, else the delete would count as observed. All other reads keep their source,
-//!   their successor in the version order moves later or stays, and real-time order among the rest
-//!   is unchanged: the order is still accepted. A gap in the version numbers is no observation,
-//!   since versions need not be dense, and neither is a read by an aborted transaction.
+//! - *Unobserved ones may be left out.* Take an accepted serial order that contains one, and strike
+//!   it out. No transaction read its versions. An absent read behind its delete still follows a
+//!   delete or the initial absence, else the delete would count as observed. All other reads keep
+//!   their source, their successor in the version order moves later or stays, and real-time order
+//!   among the rest is unchanged: the order is still accepted. A gap in the version numbers is no
+//!   observation, since versions need not be dense, and neither is a read by an aborted
+//!   transaction.
 //! - *Sometimes several could be the one observed*: two unknown transactions tried to write the
 //!   same version, or two unknown deletes explain one absence. Each such place is a choice;
 //!   `check` tries the alternatives, up to a bound, until one is accepted.
@@ -28,17 +29,17 @@ use std::collections::BTreeSet;
 use crate::history::{History, Outcome, Version};
 use crate::index::{Index, Op, Role};
 
-/// Who takes part in the graph.
+/// The transactions that take part in the graph.
 pub(crate) struct Resolution {
     /// By transaction: committed, or unknown and taken as committed.
     pub included: Vec<bool>,
-    /// For each place where a choice was made, in order: how many alternatives there were.
+    /// For each place where a choice was made, in order: the number of alternatives.
     pub choices: Vec<usize>,
 }
 
 impl Resolution {
-    /// Settles the unknown outcomes; `picks` says which alternative to take at the first choices,
-    /// the others take the first one.
+    /// Settles the unknown outcomes. `picks` gives the alternatives to take at the first choices;
+    /// all later choices take their first alternative.
     pub fn settle(history: &History, index: &Index, picks: &[usize]) -> Self {
         let outcomes = history.transactions.iter().map(|txn| txn.outcome);
         let included = outcomes.clone().map(|outcome| outcome == Outcome::Committed).collect();
@@ -80,7 +81,7 @@ impl Settler<'_> {
                 continue;
             };
             self.resolution.included[txn as usize] = true;
-            // Its reads bind from now on, and its writes may hide what explained an absence.
+            // Its reads bind from now on, and its writes may hide the explanation of an absence.
             let first = touched.partition_point(|(other, _, _)| *other < txn);
             let own = touched[first..].iter().take_while(|(other, _, _)| *other == txn);
             pending.extend(own.map(|(_, record, _)| *record));
@@ -108,7 +109,8 @@ impl Settler<'_> {
         self.resolution.included[op.txn as usize]
     }
 
-    /// The first unknown transaction, not yet included, that an included one observed here.
+    /// Returns the first unknown transaction, not yet included, that an included one observed at
+    /// this record.
     fn observed_in(&mut self, record: usize) -> Option<u32> {
         let index = self.index;
         let ops = &index.ops[index.range(record)];
@@ -144,8 +146,8 @@ impl Settler<'_> {
         candidates[pick]
     }
 
-    /// Unknown transactions that wrote the version read, narrowed to those that could have written
-    /// what was seen, if there is one.
+    /// Returns the unknown transactions that wrote the version read. If some of them could have
+    /// written the value read, only those are returned.
     fn writers_of(&self, before: &[Op], read: &Op) -> Vec<u32> {
         let same = before.iter().rev().take_while(|op| op.version == read.version);
         let writers: Vec<&Op> = same.filter(|op| op.is_write() && self.is_unknown(op)).collect();
@@ -161,7 +163,7 @@ impl Settler<'_> {
         }
     }
 
-    /// Unknown transactions whose delete lies behind `since`.
+    /// Returns the unknown transactions whose delete lies behind `since`.
     fn deleters_since(&self, before: &[Op], since: Option<Version>) -> Vec<u32> {
         let recent = before.iter().rev().take_while(|op| since.is_none_or(|v| op.version > v));
         distinct(recent.filter(|op| op.is_delete() && self.is_unknown(op)).map(|op| op.txn))

@@ -2,9 +2,9 @@
 //! ww, wr and rw edges of the direct serialization graph.
 //!
 //! Invariant: the edges are Adya's, between neighbours in the version order only (ww to the next
-//! version, rw from a version's readers to the next version); what lies further apart follows by
-//! transitivity. So there are at most three edges an operation. An operation that is an anomaly
-//! by itself and has no place in the version order gives no edge.
+//! version, rw from a version's readers to the next version). Edges between versions further apart
+//! follow by transitivity. So there are at most three edges an operation. An operation that is an
+//! anomaly by itself and has no place in the version order gives no edge.
 //!
 //! Source: Adya, Liskov and O'Neil, *Generalized Isolation Level Definitions*, ICDE 2000.
 
@@ -20,9 +20,9 @@ pub(crate) mod kind {
     pub const WW: u8 = 1;
     pub const WR: u8 = 2;
     pub const RW: u8 = 4;
-    /// To, between and from the auxiliary nodes of real time.
+    /// Edges to, between and from the auxiliary nodes of real time.
     pub const TIME: u8 = 8;
-    /// From a transaction's snapshot to its commit.
+    /// An edge from a transaction's snapshot to its commit.
     pub const INNER: u8 = 16;
 }
 
@@ -72,10 +72,10 @@ struct Sweep<'a> {
     writers: Vec<(u32, u32)>,
 }
 
-/// What the sweep of a record remembers from read to read.
+/// The state that the sweep of a record carries from read to read.
 #[derive(Default)]
 struct Place {
-    /// How many of `writes` stand before.
+    /// The number of `writes` before the place.
     next: usize,
     /// The first read of a version that was there before all writes.
     initial: Option<usize>,
@@ -112,7 +112,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Remembers an aborted write, in case somebody saw it.
+    /// Remembers an aborted write, in case a later read saw it.
     fn pass_excluded(&self, at: usize, place: &mut Place) {
         let op = &self.ops[at];
         if op.is_write() && self.history.transactions[op.txn as usize].outcome == Outcome::Aborted {
@@ -161,7 +161,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// A read that found the record.
+    /// Handles a read that found the record.
     fn present(&mut self, at: usize, place: &mut Place) {
         let ops = self.ops;
         let op = &ops[at];
@@ -186,7 +186,7 @@ impl Sweep<'_> {
         self.before_next(at, place.next);
     }
 
-    /// A read that did not find the record.
+    /// Handles a read that did not find the record.
     fn absent(&mut self, at: usize, place: &Place) {
         let ops = self.ops;
         let op = &ops[at];
@@ -210,7 +210,8 @@ impl Sweep<'_> {
         self.before_next(at, place.next);
     }
 
-    /// The rw edge from a read to the next version, and whether the reader overwrote it unseen.
+    /// Adds the rw edge from a read to the next version, and reports a reader that overwrote that
+    /// version unseen.
     fn before_next(&mut self, at: usize, next: usize) {
         let Some(&write) = self.writes.get(next) else {
             return;
@@ -236,7 +237,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Whether the version read is one that may be read at all.
+    /// Reports a read of a version that may not be read at all.
     fn judge_source(&mut self, at: usize, write: u32, next: usize) {
         let names = Names(self.history);
         let (op, source) = (&self.ops[at], &self.ops[write as usize]);
@@ -263,7 +264,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Compares the value read with the one known for this version.
+    /// Compares the value read with the known value of this version.
     fn compare_value(&mut self, at: usize, place: &mut Place) {
         let op = &self.ops[at];
         if op.fingerprint == 0 {
@@ -288,7 +289,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// A read says what was there before its transaction wrote: at or behind its own version it cannot stand.
+    /// Reports a read at or behind a version that its own transaction wrote. Reads show the record
+    /// before their transaction wrote, so such a place is impossible.
     fn report_own(&mut self, at: usize, write: u32) {
         let names = Names(self.history);
         let (op, own) = (&self.ops[at], &self.ops[write as usize]);
@@ -345,7 +347,7 @@ fn aborted_read(names: Names<'_>, op: &Op, writer: &Op) -> Anomaly {
     }
 }
 
-/// Where a read stands, for a report.
+/// Returns the place of a read, for a report.
 pub(crate) fn seen(op: &Op) -> Seen {
     if op.role == Role::Absent { Seen::Absent(op.version) } else { Seen::Present(op.version) }
 }

@@ -1,15 +1,15 @@
 //! A file that appears under its name only when it is whole.
 //!
-//! Invariant: until then it is `NAME.partial`, which is removed if the work does not come to its end.
-//! It is opened before the work begins, so that a path that cannot be written costs nothing. A link is
-//! followed first, so that what it names is replaced and not the link; a device or a pipe is refused,
-//! since it would be replaced by the file and not written.
+//! Invariant: until it is whole, it is `NAME.partial`, which is removed if the work does not come
+//! to its end. It is opened before the work begins, so that a path that cannot be written costs
+//! nothing. A link is followed first, so that its target is replaced and not the link. A device or
+//! a pipe is refused, since the file would replace it and not be written to it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// See the module's text.
+/// A file that appears under its name only when it is whole; see the module's documentation.
 ///
 /// ```
 /// # use std::io::Write as _;
@@ -31,7 +31,7 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Opens `NAME.partial` beside what `path` names.
+    /// Opens `NAME.partial` beside the file that `path` names.
     ///
     /// # Errors
     /// A folder, a device, a pipe; a path that cannot be written.
@@ -51,13 +51,13 @@ impl WholeFile {
         Ok(WholeFile { path, partial, out: Some(BufWriter::with_capacity(1 << 18, file)) })
     }
 
-    /// Gives it its name, when all of it is on the disk.
+    /// Gives the file its name, when all of it is on the disk.
     ///
     /// # Errors
-    /// The file's; then nothing is left of it.
+    /// The file's; then no part of the file is left.
     pub fn finish(mut self) -> io::Result<()> {
         let out = self.out.as_mut().expect("open until it is finished");
-        // A failure drops `self`, which removes what was written.
+        // A failure drops `self`, which removes the partial file.
         out.flush()?;
         out.get_ref().sync_all()?;
         fs::rename(&self.partial, &self.path)?;
@@ -79,7 +79,7 @@ impl Write for WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if self.out.take().is_some() {
-            // Nothing can be done about a failure here, and a stray partial file harms nobody.
+            // Nothing can be done about a failure here, and a stray partial file is harmless.
             drop(fs::remove_file(&self.partial));
         }
     }

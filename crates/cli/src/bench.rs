@@ -29,14 +29,15 @@ const VERIFY_SECONDS_MAX: f64 = 60.0;
 const VERIFIED_PER_SECOND: f64 = 200_000.0;
 
 /// Runs a workload: opens a cluster, loads it, runs a verification phase whose history is checked
-/// for strict serializability (or what the variant isolates), then the measured phase, then judges
-/// the memory.
+/// for strict serializability (or the level that the variant isolates), then the measured phase,
+/// then judges the memory.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     settings: Settings,
-    /// Take what is not given here from this TOML file; its keys are the names of these flags
+    /// Take settings that are not given here from this TOML file; its keys are the names of these
+    /// flags
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
@@ -82,7 +83,7 @@ fn measure(workload: &str, settings: &Settings) -> Result<Report, Stop> {
     Ok(workload.bench(&plan, &Progress::new())?)
 }
 
-/// The workload of this name with its settings: profile of the mix, records, skew.
+/// Returns the workload of this name with its settings: profile of the mix, records, skew.
 pub(super) fn chosen(
     name: &str,
     (profile, records, zipf): (Option<&String>, Option<u64>, Option<f64>),
@@ -134,8 +135,8 @@ fn plan(settings: &Settings, lines_per_transaction: usize) -> Result<Plan, Usage
     })
 }
 
-/// What needs shards, and what shards need: a lock is asked for at the thread of the asker's number, so that nodes
-/// have as many threads.
+/// Refuses routing without shards, and shards on nodes that differ in threads. A lock is asked for
+/// at the thread with the asker's number, so all nodes must have the same number of threads.
 fn check_shards(
     cluster: &ClusterConfig,
     routed: bool,
@@ -159,7 +160,7 @@ fn check_shards(
     Ok(())
 }
 
-/// The cluster that these settings ask for, apart from its compute nodes.
+/// Returns the configuration of the cluster that these settings ask for, without its compute nodes.
 pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
     let (protocol, variant) = (settings.protocol.as_deref(), settings.variant.as_deref());
     let (protocol, variant) = (protocol.unwrap_or("ford"), variant.unwrap_or("corrected"));
@@ -167,7 +168,7 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
     let memory_nodes = within("memory-nodes", settings.memory_nodes, 1..=GROUPS_MAX as u64)?;
     let copies_max = memory_nodes.unwrap_or(GROUPS_MAX as u64);
     let replicas = within("replicas", settings.replicas, 1..=copies_max)?.unwrap_or(1);
-    // Copies need as many nodes, if nobody says how many there are.
+    // Each copy needs a memory node of its own, so `replicas` is the default.
     let memory_nodes = memory_nodes.unwrap_or(replicas);
     let mut config = ClusterConfig {
         prefetch: !settings.no_prefetch,
@@ -176,7 +177,7 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
         memory_nodes: memory_nodes as usize,
         replicas: replicas as usize,
         seed: settings.seed.unwrap_or(1),
-        // The memory that there is bounds it, once the layout is known.
+        // The available memory limits it, once the layout is known.
         address_cache_entries: settings.address_cache.unwrap_or(0) as usize,
         ..ClusterConfig::default()
     };
@@ -228,7 +229,7 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
     Ok(config)
 }
 
-/// By what leases are adjusted, if they are to be.
+/// Returns the policy by which leases are adjusted, if they are to be.
 fn read_lease_policy(
     settings: &Settings,
     protocol: &AnyProtocol,
@@ -255,7 +256,7 @@ fn read_lease_policy(
     LeasePolicy::new(every_ns, (least as u32, most as u32)).map(Some)
 }
 
-/// `value`, if it is allowed.
+/// Returns `value`, if it is allowed.
 pub(super) fn within(
     field: &str,
     value: Option<u64>,

@@ -17,7 +17,7 @@ pub struct Arguments {
     /// A history, as `tarn bench --history FILE` writes it
     #[arg(value_name = "HISTORY")]
     history: PathBuf,
-    /// What to hold it against [default: strict-serializable]
+    /// The level to check it against [default: strict-serializable]
     #[arg(long, value_name = "LEVEL")]
     isolation: Option<Level>,
     /// One JSON object on standard output instead of text
@@ -26,7 +26,7 @@ pub struct Arguments {
     /// Also write the history for the checker Elle, as EDN
     #[arg(long, value_name = "FILE")]
     elle: Option<PathBuf>,
-    /// How reads and writes are put to Elle [default: list-append]
+    /// The form in which Elle gets reads and writes [default: list-append]
     #[arg(long, value_name = "MODEL")]
     elle_model: Option<Model>,
 }
@@ -44,7 +44,7 @@ or the verdict could not be written, which a line says that begins with error. 2
 enum Level {
     StrictSerializable,
     Serializable,
-    /// Snapshots in real time: write skew is accepted, and what follows from it
+    /// Snapshots in real time: write skew and its consequences are accepted
     #[value(name = "si")]
     Snapshot,
 }

@@ -24,16 +24,16 @@ use tarn_store::ids::UsageError;
 const JOBS_MAX: u64 = 1_024;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
-/// Explores litmuses: a few small transactions that a wrong protocol gets wrong, in every order that the
-/// fabric's contract allows, line by line, and with --crashes at every point the death of a compute node,
-/// of one that is only taken for dead, or of a memory node, whose backup is promoted; with --crashes 2 also
-/// of whoever recovers and mends. Each final state is judged: the history against what the variant
-/// isolates, the values read and left against every order of the transactions, locks that are left,
-/// replicas that differ.
+/// Explores litmuses: a few small transactions that a wrong protocol gets wrong, in every order
+/// that the fabric's contract allows, line by line, and with --crashes at every point the death of
+/// a compute node, of one that is only taken for dead, or of a memory node, whose backup is
+/// promoted; with --crashes 2 also of the node that recovers and mends. Each final state is judged:
+/// the history against the level that the variant isolates, the values read and left against every
+/// order of the transactions, locks that are left, replicas that differ.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Which: all, a name, or a file that ends in .toml
+    /// The litmuses: all, a name, or a file that ends in .toml
     #[arg(value_name = "LITMUS")]
     litmus: Vec<String>,
     /// List the litmuses that come with the program
@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Crashes of one execution, each at any point [default: 0]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     crashes: Option<u64>,
-    /// What crashes: compute, zombie or memory [default: each by itself]
+    /// The kind of crash: compute, zombie or memory [default: each by itself]
     #[arg(long, value_name = "KIND", value_parser = str::parse::<FaultKind>)]
     fault: Option<FaultKind>,
     /// Memory nodes x copies of each record, + empty nodes for lost copies, as in 2x2+1 [default: each
@@ -59,26 +59,27 @@ pub struct Arguments {
     /// Every shape of each litmus
     #[arg(long, conflicts_with = "shape")]
     deep: bool,
-    /// How records lie: narrow, double, apart or half; of litmuses that name no layout themselves [default: narrow]
+    /// How records lie: narrow, double, apart or half; for litmuses that name no layout themselves
+    /// [default: narrow]
     #[arg(long, value_name = "LAYOUT", value_parser = str::parse::<Layout>)]
     layout: Option<Layout>,
-    /// Real time for all of it, shared among the litmuses; what some leave over goes to those that gave up,
-    /// which begin anew
+    /// Real time for all of it, shared among the litmuses; time that some leave over goes to those
+    /// that gave up, which begin anew
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     budget: Option<f64>,
-    /// Most executions of one litmus
+    /// Largest number of executions of one litmus
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     executions: Option<u64>,
-    /// Most states of one litmus
+    /// Largest number of states of one litmus
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     states: Option<u64>,
-    /// Most steps of one execution
+    /// Largest number of steps of one execution
     #[arg(long, value_name = "STEPS", value_parser = whole, allow_negative_numbers = true)]
     depth: Option<u64>,
     /// Litmuses at a time [default: one for each processor]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     jobs: Option<u64>,
-    /// Run only this schedule of one litmus, and draw it: what a violation's last line says
+    /// Run only this schedule of one litmus, and draw it: a violation's last line has it
     #[arg(long, value_name = "SCHEDULE", value_parser = schedule,
           conflicts_with_all = ["json", "deep", "budget", "executions", "states", "depth", "jobs"])]
     replay: Option<Schedule>,
@@ -134,7 +135,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(if sum.is_good() { Verdict::Good } else { Verdict::Bad })
 }
 
-/// A schedule that is given. An empty one would be the first execution, which nobody means by it.
+/// Reads a schedule that is given. An empty one would be the first execution, which is never meant
+/// by it.
 fn schedule(text: &str) -> Result<Schedule, String> {
     match text.trim() {
         "" => Err("a schedule that a violation printed, as in 3*0-1".to_owned()),

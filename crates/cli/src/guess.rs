@@ -1,16 +1,18 @@
-//! The name that was probably meant, where a name was given that there is not.
+//! Guesses the name that was probably meant, where the given name does not exist.
 //!
-//! Invariant: one place for every command, flag and file: it reads the line about bad input, `NAME = VALUE; allowed: LIST`, and
-//! adds a guess only if LIST has a name within a few letters of VALUE. What is no list of names gets none.
+//! Invariant: one place for every command, flag and file. It reads the line about bad input,
+//! `NAME = VALUE; allowed: LIST`, and adds a guess only if LIST has a name within a few letters of VALUE.
+//! If LIST is no list of names, there is no guess.
 
 use strsim::osa_distance;
 
 /// Shorter values and names are within a letter or two of too many others.
 const LETTERS_MIN: usize = 3;
-/// One wrong letter of so many is a slip.
+/// One wrong letter in this many is a slip.
 const LETTERS_PER_SLIP: usize = 3;
 
-/// The line, with `; did you mean NAME?` behind it if there is a name that was probably meant.
+/// Returns the line, with `; did you mean NAME?` behind it if there is a name that was probably
+/// meant.
 pub(super) fn with_guess(line: &str) -> String {
     let guess = || {
         let (start, allowed) = line.split_once("; allowed: ")?;
@@ -18,7 +20,7 @@ pub(super) fn with_guess(line: &str) -> String {
             return None; // clap knows the flags better
         }
         let (_, value) = start.split_once(" = ")?;
-        // A setting's key or its value, a switch that is taken off or put on.
+        // The parts are a setting's key or its value, or a switch that is taken off or put on.
         value.split('=').find_map(|part| {
             let part = part.strip_prefix("unsafe-no-").unwrap_or(part);
             nearest(part.trim_start_matches(['-', '+', ',']), names(allowed))
@@ -30,7 +32,7 @@ pub(super) fn with_guess(line: &str) -> String {
     }
 }
 
-/// The names in a list: what stands alone between commas, brackets and "or".
+/// Returns the names in a list: the single words between commas, brackets and "or".
 fn names(allowed: &str) -> impl Iterator<Item = &str> {
     let items = allowed.split([',', ';', ':', '(', ')']).flat_map(|item| item.split(" or "));
     items.map(|item| item.trim().trim_start_matches("or ")).filter(|item| is_name(item))
@@ -41,7 +43,8 @@ fn is_name(text: &str) -> bool {
     text.starts_with(|it: char| it.is_ascii_alphabetic()) && text.chars().all(letters)
 }
 
-/// The name that differs from `given` by the fewest slips; none if that are too many, or if it is there already.
+/// Returns the name that differs from `given` by the fewest slips; `None` if they are too many, or
+/// if the name is there already.
 fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if given.chars().count() < LETTERS_MIN || !is_name(given) {
         return None;
@@ -50,7 +53,7 @@ fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a 
     let most = (given.len() / LETTERS_PER_SLIP).max(1);
     let near = names.filter(|name| name.len() >= LETTERS_MIN).map(|name| {
         let is_begun = name.starts_with(&given);
-        // Who has typed the beginning of a name has made no slip.
+        // If the user has typed the beginning of a name, that is no slip.
         (if is_begun { 1 } else { osa_distance(&given, name) }, name)
     });
     let (distance, name) = near.min_by_key(|(distance, _)| *distance)?;
@@ -91,7 +94,7 @@ mod tests {
             ),
             ("COMMAND = small; allowed: kvs, smallbank", Some("smallbank")),
             ("WORKLOAD = Kvs1; allowed: kvs, smallbank", Some("kvs")),
-            // No names, or none near.
+            // The first three have no names, or none near.
             ("--seeds = whole; allowed: a whole number without a sign", None),
             ("HISTORY = /kvs; allowed: kvs", None),
             ("--threads = 1025; allowed: 1 to 1024", None),

@@ -1,13 +1,13 @@
-//! What SIGINT and SIGTERM do to a command that has something to finish first.
+//! The effect of SIGINT and SIGTERM on a command that has something to finish first.
 //!
-//! Invariant: they set a flag and do nothing else, however often they come: `timeout` sends each twice. Who
-//! will not wait has SIGQUIT.
+//! Invariant: they set a flag and do nothing else, however often they come: `timeout` sends each
+//! twice. SIGQUIT ends the command without waiting.
 
 use super::Stop;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// From now on a signal sets this.
+/// Returns a flag that a signal sets from now on.
 ///
 /// # Errors
 /// A handler that the system refuses.

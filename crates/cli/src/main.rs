@@ -1,15 +1,17 @@
 //! The `tarn` program: benchmarks with verdicts, and verdicts on recorded histories.
 //!
-//! It parses the command line, runs a command of the laboratory (`tarn-lab`), and turns its end into an exit code.
+//! It parses the command line, runs a command of the laboratory (`tarn-lab`), and turns its outcome
+//! into an exit code.
 //!
 //! Invariant: results go to standard output, everything else to standard error. The exit code is 0
 //! if all is well, 1 if a check failed or the work could not be done, 2 if the command line, a
-//! scenario or a history could not be used. Bad input ends in one line, `error: --FLAG = VALUE; allowed: …`,
-//! from all that look at it: clap, a scenario, the workload, the cluster.
+//! scenario or a history could not be used. Bad input ends in one line,
+//! `error: --FLAG = VALUE; allowed: …`. All parts that look at input keep to that: clap, a scenario, the workload, the
+//! cluster.
 
 #![forbid(unsafe_code)]
 
-/// As `eprintln!`, which ends the program where standard error cannot be written.
+/// Like `eprintln!`, which would end the program where standard error cannot be written.
 macro_rules! remark {
     ($($text:tt)*) => { $crate::remark(format_args!($($text)*)) };
 }
@@ -60,12 +62,12 @@ enum Command {
     Trace(Box<trace::Arguments>),
     /// Try every order of a few small transactions, with crashes if asked, and judge each
     Explore(Box<explore::Arguments>),
-    /// Run a published figure again on a simulated cluster, beside what was published
+    /// Run a published figure again on a simulated cluster, beside the published values
     #[command(visible_alias = "repro")]
     Reproduce(reproduce::Arguments),
     /// List hardware profiles, or the constants of one with their sources
     Profiles(profiles::Arguments),
-    /// List what a protocol's variant can switch off
+    /// List the rules that a protocol's variant can switch off
     Switches(switches::Arguments),
     /// Decide whether a recorded history is strictly serializable, or keeps a weaker level
     Check(check::Arguments),
@@ -90,21 +92,21 @@ const EXAMPLES: &str = "Examples:
 Exit code 0: all is well. 1: a check failed, or the work could not be done (a disk is full, say), which a line
 says that begins with error. 2: bad input.";
 
-/// What shells report of a program that SIGINT ended.
+/// The exit code that shells report for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
-/// How a command that did its work came out.
+/// The verdict of a command that did its work.
 enum Verdict {
     Good,
     Bad,
-    /// A signal ended it early, and nothing was wrong until then.
+    /// A signal ended the command early, and nothing was wrong until then.
     Interrupted,
 }
 
-/// Why a command could not do its work.
+/// The reason why a command could not do its work.
 #[derive(Debug)]
 enum Stop {
-    /// Bad input; what follows `error: `.
+    /// Bad input; the text that stands behind `error: `.
     Input(String),
     /// The work failed.
     Failed(String),
@@ -129,7 +131,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
-            // Help or the version, which were asked for.
+            // Help or the version was asked for.
             return match written(error.print()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(text) => complain(1, &text),
@@ -159,7 +161,7 @@ fn main() -> ExitCode {
 
 fn complain(code: u8, text: &str) -> ExitCode {
     let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    // What the user gave may hold bytes that a terminal obeys.
+    // The user's input may hold bytes that a terminal obeys.
     let shown: String = line
         .chars()
         .flat_map(|it| match it.is_control() {
@@ -171,7 +173,7 @@ fn complain(code: u8, text: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// One line on standard error. Where that cannot be written, the exit code has to say it alone.
+/// Prints one line on standard error. If that fails, only the exit code tells the outcome.
 fn remark(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -187,16 +189,16 @@ fn print_json(text: serde_json::Result<String>) -> Result<(), Stop> {
     say(&format!("{text}\n"))
 }
 
-/// Prints a result; a reader that has closed the pipe does not want it.
+/// Prints a result; if the reader has closed the pipe, it does not want the result.
 fn say(text: &str) -> Result<(), Stop> {
     let mut out = std::io::stdout().lock();
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush())).map_err(Stop::Failed)
 }
 
-/// Whether standard output took a result, as far as anybody reads it.
+/// Returns whether standard output took a result, as far as a reader wants it.
 ///
 /// # Errors
-/// Names the file and what the system said.
+/// Names the file and the system's error.
 fn written(result: std::io::Result<()>) -> Result<(), String> {
     match result {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

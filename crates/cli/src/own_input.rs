@@ -1,8 +1,8 @@
 //! A file that a command reads is never the one that it writes.
 //!
-//! Invariant: asked before anything is read or written, of every command that does both. Files are
-//! compared by device and inode, so that a link to an input is that input; the `.partial` file that a
-//! result grows in counts as written.
+//! Invariant: checked before anything is read or written, for every command that does both. Files
+//! are compared by device and inode, so that a link to an input is that input. The `.partial` file
+//! in which a result grows counts as written.
 
 use super::Stop;
 use std::fs;
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// A path, and the flag or argument that named it.
 pub(super) type Named<'a> = (&'a str, Option<&'a Path>);
 
-/// Refuses an output that is one of the inputs. Names that are no files, as those of profiles and
-/// litmuses that come with the program, are no inputs.
+/// Refuses an output that is one of the inputs. Names that are no files, such as those of profiles
+/// and litmuses that come with the program, are no inputs.
 ///
 /// # Errors
 /// Names both flags.
@@ -30,13 +30,13 @@ pub(super) fn refuse_own_input(output: Named<'_>, inputs: &[Named<'_>]) -> Resul
     Ok(())
 }
 
-/// What a path leads to, through links: device and inode.
+/// Returns the device and inode of the file that a path leads to, through links.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
 
-/// Where [`tarn_check::WholeFile`] writes until the file is whole.
+/// Returns the path to which [`tarn_check::WholeFile`] writes until the file is whole.
 fn partial(path: &Path) -> PathBuf {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut name = path.into_os_string();

@@ -1,4 +1,4 @@
-//! `tarn profiles`: what hardware can be simulated, and what the model knows of it.
+//! `tarn profiles`: the hardware that can be simulated, and the constants of its model.
 //!
 //! Invariant: a constant is never shown without its source and its standing.
 
@@ -21,7 +21,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// As the usage names it.
+/// The argument's name in the usage text.
 const ARGUMENT: &str = "PROFILE";
 
 const EXAMPLES: &str = "Examples:
@@ -136,7 +136,7 @@ fn row<'a, T: Serialize>(
 ) -> Row<'a> {
     let Constant { value, source, standing } = constant;
     let value = serde_json::to_value(value).unwrap_or_default();
-    // Whole numbers as such.
+    // Whole numbers are shown without a fraction.
     let whole = value.as_f64().filter(|number| number.fract() == 0.0);
     let value = whole.map_or(value, |number| (number as i64).into());
     Row { section, name, value, standing: standing_name(*standing), source }

@@ -1,4 +1,4 @@
-//! How far a run is, on standard error: a bar on a terminal, plain lines elsewhere.
+//! Shows how far a run is, on standard error: a bar on a terminal, plain lines elsewhere.
 //!
 //! Invariant: nothing is shown that takes less than a second, and nothing moves while a measured
 //! phase runs in real time: drawing would take a core from it.
@@ -15,7 +15,7 @@ use tarn_lab::sweep::{self, Point, pool::Done};
 const PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
-/// Tells a person what is going on.
+/// Tells a person about the current work.
 pub struct Progress {
     terminal: bool,
     start: Instant,
@@ -29,7 +29,7 @@ struct Shown {
 }
 
 impl Progress {
-    /// From now on.
+    /// Starts the clock now.
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
     pub fn new() -> Progress {
         let terminal = std::io::stderr().is_terminal();
@@ -60,7 +60,7 @@ impl Watch for Progress {
         if self.start.elapsed() < PATIENCE {
             return;
         }
-        // Whoever finds the bar in use leaves it: somebody else is drawing.
+        // If the bar is in use, another thread is drawing: this one leaves it.
         let Ok(mut shown) = self.shown.try_lock() else { return };
         match self.terminal {
             true => shown.bar.get_or_insert_with(|| bar("loading", all)).set_position(done),
@@ -85,7 +85,7 @@ impl Watch for Progress {
         }
     }
 
-    /// Virtual time takes as long as it takes, so that a phase is told of while it runs.
+    /// Shows a phase while it runs, since the real length of virtual time is unknown.
     fn running(&self, phase: &'static str, now: Now) {
         if self.start.elapsed() < PATIENCE {
             return;
@@ -127,7 +127,7 @@ impl Watch for Progress {
 }
 
 impl Progress {
-    /// So many seeds have passed, of so many if somebody has said how many.
+    /// Shows that `done` seeds have passed, of `all` if their number is known.
     pub fn seeds(&self, done: u64, all: Option<u64>) {
         if self.start.elapsed() < PATIENCE {
             return;
@@ -142,7 +142,7 @@ impl Progress {
         }
     }
 
-    /// So many items of so many are explored; one that is at work says how far it is.
+    /// Shows how many items are explored, and how far the one at work is.
     pub fn exploring(&self, now: &explore::run::Now<'_>) {
         if self.start.elapsed() < PATIENCE {
             return;
@@ -159,7 +159,7 @@ impl Progress {
         }
     }
 
-    /// Nothing more is shown.
+    /// Ends the display.
     pub fn end(&self) {
         if let Ok(mut shown) = self.shown.lock() {
             shown.bar.take().inspect(ProgressBar::finish_and_clear);
@@ -167,13 +167,14 @@ impl Progress {
     }
 }
 
-/// How far a sweep is: a line for every point that has ended, and a bar below them on a terminal.
+/// Shows how far a sweep is: a line for every point that has ended, and a bar below the lines on a
+/// terminal.
 pub struct Sweeping {
     bar: Option<ProgressBar>,
 }
 
 impl Sweeping {
-    /// Of so many points, from now on.
+    /// Starts the display of a sweep of `points` points.
     pub fn new(points: usize) -> Sweeping {
         let bar = std::io::stderr().is_terminal().then(|| bar("points", points as u64));
         Sweeping { bar }

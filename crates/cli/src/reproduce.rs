@@ -1,4 +1,4 @@
-//! `tarn reproduce`: published figures beside what a simulated cluster gives.
+//! `tarn reproduce`: published figures beside the results of a simulated cluster.
 //!
 //! Invariant: a published value that is missed is shown and is no failure; a check that fails is.
 
@@ -12,24 +12,28 @@ use tarn_lab::reproduce::paper::by_name::{self, Asked, Named};
 use tarn_lab::reproduce::{ALL, Figure, page};
 
 /// Runs a published figure again on a simulated cluster of the paper's hardware: one row for each
-/// published value, with the simulated one, their ratio, and what was busiest; then the verbs of a
+/// published value, with the simulated one, their ratio, and the busiest part; then the verbs of a
 /// transaction beside those of the public code, and all curves.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Which figure, or lotus or oocc for the whole evaluation of LOTUS or OOCC; without one the names are listed
+    /// The figure, or lotus or oocc for the whole evaluation of LOTUS or OOCC; without one the
+    /// names are listed
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
     /// List the figures that can be run
     #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set", "suppose"])]
     list: bool,
-    /// Of lotus and oocc, this section alone: a name that an unknown one shows; may be given several times
+    /// Only this section of lotus or oocc: a name that an unknown one shows; may be given several
+    /// times
     #[arg(long, value_name = "SECTION")]
     only: Vec<String>,
-    /// Of lotus and oocc, a constant of the hardware set for this run, as in tarn sim: what would be if
+    /// For lotus and oocc, a constant of the hardware set for this run, as in tarn sim, to see its
+    /// effect
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Of lotus and oocc, a suspected cause changed for all systems, by what an unknown one shows: what would be if
+    /// For lotus and oocc, a suspected cause changed for all systems, to see its effect; an unknown
+    /// one lists the keys
     #[arg(long, value_name = "KEY=VALUE")]
     suppose: Vec<String>,
     /// A smaller database, shorter points and fewer of them; the report says so
@@ -59,7 +63,7 @@ A value agrees if it is within a quarter of the published one. Exit code 0: the 
 checks passed, whether or not its values agree. 1: a check failed. 2: bad input.";
 
 impl Arguments {
-    /// Whether nothing is asked for: then the answer is what there is to ask for.
+    /// Returns whether nothing is asked for: then the answer is the list of figures.
     fn is_bare(&self) -> bool {
         let Arguments { figure, only, set, suppose, quick, html, .. } = self;
         let flags = [only, set, suppose].into_iter().all(Vec::is_empty);
@@ -97,7 +101,7 @@ fn told(failed: &[String]) -> Verdict {
     Verdict::Bad
 }
 
-/// The figure that is asked for, by flags that it has.
+/// Returns the figure that is asked for, by flags that it has.
 fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
     let mut error = match Figure::by_name(arguments.figure.as_deref().unwrap_or("nothing")) {
         Err(error) => error,
@@ -119,7 +123,7 @@ fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
     Err(Stop::Input(about(&error)))
 }
 
-/// A paper's whole evaluation.
+/// Runs a paper's whole evaluation.
 fn evaluate(paper: &Named, arguments: &Arguments) -> Result<Verdict, Stop> {
     let Arguments { quick, seed, ref only, ref suppose, .. } = *arguments;
     let profile = with_settings(load_profile("--profile", paper.profile)?, &arguments.set)?;
@@ -153,7 +157,7 @@ fn list(json: bool) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Names of the papers, with this between them.
+/// Returns the names of the papers, separated by `between`.
 fn papers(between: &str) -> String {
     by_name::ALL.map(|paper| paper.name).join(between)
 }

@@ -1,4 +1,4 @@
-//! What a run is made of: the flags of `tarn bench`, which are the keys of a scenario file.
+//! The settings of a run: the flags of `tarn bench`, which are the keys of a scenario file.
 //!
 //! Invariant: one structure for both, so that they cannot drift apart; a flag that is given wins
 //! over the scenario's value, and an unknown key is an error.
@@ -15,7 +15,7 @@ use tarn_store::ids::UsageError;
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Settings {
-    /// What to run: kvs, smallbank, taobench, tatp, tpcc, ycsb
+    /// The workload to run: kvs, smallbank, taobench, tatp, tpcc, ycsb
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
     /// Protocol [default: ford]
@@ -37,11 +37,12 @@ pub struct Settings {
     /// Let the system move threads between cores; they keep to one each while there are enough
     #[arg(long)]
     pub no_pin: bool,
-    /// Do not fetch a round's lines ahead: for measuring what that is worth
+    /// Do not fetch a round's lines ahead: to measure the gain
     #[arg(long)]
     pub no_prefetch: bool,
-    /// At which compute node a transaction runs, under a protocol whose locks have shards: by-shard, at the owner of its
-    /// first record's shard, whoever draws it; none, where it is drawn [default: none]
+    /// At which compute node a transaction runs, under a protocol whose locks have shards:
+    /// by-shard, at the owner of its first record's shard, wherever it is drawn; none, where it is
+    /// drawn [default: none]
     #[arg(long, value_name = "HOW")]
     pub routing: Option<Routing>,
     /// Length of the measured phase [default: 5]
@@ -56,7 +57,7 @@ pub struct Settings {
     /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
     #[arg(long, value_name = "HOW")]
     pub placement: Option<Placement>,
-    /// The workload's profile: its own definition or what a paper ran [default: its first]
+    /// The workload's profile: its own definition or a paper's variant [default: its first]
     #[arg(long, value_name = "NAME")]
     pub mix_profile: Option<String>,
     /// Records, accounts, subscribers, warehouses [default: the profile's]
@@ -84,16 +85,18 @@ pub struct Settings {
     /// Version tables that each compute node remembers of records whose locks it grants [default: 0, since memory is near]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub version_cache: Option<u64>,
-    /// For how long readers trust what they read, and writers wait, of a protocol that has such leases [default: 0, none]
+    /// How long readers trust their reads, and writers wait, under a protocol that has such leases
+    /// [default: 0, none]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_ns: Option<u64>,
-    /// A manager looks so often whether that is right for 80 of 100 read-only transactions, and changes it if not [default: never]
+    /// How often a manager checks whether the lease is right for 80 of 100 read-only transactions,
+    /// and changes it if not [default: never]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_adjust_ns: Option<u64>,
     /// The shortest lease that the manager asks for [default: 1]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_least_ns: Option<u64>,
-    /// The longest [default: 16777215]
+    /// The longest lease that the manager asks for [default: 16777215]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_most_ns: Option<u64>,
     /// How compute nodes ask each other for locks, under a protocol whose locks have shards: calls within the process; messages, as from
@@ -109,11 +112,11 @@ pub struct Settings {
     /// Whether the checks are to pass, or one of them to fail [default: clean]
     #[arg(long, value_name = "WHAT", hide = true)]
     pub expect: Option<Expect>,
-    /// Which checks are to fail, one of them at the least: history, invariant, audit, failure
+    /// The checks of which at least one is to fail: history, invariant, audit, failure
     #[arg(skip)]
     #[serde(alias = "expect_kind")]
     pub expect_kind: Option<Vec<String>>,
-    /// What the scenario shows
+    /// The purpose of the scenario
     #[arg(skip)]
     pub description: Option<String>,
 }
@@ -122,9 +125,9 @@ pub struct Settings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub enum Coroutines {
-    /// By the width of the workload's transactions.
+    /// Derived from the width of the workload's transactions.
     Auto,
-    /// So many.
+    /// This many.
     Count(u64),
 }
 
@@ -163,9 +166,9 @@ pub enum Placement {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routing {
-    /// The owner of the first record's shard runs what writes.
+    /// The owner of the first record's shard runs transactions that write.
     ByShard,
-    /// Whoever draws it.
+    /// The node that draws it.
     None,
 }
 
@@ -195,7 +198,7 @@ pub enum Memory {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lines {
-    /// As the contract has it.
+    /// Kept whole, as the contract requires.
     Striped,
     /// Broken.
     PlantedTorn,
@@ -211,7 +214,7 @@ pub enum Expect {
     Violation,
 }
 
-/// A count on the command line.
+/// Parses a count on the command line.
 pub(super) fn whole(text: &str) -> Result<u64, String> {
     let is_whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().map_err(|_| match is_whole {
@@ -220,7 +223,7 @@ pub(super) fn whole(text: &str) -> Result<u64, String> {
     })
 }
 
-/// A quantity on the command line.
+/// Parses a quantity on the command line.
 pub(super) fn number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "a number".to_owned())
 }
@@ -241,7 +244,7 @@ impl Settings {
         })
     }
 
-    /// What is given here, and the scenario's values for the rest.
+    /// Returns the settings given here, with the scenario's values for the rest.
     pub fn over(self, scenario: Settings) -> Settings {
         let verifies = self.verify_seconds.is_some();
         Settings {
@@ -280,10 +283,10 @@ impl Settings {
         }
     }
 
-    /// The kinds of checks of which one is to fail; all of them if none is named.
+    /// Returns the kinds of checks of which one is to fail; all kinds if none is named.
     ///
     /// # Errors
-    /// A kind that there is not.
+    /// A kind that does not exist.
     pub fn expected_kinds(&self) -> Result<Vec<CheckKind>, UsageError> {
         let Some(names) = &self.expect_kind else { return Ok(CheckKind::ALL.into()) };
         let kind = |name: &String| {

@@ -1,8 +1,8 @@
 //! `tarn swarm`: random scenarios, for a number of seeds, for some time, or for ever.
 //!
-//! Invariant: a scenario is what `tarn sim random` runs for the same seed, to the same trace, so that the
-//! command that it prints replays a failure. What was reached is counted cell by cell, and an empty cell
-//! is named.
+//! Invariant: a scenario is the run of `tarn sim random` for the same seed, to the same trace. So
+//! the command that it prints replays a failure. Coverage is counted cell by cell, and an empty
+//! cell is named.
 
 use super::scenario::{number, whole};
 use super::{Stop, Verdict, interrupt, print_object, say};
@@ -21,7 +21,7 @@ use tarn_store::ids::UsageError;
 
 const JOBS_MAX: u64 = 1_024;
 const MINUTES: std::ops::RangeInclusive<f64> = 0.001..=1e6;
-/// After so many failures one knows enough.
+/// After this many failures the swarm stops.
 const FAILURES_MAX: usize = 20;
 
 /// Runs random scenarios: each seed draws a cluster, a workload, trouble, and up to three faults. Compute
@@ -32,13 +32,13 @@ const FAILURES_MAX: usize = 20;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// How many [default: as many as there is time for]
+    /// Number of seeds [default: as many as there is time for]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     seeds: Option<u64>,
     /// Begin no seed later than this [default: never end, but at a signal]
     #[arg(long, value_name = "MINUTES", value_parser = number, allow_negative_numbers = true)]
     minutes: Option<f64>,
-    /// The first of them [default: 0]
+    /// The first seed [default: 0]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     first_seed: Option<u64>,
     /// Seeds at a time; the result does not depend on it [default: one for each processor]
@@ -70,7 +70,7 @@ Ctrl-C (or SIGTERM) ends it when the seeds at work have ended, with the report o
 Exit code 0: every seed passed. 1: one failed, and the command that runs it again is printed; or a cell is
 empty that was required. 2: bad input. 130: ended by a signal, and no seed had failed.";
 
-/// What `--json` prints.
+/// The object that `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     protocol: &'a str,
@@ -80,7 +80,7 @@ struct Report<'a> {
     seeds_passed: u64,
     failures: &'a [Failed],
     coverage: &'a Coverage,
-    /// Share of seeds in which a fifth of all tries or more was aborted.
+    /// Share of seeds in which at least a fifth of all tries was aborted.
     conflicting_seeds: f64,
     faults: &'a Faults,
     transactions: u64,
@@ -96,14 +96,14 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let told = Cell::new(0);
     let stop = interrupt::flag()?;
     let mut sum = run_until(&order, &stop, &|sum| {
-        // At once: whoever kills a swarm that never ends keeps what it has found.
+        // Printed at once, so that the findings of a swarm that is killed are not lost.
         for failed in &sum.failures[told.replace(sum.failures.len())..] {
             remark!("seed {} failed; replay: {}", failed.seed, failed.replay);
         }
         progress.seeds(sum.seeds_run, arguments.seeds);
     })?;
     progress.end();
-    // One that has run its last seed has not been cut short.
+    // A swarm that has run its last seed has not been cut short.
     let is_cut = stop.load(Ordering::Relaxed) && sum.seeds_run < order.schedules;
     if is_cut {
         remark!("interrupted after {} seeds", sum.seeds_run);
@@ -143,7 +143,7 @@ fn report(sum: &Sum) -> Report<'_> {
     }
 }
 
-/// The matrix, for people.
+/// Returns the coverage as a matrix, for people.
 fn text_of(coverage: &Coverage) -> String {
     let (reached, all) = coverage.reached();
     let mut text = format!("coverage: {reached} of {all} cells\n");
@@ -170,7 +170,7 @@ fn text_of(coverage: &Coverage) -> String {
     text
 }
 
-/// The first seed, and how many there are; all that follow, if that is not said.
+/// Returns the first seed, and how many there are; all that follow, if the number is not given.
 pub(crate) fn seed_range(
     field: &str,
     first: Option<u64>,

@@ -1,15 +1,15 @@
-//! `tarn switches`: what a variant can switch off.
+//! `tarn switches`: the rules that a variant can switch off.
 //!
-//! Invariant: the list is the protocol's own, so that every switch that `--variant` takes stands in it, in
-//! the form in which it is taken.
+//! Invariant: the list is the protocol's own, so that it has every switch that `--variant` takes,
+//! in the same form.
 
 use super::{Stop, Verdict, print_object, say};
 use serde::Serialize;
 use tarn_engine::cluster::info::Switch;
 use tarn_engine::protocol::AnyProtocol;
 
-/// Lists the switches of a protocol, each a rule or a deviation from the paper's text, with what it does
-/// while it is on. All are on in the variant corrected.
+/// Lists the switches of a protocol, each a rule or a deviation from the paper's text, with its
+/// effect while it is on. All are on in the variant corrected.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {

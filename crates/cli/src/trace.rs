@@ -25,7 +25,7 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = super::scenario::whole,
           allow_negative_numbers = true)]
     transactions: u64,
-    /// Which: those that began first, took longest, were aborted, or were tried most often
+    /// The choice: those that began first, took longest, were aborted, or were tried most often
     #[arg(long, value_name = "WHICH", default_value = "first")]
     pick: Which,
     /// Only transactions of this kind, as `tarn sim` lists them under `mix run`

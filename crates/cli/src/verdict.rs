@@ -1,13 +1,14 @@
-//! How a run's report is printed, and what its checks come to.
+//! Prints a run's report, and turns its checks into a verdict.
 //!
-//! Invariant: one way for every command: the report on standard output, what failed on standard error.
+//! Invariant: one way for every command: the report on standard output, failed checks on standard
+//! error.
 
 use super::{Stop, Verdict, print_object, say};
 use serde::Serialize;
 use std::fmt::Display;
 use tarn_lab::bench::checks::{CheckKind, Checks};
 
-/// What the checks are to find.
+/// The expected result of the checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expected<'a> {
     /// Nothing.
@@ -27,7 +28,7 @@ pub(super) fn print(report: &(impl Display + Serialize), json: bool) -> Result<(
     say(&report.to_string())
 }
 
-/// Compares the checks that failed with what was expected, and says so where they differ.
+/// Compares the checks that failed with the expected ones, and prints the difference.
 pub(super) fn judge(checks: &Checks, expected: Expected<'_>) -> Verdict {
     let failed = checks.failed();
     match expected {

@@ -1,13 +1,13 @@
 //! The files that commands write: [`tarn_check::WholeFile`] with the errors of a command line.
 //!
-//! Invariant: a path that cannot be written is bad input and found before the work begins; a file that
-//! cannot be finished is a failure.
+//! Invariant: a path that cannot be written is bad input and found before the work begins. A file
+//! that cannot be finished is a failure.
 
 use super::Stop;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// See the module's text.
+/// A file that appears only when it is whole; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct WholeFile {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub(super) struct WholeFile {
 }
 
 impl WholeFile {
-    /// Opens it; `flag` is where its path was given.
+    /// Opens the file; `flag` is where its path was given.
     ///
     /// # Errors
     /// A path that cannot be written.
@@ -27,7 +27,7 @@ impl WholeFile {
         Ok(WholeFile { path: path.to_owned(), file })
     }
 
-    /// Writes all of it and gives it its name.
+    /// Writes the whole text and gives the file its name.
     ///
     /// # Errors
     /// The file's.
@@ -35,7 +35,7 @@ impl WholeFile {
         self.finish_with(|file| file.write_all(text.as_bytes()))
     }
 
-    /// As [`WholeFile::finish`], with what `write` writes.
+    /// Like [`WholeFile::finish`], with the output of `write`.
     ///
     /// # Errors
     /// The file's.

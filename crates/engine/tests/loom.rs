@@ -1,12 +1,12 @@
-//! The synchronisation of the lock table, and of the counts of readers, under every interleaving, and under every value that a machine of weaker
-//! order than ours may show.
+//! The synchronisation of the lock table and of the counts of readers, under every interleaving. Reads may
+//! return every value that a machine with weaker order than ours may show.
 //!
 //! Run with `cargo xtask loom`; an ordinary build has nothing here. The code is the table's own, on loom's
 //! atomics (`crates/engine/src/services/lock/sync.rs`), with buckets of two slots.
 //!
-//! Invariant checked: each model passes, and fails when any one ordering that it is to justify is taken
-//! away, or the paper's text is put in place of the bit. Models are bounded: at most three preemptions, two or
-//! three threads, a few grants. Not modelled: spill buckets, which change under their home's bit alone.
+//! Invariant checked: each model passes. It fails if an ordering that it must justify is taken away, or if
+//! the paper's text replaces the bit. Models are bounded: at most three preemptions, two or three threads, a
+//! few grants. Not modelled: spill buckets, which change only under the bit of their home bucket.
 
 #![cfg(loom)]
 
@@ -24,10 +24,10 @@ use tarn_fabric::rpc::RpcConfig;
 use tarn_store::schema::TableId;
 
 const PREEMPTIONS: usize = 3;
-/// Two locks of the one bucket.
+/// Two locks of the only bucket.
 const K: u64 = 7 << 8;
 const X: u64 = 9 << 8;
-/// Words of a slot up to its key.
+/// Number of words in a slot up to its key.
 const KEY_WORDS: usize = 3;
 const WHOSE: Whose = Whose { hash: 1, table: 0, key: 5 };
 const NOW: Stamp = Stamp { grants: 0, epoch: 0 };
@@ -40,7 +40,7 @@ fn check(site: Option<Site>, model: fn()) {
     builder.check(model);
 }
 
-/// A table of one bucket, and a word that K guards: it has no order of its own.
+/// A table of one bucket, and a word guarded by K; accesses to the word have no order of their own.
 struct Guarded {
     table: LockTable,
     word: AtomicU64,
@@ -52,7 +52,8 @@ impl Guarded {
         Arc::new(Guarded { table, word: AtomicU64::new(0) })
     }
 
-    /// Adds one under the lock, as nobody may who is not alone; whether it was granted.
+    /// Adds one under the lock, in a way that is safe only for a single thread. Returns whether the lock was
+    /// granted.
     fn add(&self) -> bool {
         let Some(place) = self.table.acquire(K, LockMode::Write, || {}) else { return false };
         let before = self.word.load(Ordering::Relaxed);
@@ -61,14 +62,14 @@ impl Guarded {
         true
     }
 
-    /// What a reader sees, who never goes.
+    /// Returns the value that a reader sees; the reader never releases its lock.
     fn read(&self) -> Option<u64> {
         self.table.acquire(K, LockMode::Read, || {})?;
         Some(self.word.load(Ordering::Relaxed))
     }
 }
 
-/// Two writers of one key, another key of the bucket beside it: each addition is one.
+/// Two writers of one key, with another key in the bucket: each addition counts.
 fn writers() {
     let guarded = Guarded::new(Bits::Shared);
     let other = Arc::clone(&guarded);
@@ -78,7 +79,7 @@ fn writers() {
     assert_eq!(guarded.word.load(Ordering::Relaxed), granted, "an addition was lost");
 }
 
-/// A writer, and two readers who stay: no writer came between them, so that they have seen the same.
+/// A writer, and two readers that stay: no writer came between the readers, so they have seen the same.
 fn readers() {
     let guarded = Guarded::new(Bits::Shared);
     let reader = |guarded: &Arc<Guarded>| {
@@ -93,7 +94,7 @@ fn readers() {
     }
 }
 
-/// A reader who becomes the writer while another comes: one of them is refused.
+/// A reader becomes the writer while another reader comes: one of them is refused.
 fn upgrade() {
     let guarded = Guarded::new(Bits::Shared);
     let place = guarded.table.acquire(K, LockMode::Read, || {}).expect("nobody else");
@@ -104,7 +105,7 @@ fn upgrade() {
     assert!(!(is_writer && reads), "a writer and a reader");
 }
 
-/// One key for two who come at a time, while another key's slot is given up.
+/// Two threads want one key at the same time, while another key's slot is given up.
 fn one_key(bits: Bits) {
     let guarded = Guarded::new(bits);
     let other = Arc::clone(&guarded);
@@ -122,7 +123,7 @@ fn one_key(bits: Bits) {
     assert!(!(granted && beside), "two writers of one key");
 }
 
-/// A reader joins another who goes, and whose slot somebody else's readers take.
+/// A reader joins another reader that goes, and whose slot another key's readers take.
 fn one_slot(bits: Bits) {
     let guarded = Guarded::new(bits);
     let place = guarded.table.acquire(K, LockMode::Read, || {}).expect("nobody else");
@@ -151,12 +152,12 @@ fn with_two_loads() {
     one_slot(Bits::PlantedTwoLoads);
 }
 
-/// A record's table of versions: its key, and words that all say which write they are of.
+/// A record's table of versions: its key, and words that all name the write from which they come.
 fn slot(write: u64) -> [u64; KEY_WORDS] {
     std::array::from_fn(|word| if word == KEY_WORDS - 1 { WHOSE.key } else { write })
 }
 
-/// Whether what is remembered is of one write.
+/// Whether the remembered table is of one write.
 fn is_whole(cache: &VersionCache) -> bool {
     let mut into = [0; KEY_WORDS];
     match cache.get(WHOSE, NOW, &mut into) {
@@ -169,7 +170,7 @@ fn remember(cache: &VersionCache, write: u64) {
     cache.put(WHOSE, NOW, Address::new(GroupId(0), 64 * write), &slot(write));
 }
 
-/// Somebody reads a table that is remembered while another replaces it.
+/// One thread reads a remembered table while another replaces it.
 fn remembered() {
     let cache = Arc::new(VersionCache::new(1, KEY_WORDS));
     remember(&cache, 1);
@@ -179,7 +180,7 @@ fn remembered() {
     reader.join().expect("of two writes");
 }
 
-/// Two replace it: what stays is one of them.
+/// Two threads replace it: one of the two tables stays.
 fn remembered_by_two() {
     let cache = Arc::new(VersionCache::new(1, KEY_WORDS));
     let other = Arc::clone(&cache);
@@ -189,15 +190,16 @@ fn remembered_by_two() {
     assert!(is_whole(&cache), "of two writes");
 }
 
-/// A record in memory, and those at a node who read it.
+/// A record in memory, and the readers of it at a node.
 struct Read {
     readers: NodeReaders,
     lock: AtomicU64,
-    /// What the reader has done by the time that his window closes.
+    /// The work that the reader has done by the time its window closes.
     done: AtomicU64,
 }
 
-/// Of a reader who has not found the lock a writer who has found no reader knows that he has gone, and all that he had done.
+/// A reader has not found the lock, and a writer has found no reader. So the writer knows that the reader has
+/// gone, and sees all its work.
 fn counted() {
     let name = RecordName::of(TableId(0), 5);
     let id = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
@@ -222,7 +224,8 @@ fn counted() {
     assert!(is_locked || is_read || has_gone, "he reads what nobody is told that he reads");
 }
 
-/// That a model fails, and for what it saw: a search that ran into its bounds has found nothing.
+/// Asserts that a model fails, and because of its own assertion: a search that ran into its bounds has found
+/// nothing.
 fn assert_found(site: Option<Site>, model: fn()) {
     let found = std::panic::catch_unwind(|| check(site, model)).expect_err("it is noticed");
     let text = found
@@ -234,7 +237,7 @@ fn assert_found(site: Option<Site>, model: fn()) {
     assert!(!text.is_empty() && !bounds.iter().any(|bound| text.contains(bound)), "{text}");
 }
 
-/// A test that the model passes, and one for each site that it fails without it.
+/// Defines a test that the model passes, and for each site a test that it fails without that site.
 macro_rules! models {
     ($($model:ident: $($planted:ident = $site:ident),*;)*) => {$(
         mod $model {

@@ -1,8 +1,9 @@
-//! What it costs to keep a line whole: measures the ways on the machine where it runs.
+//! Measures the cost of each way to keep a line whole, on the machine where it runs.
 //!
-//! Invariant: nothing is assumed of the machine; what it lacks is left out. With a seed, numbers
-//! are medians of five repetitions; without one, a first look at one. Why the local backend does
-//! what it does: docs/design/0002-line-atomicity.md.
+//! Invariant: nothing is assumed of the machine; a way that the machine lacks is left out. With a
+//! seed, numbers are medians of five repetitions; without one, of a single repetition, for a first
+//! look. docs/design/0002-line-atomicity.md says why the local backend does it the way that it
+//! does.
 //!
 //! `cargo run --release -p tarn-fabric --example line_atomicity [seed]`
 
@@ -52,7 +53,7 @@ fn median(mut measure: impl FnMut() -> f64) -> f64 {
     results[results.len() / 2]
 }
 
-/// Nanoseconds of one `action`.
+/// Measures the nanoseconds of one `action`.
 fn ns(mut action: impl FnMut()) -> f64 {
     const TIMES: u32 = 2_000_000;
     median(|| {
@@ -103,7 +104,8 @@ fn cas(word: &AtomicU64) -> f64 {
     ns(|| _ = black_box(word.compare_exchange(0, 0, Ordering::SeqCst, Ordering::SeqCst)))
 }
 
-/// Reads and writes one line from two threads; returns reads and torn ones among them.
+/// Reads and writes one line from two threads; returns the number of reads, and of torn ones among
+/// them.
 fn race(write: impl Fn(u64) + Sync, read: impl Fn() -> [u64; 8]) -> (u64, u64) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -155,7 +157,7 @@ fn torn_reads() {
     println!();
 }
 
-/// What is fetched ahead of a batch.
+/// The memory that is fetched ahead of a batch.
 #[derive(Clone, Copy)]
 enum Fetch {
     Nothing,
@@ -185,7 +187,7 @@ fn fill(region: &Region<'_>) {
     (0..LINES).for_each(|line| region.write(line * 64, &[0; 64]).expect("no other writer"));
 }
 
-/// Millions a second of the transactions that `batch` makes.
+/// Measures how many millions of the transactions that `batch` makes run in a second.
 fn rate(seed: u64, threads: usize, batch: impl Fn(&mut Rng) + Sync) -> f64 {
     const BATCHES: usize = 30_000;
     median(|| {

@@ -1,7 +1,8 @@
-//! What a message costs between two threads of this machine: the mailbox alone, and a call.
+//! Measures the cost of a message between two threads of this machine: the mailbox alone, and a
+//! call.
 //!
-//! Invariant: one client thread, one server thread that does nothing but answer; medians of five
-//! repetitions of a fixed time, so that a busy machine makes the figures worse and not the wait.
+//! Invariant: one client thread, and one server thread that only answers. Figures are medians of
+//! five repetitions of a fixed time: a busy machine makes the figures worse, and the run no longer.
 //!
 //! `cargo run --release -p tarn-fabric --example messages`
 
@@ -24,7 +25,8 @@ const CLIENT: NodeId = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) }
 const PEER: Peer = Peer { node: SERVER, thread: 0 };
 
 fn main() {
-    // Its own fabric for every repetition: within one, an endpoint has one layer a life.
+    // Each repetition has a fabric of its own: within one fabric, an endpoint has one `Rpc` per
+    // life.
     let fabric = || LocalFabric::new(&LocalConfig::default()).expect("64 MiB of memory");
     println!("datagram of 64 bytes, there and back: {:.0} ns", median(|| datagrams(&fabric())));
     for (coroutines, bytes) in [(1, 32), (16, 32), (32, 32), (1, 65_536)] {

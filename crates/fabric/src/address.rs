@@ -1,8 +1,8 @@
 //! Names of places: nodes, replica groups, offsets.
 //!
-//! Invariant: an address never holds a pointer. It names {replica group, offset}, and every
-//! replica of a group keeps the same record at the same offset, so that one address serves the
-//! primary, all backups, and another process that maps the same memory elsewhere.
+//! Invariant: an address never holds a pointer. It names {replica group, offset}. Every replica of
+//! a group keeps the same record at the same offset. So one address serves the primary, all
+//! backups, and another process that maps the same memory elsewhere.
 //!
 //! ```text
 //! Address   63        48 47         36 35                                   0
@@ -37,9 +37,9 @@ pub struct Incarnation(pub u16);
 /// A node in one of its lives. Owner tags, leases and messages carry both halves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId {
-    /// Which place in the table of nodes.
+    /// The node's place in the table of nodes.
     pub slot: NodeSlot,
-    /// Which life of it.
+    /// The life of that place.
     pub incarnation: Incarnation,
 }
 
@@ -88,7 +88,7 @@ impl Address {
         Address(self.0 + bytes as u64)
     }
 
-    /// As stored in remote memory: 48 bits, upper 16 zero.
+    /// The address as it is stored in remote memory: 48 bits, upper 16 zero.
     #[inline]
     pub fn to_word(self) -> u64 {
         self.0
@@ -119,7 +119,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// An address at one replica: what a verb is sent to.
+/// An address at one replica: the place that a verb is sent to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target(u64);
 
@@ -143,8 +143,9 @@ impl Target {
         Target((self.0 & !OFFSET_MASK) | address.offset_bytes())
     }
 
-    /// How far it lies beyond the beginning of the region that `other` is in; beyond the end of any
-    /// region ([`GROUP_BYTES_MAX`] or more) if it is in another.
+    /// Returns how far this target lies beyond the beginning of the region that `other` is in. If
+    /// it is in another region, the result lies beyond the end of any region: [`GROUP_BYTES_MAX`]
+    /// or more.
     #[inline]
     pub fn offset_beside(self, other: Target) -> u64 {
         self.0.wrapping_sub(other.0 & !OFFSET_MASK)

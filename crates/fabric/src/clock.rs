@@ -1,8 +1,8 @@
 //! Time as a coroutine may see it: a count of nanoseconds and how wrong it may be.
 //!
-//! Invariant: `earliest ≤ true time ≤ latest`. Backends on one machine have an exact clock;
-//! the simulator skews it; protocols that lean on time must use the interval. True time itself is seen
-//! by whoever stamps histories, and by no protocol.
+//! Invariant: `earliest ≤ true time ≤ latest`. Backends on one machine have an exact clock; the
+//! simulator skews it; protocols that lean on time must use the interval. Only the code that stamps
+//! histories sees true time; no protocol does.
 
 use std::fmt;
 use std::ops::{Add, Sub};

@@ -1,4 +1,5 @@
-//! What a port has sent: the currency in which protocols are compared.
+//! The rounds, verbs and messages that a port has sent: the currency in which protocols are
+//! compared.
 //!
 //! Invariant: every verb and message that leaves a port is counted once, when it is posted,
 //! whether or not it succeeds; bytes are payload bytes, without headers.

@@ -1,14 +1,14 @@
-//! What the environment may do to a round or a message.
+//! The faults of the environment that a round or a message may meet.
 //!
 //! Invariant: a [`FabricError`] is never a protocol's verdict (that is an abort) and never our bug
-//! (that is a panic): it says that the fabric could not do, or cannot say whether it did, what was
-//! asked.
+//! (that is a panic). It says that the fabric could not execute a request, or cannot say whether it
+//! executed it.
 
 use crate::address::{NodeSlot, Target};
 use std::fmt;
 
-/// A verb, round or message that the fabric did not complete. After one of these the outcome of
-/// every verb of the round that was not already known is unknown.
+/// A verb, round or message that the fabric did not complete. After such an error the outcome of
+/// every verb of the round is unknown, unless it was known before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FabricError {
     /// The node does not answer: it died, or the connection to it broke.

@@ -1,10 +1,11 @@
 //! One thread's coroutines, polled in turn.
 //!
-//! Invariant: a finished coroutine leaves nothing behind: its place is the next one's, unless a scheduler numbers them
-//! ([`Executor::numbered`]). No waker, no queue, no allocation after `spawn`. A coroutine that is not ready costs
-//! one poll per turn; on the data path something is always ready, so turns are never idle. That is
-//! also what hides memory latency: while one coroutine's lines travel, the others run.
-//! (Interleaving as in Psaropoulos et al., "Interleaving with Coroutines", VLDB 2017.)
+//! Invariant: a finished coroutine leaves nothing behind. The next coroutine takes its place,
+//! unless a scheduler numbers coroutines ([`Executor::numbered`]). There is no waker, no queue, and
+//! no allocation after `spawn`. A coroutine that is not ready costs one poll per turn; on the data
+//! path some coroutine is always ready, so turns are never idle. This also hides memory latency:
+//! while one coroutine's lines travel, the others run. (Interleaving as in Psaropoulos et al.,
+//! "Interleaving with Coroutines", VLDB 2017.)
 //!
 //! Another executor polls a future again only when its waker was called. Memory does not say that a round is complete:
 //! the next poll finds out. So each future of this crate that is not ready calls its waker at once, and another executor
@@ -16,11 +17,12 @@ use std::task::{Context, Poll, Waker};
 
 type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// The waker of executors that poll in turn and need not be told: it does nothing. One object, so that it is known by its
-/// address.
+/// The waker of executors that poll in turn and need not be told: it does nothing. There is one
+/// object, so that it can be recognised by its address.
 pub static IN_TURN: &Waker = Waker::noop();
 
-/// "Not ready, poll again": calls the waker. Executors that poll in turn pay for a comparison of two pointers.
+/// Returns "not ready, poll again", and calls the waker. Executors that poll in turn pay for a
+/// comparison of two pointers.
 #[inline(always)]
 pub(crate) fn pending<T>(context: &Context<'_>) -> Poll<T> {
     let waker = context.waker();
@@ -30,7 +32,7 @@ pub(crate) fn pending<T>(context: &Context<'_>) -> Poll<T> {
     Poll::Pending
 }
 
-/// Apart, so that the futures of the data path stay as small as they are.
+/// A function of its own, so that the futures of the data path stay as small as they are.
 #[cold]
 #[inline(never)]
 fn wake(waker: &Waker) {
@@ -45,7 +47,7 @@ pub struct TaskId(pub usize);
 #[derive(Default)]
 pub struct Executor<'a> {
     tasks: Vec<Option<Task<'a>>>,
-    /// Places of those that have finished.
+    /// Places of the coroutines that have finished.
     free: Vec<usize>,
     is_numbered: bool,
     live: usize,
@@ -57,8 +59,9 @@ impl<'a> Executor<'a> {
         Executor::default()
     }
 
-    /// One whose coroutines are numbered from 0 in the order in which they come, and no number is given out again: for a
-    /// scheduler that keeps something of each for as long as it runs.
+    /// Makes an executor whose coroutines are numbered from 0 in the order in which they are
+    /// spawned. No number is used twice. It is for a scheduler that keeps a record of each
+    /// coroutine for as long as it runs.
     pub fn numbered() -> Executor<'a> {
         Executor { is_numbered: true, ..Executor::default() }
     }
@@ -84,7 +87,7 @@ impl<'a> Executor<'a> {
         self.live
     }
 
-    /// Polls one coroutine once: what a scheduler that knows who is ready calls.
+    /// Polls one coroutine once, for a scheduler that knows which coroutines are ready.
     #[inline]
     pub fn poll(&mut self, TaskId(index): TaskId) {
         let Some(task) = &mut self.tasks[index] else { return };
@@ -103,8 +106,8 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Where a coroutine's frame lies and how many bytes it has, for a scheduler that fetches frames
-    /// before it polls: never to be looked into.
+    /// Returns the place of a coroutine's frame and its size in bytes, for a scheduler that fetches
+    /// frames before it polls. The frame's contents must never be read.
     #[inline]
     pub fn frame(&self, TaskId(index): TaskId) -> Option<(*const u8, usize)> {
         let task: &dyn Future<Output = ()> = &**self.tasks.get(index)?.as_ref()?;
@@ -152,7 +155,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// One that runs all the time, and many beside it that each run for two turns.
+    /// One coroutine runs all the time. Many others beside it run for two turns each.
     #[test]
     fn finished_coroutines_leave_nothing_behind() {
         let rounds = if cfg!(miri) { 100 } else { 100_000 };

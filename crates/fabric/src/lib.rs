@@ -1,4 +1,5 @@
-//! The fabric contract: what Tarn's engine may ask of the world, and what the world promises.
+//! The fabric contract: the requests that Tarn's engine may make of the world, and the world's
+//! promises.
 //!
 //! Map:
 //! - [`address`]: nodes and their incarnations, replica groups, offsets.

@@ -1,7 +1,7 @@
 //! One thread's hold on the world: rounds, messages, time, randomness, counters.
 //!
 //! Invariant: the engine and the workloads reach the outside through a `Port` and through nothing
-//! else, which is what makes them run unchanged in virtual time.
+//! else. That makes them run unchanged in virtual time.
 
 use crate::address::{NodeId, NodeSlot};
 use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, LocalPart, Posted};
@@ -54,28 +54,29 @@ impl Port {
     }
 
     /// Sends the round and waits for all of it: one round trip. An empty round is complete at once
-    /// and counts as nothing. When it ends in an error nothing of it will happen any more either; what has
-    /// happened is unknown, at nodes that live too (see [`Backend::complete`]).
+    /// and is not counted. When it ends in an error, no verb of it will be executed any more; which
+    /// verbs were executed is unknown, at nodes that live too (see [`Backend::complete`]).
     #[inline]
     pub fn execute<'a>(&'a self, round: &'a mut Round) -> RoundFuture<'a> {
         RoundFuture { port: self, round, posted: false }
     }
 
-    /// Asks for the lines of a round that is not sent yet, and lets other coroutines run while they travel, where
-    /// memory is near enough for that: so what comes right before the round need not be done earlier. Elsewhere
-    /// nothing happens.
+    /// Asks for the lines of a round that is not sent yet, and lets other coroutines run while they
+    /// travel, where memory is near enough for that. So the work right before the round need not be
+    /// done earlier. Elsewhere this call has no effect.
     #[inline]
     pub fn warm<'a>(&'a self, round: &'a Round) -> WarmFuture<'a> {
         WarmFuture { port: self, round, waits: false }
     }
 
-    /// Memory nodes that this thread reaches by loads and stores, if it does: what [`Port::execute`] does, without a round.
+    /// Returns the memory nodes that this thread reaches by loads and stores, if it does: the
+    /// effects of [`Port::execute`], without a round.
     #[inline]
     pub fn near(&self) -> Option<DirectMemory<'_>> {
         self.shared.backend.near().map(|hold| DirectMemory::new(hold, &self.shared.counters))
     }
 
-    /// Sends a round that nobody awaits (an asynchronous unlock).
+    /// Sends a round that is not awaited (an asynchronous unlock).
     ///
     /// # Errors
     /// Errors known at once; a later one shows in [`Port::detached`].
@@ -104,8 +105,8 @@ impl Port {
         }
     }
 
-    /// Revokes a compute node's access to one memory node: when this returns, nothing of `whom` will
-    /// ever take effect there (see [`Backend::revoke`]).
+    /// Revokes a compute node's access to one memory node: when this returns, no verb of `whom`
+    /// will ever take effect there (see [`Backend::revoke`]).
     ///
     /// # Errors
     /// `NodeDown`, `Fenced` if this node is itself fenced there.
@@ -114,7 +115,8 @@ impl Port {
         self.settle(asked).await
     }
 
-    /// As [`Port::revoke`], to be waited for by [`Port::settle`]: several memory nodes are asked at once.
+    /// Like [`Port::revoke`], but the caller waits with [`Port::settle`]: so several memory nodes
+    /// are asked at once.
     ///
     /// # Errors
     /// Those that are known at once.
@@ -122,7 +124,7 @@ impl Port {
         self.shared.backend.revoke(whom, at)
     }
 
-    /// Takes an error that did not come from [`Port::execute`] for the last one of this port.
+    /// Records an error that did not come from [`Port::execute`] as the last one of this port.
     pub fn note_failure(&self, error: FabricError) -> Box<FabricError> {
         self.note_error(error)
     }
@@ -179,25 +181,27 @@ impl Port {
         self.shared.backend.clock()
     }
 
-    /// How far this thread's clock is believed.
+    /// Returns how far this thread's clock is believed.
     pub fn drift(&self) -> Drift {
         self.shared.backend.drift()
     }
 
-    /// Now, to see by another look how long something took; `None` where there is no time.
+    /// Returns the time, for measuring by a second call how long something took; `None` where there
+    /// is no time.
     #[inline]
     pub fn stopwatch(&self) -> Option<Nanos> {
         self.shared.backend.stopwatch()
     }
 
-    /// Opens a window, before the first READ of what is to be trusted is posted. A coroutine has one window: another takes its place.
+    /// Opens a window, before the first READ that the window is to protect is posted. A coroutine
+    /// has one window: another takes its place.
     #[inline]
     pub async fn open_window(&self) -> Window {
         chosen(|| self.shared.backend.open_window()).await
     }
 
-    /// Closes a window, when the last READ has ended: whether it was shorter than `lease`, so that no wait of that length has both begun
-    /// and ended in it, of any node.
+    /// Closes a window, when the last READ has ended. Returns whether it was shorter than `lease`:
+    /// then no wait of that length, at any node, has both begun and ended in it.
     #[inline]
     pub async fn close_window(&self, window: Window, lease: Nanos) -> Closed {
         chosen(|| self.shared.backend.close_window(window, lease)).await
@@ -209,14 +213,17 @@ impl Port {
         chosen(|| self.shared.backend.begin_wait()).await
     }
 
-    /// Waits until `length` has passed since a wait began; at once, if it has already. A wait ends once.
+    /// Waits until `length` has passed since a wait began; returns at once if it has already. A
+    /// wait ends once.
     #[inline]
     pub async fn end_wait(&self, wait: Wait, length: Nanos) {
         chosen(|| self.shared.backend.end_wait(wait, length)).await;
     }
 
-    /// Says that this coroutine has acknowledgements of all locks that it needs, and is going to write under them: for whoever
-    /// reads near memory in one look ([`DirectMemory::is_still`]), also if this thread goes to it by rounds. Nothing, where memory is near to nobody.
+    /// Says that this coroutine has acknowledgements of all locks that it needs, and is going to
+    /// write under them. It is for threads that read near memory in one look
+    /// ([`DirectMemory::is_still`]), also if this thread goes to memory by rounds. It does nothing
+    /// where no thread has near memory.
     #[inline]
     pub fn announce_writes(&self) {
         self.shared.backend.announce_writes();
@@ -228,26 +235,26 @@ impl Port {
         self.shared.backend.charge(cost);
     }
 
-    /// Says what the coroutine was told of some compute node's local memory, or that it has changed it: see
-    /// [`Backend::looked_at`].
+    /// Reports the value that the coroutine found in some compute node's local memory, or that it
+    /// has changed it: see [`Backend::looked_at`].
     pub fn looked_at(&self, part: LocalPart, told: u64, changed: bool) {
         self.shared.backend.looked_at(part, told, changed);
     }
 
-    /// A new generator: the n-th call of one port with one seed always gives the same.
+    /// Returns a new generator: the n-th call of one port with one seed always returns the same.
     pub fn rng(&self) -> Rng {
         let stream = self.shared.streams.get();
         self.shared.streams.set(stream + 1);
         seeded(self.shared.seed, stream)
     }
 
-    /// Whether local work is accounted for: if not, it need not be counted.
+    /// Returns whether local work is accounted for: if not, it need not be counted.
     #[inline]
     pub fn charges(&self) -> bool {
         self.shared.charges
     }
 
-    /// What the backend can do.
+    /// Returns the backend's capabilities.
     pub fn caps(&self) -> Caps {
         self.shared.backend.caps()
     }
@@ -281,7 +288,7 @@ impl Port {
         self.shared.last_error.get()
     }
 
-    /// What this port has sent so far.
+    /// Returns the counts of rounds, verbs and messages that this port has sent so far.
     pub fn counts(&self) -> Counts {
         self.shared.counters.snapshot()
     }
@@ -296,8 +303,9 @@ async fn chosen<T>(ask: impl Fn() -> Poll<T>) -> T {
     .await
 }
 
-/// Completes when the round has. If it is dropped before, each verb of the round may or may not take effect,
-/// and none after what the port sends to the same node from then on (see [`Backend::abandon`]).
+/// Completes when the round has. If it is dropped before, each verb of the round may or may not
+/// take effect, and none takes effect after verbs that the port later sends to the same node (see
+/// [`Backend::abandon`]).
 #[must_use = "a round does nothing until it is awaited"]
 pub struct RoundFuture<'a> {
     port: &'a Port,

@@ -1,12 +1,12 @@
 //! A round: the verbs of one network round trip, and the buffer they read into and write from.
 //!
 //! Invariant: a round's memory is kept from transaction to transaction. `clear` forgets contents,
-//! never capacity, so a coordinator that has warmed up allocates nothing. What a READ brought stays
-//! where it landed until `clear`: later rounds of the same transaction append, they never move it
-//! logically (positions are offsets, not references).
+//! never capacity, so a coordinator that has warmed up allocates nothing. The bytes of a READ stay
+//! where they landed until `clear`: later rounds of the same transaction append, they never move
+//! them logically (positions are offsets, not references).
 //!
-//! Order at the responder, among the verbs of one round to one node (what reliable connections
-//! give; InfiniBand Architecture Specification, vol. 1, §9.5):
+//! Order at the responder, among the verbs of one round to one node (the order of reliable
+//! connections; InfiniBand Architecture Specification, vol. 1, §9.5):
 //!
 //! | first \ second | READ | WRITE | atomic |
 //! |---|---|---|---|
@@ -14,13 +14,16 @@
 //! | WRITE  | in order | in order | in order |
 //! | atomic | in order | only with [`Round::fence`] | in order |
 //!
-//! Between verbs to different nodes there is no order, nor between rounds, with one exception: what a port
-//! posts after a round that nobody awaits, because it was detached or because its future was dropped,
-//! comes after that round at each node, as if both were one batch. A READ or WRITE is atomic within an aligned
-//! 64-byte line and unordered across lines, with one weakness: beside verbs of 8 bytes, a READ takes
-//! the words of a line one after the other, in ascending order. It may show a change of a later
-//! word without an earlier change of an earlier word, never the reverse: whoever changes VERSION
-//! and then LOCK, which stands before it, is seen to have changed VERSION where LOCK shows.
+//! Between verbs to different nodes there is no order, nor between rounds, with one exception. A
+//! round may have no waiter, because it was detached or because its future was dropped. The verbs
+//! that its port posts later come after that round at each node, as if both were one batch.
+//!
+//! A READ or WRITE is atomic within an aligned 64-byte line and unordered across lines, with one
+//! weakness. Beside verbs of 8 bytes, a READ takes the words of a line one after the other, in
+//! ascending order. It may show a change of a later word without an earlier change of an earlier
+//! word, never the reverse. Suppose that a writer changes VERSION and then LOCK, which stands
+//! before it: a READ that shows the new LOCK shows the new VERSION.
+//!
 //! Atomics, and WRITEs of a word, are atomic against every access by verbs of that node.
 
 use crate::address::Target;
@@ -101,8 +104,8 @@ impl Round {
         self.followed = false;
     }
 
-    /// Becomes a copy of another round, in the memory that it has: for a backend that must go on with
-    /// a round whose owner has it back.
+    /// Becomes a copy of another round, in the memory that it has. It is for a backend that must go
+    /// on with a round after its owner has it back.
     pub fn copy_from(&mut self, other: &Round) {
         self.verbs.clone_from(&other.verbs);
         self.tally = other.tally;
@@ -120,7 +123,7 @@ impl Round {
         &self.verbs
     }
 
-    /// What the verbs added since [`Round::begin`] come to.
+    /// Returns the counts and bytes of the verbs added since [`Round::begin`].
     #[inline]
     pub fn tally(&self) -> VerbTally {
         self.tally
@@ -139,20 +142,20 @@ impl Round {
         self.hot = true;
     }
 
-    /// Promises that another round of this transaction follows before anybody is told of this one:
-    /// its effect need not be visible to others before that one's.
+    /// Promises that another round of this transaction follows before the outcome of this one is
+    /// used: its effect need not be visible to others before the effect of that round.
     #[inline]
     pub fn followed(&mut self) {
         self.followed = true;
     }
 
-    /// Whether [`Round::followed`] was said.
+    /// Whether [`Round::followed`] was called.
     #[inline]
     pub fn is_followed(&self) -> bool {
         self.followed
     }
 
-    /// Whether [`Round::hot`] was said.
+    /// Whether [`Round::hot`] was called.
     #[inline]
     pub fn is_hot(&self) -> bool {
         self.hot
@@ -176,7 +179,7 @@ impl Round {
         self.reserve_at(self.used_bytes.next_multiple_of(8), bytes)
     }
 
-    /// Reserves `bytes` of buffer at a multiple of 64: what a READ of whole lines wants.
+    /// Reserves `bytes` of buffer at a multiple of 64, for a READ of whole lines.
     #[inline(always)]
     pub fn reserve_lines(&mut self, bytes: usize) -> BufferOffset {
         self.reserve_at(self.used_bytes.next_multiple_of(64), bytes)
@@ -232,8 +235,9 @@ impl Round {
         self.push(target, VerbKind::Read, (0, 0), (buffer, len_bytes), 0);
     }
 
-    /// READ of the aligned word at `target` by who polls it, and has nothing to do until it is not `seen` any more. It is a READ wherever time
-    /// passes; where every order is explored it is not executed before the word has changed, unless nothing else can happen.
+    /// READ of the aligned word at `target` by a coroutine that polls it, and has nothing to do
+    /// while it equals `seen`. It is a READ wherever time passes. Where every order is explored, it
+    /// is not executed before the word has changed, unless nothing else can happen.
     pub fn watch(&mut self, target: Target, seen: u64) -> BufferOffset {
         let buffer = self.reserve(8);
         self.push(target, VerbKind::Read, (seen, 0), (buffer, 8), Verb::WATCHES);
@@ -248,8 +252,8 @@ impl Round {
         self.push(target, VerbKind::Write, (0, 0), (buffer, len_bytes), 0);
     }
 
-    /// WRITE of bytes that nobody reads meanwhile, or that whoever reads them checks (a log entry
-    /// with its checksum): a READ may see any mixture of old and new words.
+    /// WRITE of bytes that are not read meanwhile, or whose readers check them (a log entry with
+    /// its checksum): a READ may see any mixture of old and new words.
     #[inline]
     pub fn write_private(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
         assert!(len_bytes <= VERB_BYTES_MAX);
@@ -332,7 +336,7 @@ impl Round {
         &bytemuck::cast_slice::<Line, u64>(&self.lines)[at..at + len]
     }
 
-    /// As [`Round::words`], to change.
+    /// Like [`Round::words`], to change.
     #[inline]
     pub fn words_mut(&mut self, at: BufferOffset, len: usize) -> &mut [u64] {
         self.split_words(at, len).1
@@ -395,7 +399,7 @@ impl Round {
             .copy_within(from..from + len_bytes, to.0 as usize);
     }
 
-    /// Verbs and buffer apart: what a backend needs to execute.
+    /// Returns verbs and buffer apart, for a backend to execute them.
     #[inline]
     pub fn parts_mut(&mut self) -> (&mut [Verb], &mut [u64]) {
         (&mut self.verbs, bytemuck::cast_slice_mut(&mut self.lines))

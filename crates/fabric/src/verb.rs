@@ -1,4 +1,4 @@
-//! A verb, and what the verbs of a round come to.
+//! A verb, and the counts and bytes of a round's verbs.
 //!
 //! Invariant: a verb is 32 bytes and its shape one word. A round's tally is kept while its verbs are
 //! added, so that counting a round costs the same whatever it holds.
@@ -26,23 +26,25 @@ pub enum VerbKind {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Verb {
-    /// Where it goes.
+    /// The place that it goes to.
     pub target: Target,
-    /// CAS: the expected value. FAA: the addend. READ that watches: the value that tells nothing new.
+    /// CAS: the expected value. FAA: the addend. READ that watches: the value that means "no news".
     pub expected: u64,
     /// CAS: the new value; after completion of any atomic, the value found.
     pub value: u64,
-    /// Buffer position (32 bits), length (16), kind (8), flags (8): one word, because a processor
-    /// that loads several fields just after they were stored one by one has to wait for the stores.
+    /// Buffer position (32 bits), length (16), kind (8), flags (8). They are one word, because a
+    /// processor that loads several fields just after they were stored one by one has to wait for
+    /// the stores.
     shape: u64,
 }
 
 impl Verb {
     /// This verb waits for all earlier verbs of its batch.
     pub const FENCED: u8 = 1;
-    /// WRITE: nobody relies on seeing a line of it whole.
+    /// WRITE: no reader relies on seeing one of its lines whole.
     pub const PRIVATE: u8 = 2;
-    /// READ of a word: whoever polls it has nothing to do until it is not `expected` any more.
+    /// READ of a word by a coroutine that polls it, and has nothing to do while it equals
+    /// `expected`.
     pub const WATCHES: u8 = 4;
 
     #[inline(always)]
@@ -76,7 +78,7 @@ impl Verb {
         usize::from((self.shape >> 32) as u16)
     }
 
-    /// What to do.
+    /// Returns the verb's kind.
     #[inline(always)]
     pub fn kind(&self) -> VerbKind {
         match (self.shape >> 48) as u8 {
@@ -88,13 +90,14 @@ impl Verb {
         }
     }
 
-    /// Whether it is of this kind: cheaper than [`Verb::kind`].
+    /// Returns whether it is of this kind; cheaper than [`Verb::kind`].
     #[inline(always)]
     pub fn is(&self, kind: VerbKind) -> bool {
         (self.shape >> 48) as u8 == kind as u8
     }
 
-    /// Whether it is a READ without any flag: the commonest verb, told by one comparison.
+    /// Returns whether it is a READ without any flag: the commonest verb, recognised by one
+    /// comparison.
     #[inline(always)]
     pub fn is_plain_read(&self) -> bool {
         const { assert!(VerbKind::Read as u8 == 0) };
@@ -123,24 +126,26 @@ impl std::fmt::Debug for Verb {
 
 const _: () = assert!(size_of::<Verb>() == 32);
 
-/// What the verbs of a round come to: how many of each kind, and the bytes of READs and WRITEs.
+/// The sum of a round's verbs: how many of each kind, and the bytes of READs and WRITEs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct VerbTally {
-    /// Count above, bytes below: one addition a verb.
+    /// The count in the upper bits, the bytes below: one addition a verb.
     reads: u64,
     writes: u64,
     /// CAS, FAA, masked CAS.
     atomics: [u32; 3],
 }
 
-/// Bits of a tally's bytes: 2^40 in one round, and 2^24 verbs.
+/// Bits for the bytes of a tally: a round has fewer than 2^40 bytes, and fewer than 2^24 verbs of a
+/// kind.
 const TALLY_BYTES_BITS: u32 = 40;
 
 impl VerbTally {
-    /// Of no verb.
+    /// The tally of no verb.
     pub(crate) const NONE: VerbTally = VerbTally { reads: 0, writes: 0, atomics: [0; 3] };
 
-    /// One more verb. Its kind and length are given, because where it is added they are known.
+    /// Counts one more verb. Its kind and length are arguments, because they are known where it is
+    /// added.
     #[inline(always)]
     pub(crate) fn add(&mut self, kind: VerbKind, len_bytes: usize) {
         let one = (1 << TALLY_BYTES_BITS) + len_bytes as u64;

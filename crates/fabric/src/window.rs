@@ -1,17 +1,19 @@
-//! Bounded time: *windows*, of which a thread is told whether they were shorter than a lease, and *waits*, which are not over before so
-//! much time has passed.
+//! Bounded time. A thread is told whether a *window* was shorter than a lease. A *wait* does not
+//! end before its length has passed.
 //!
-//! Invariant: a window that is said to be shorter than its lease has no wait of that length in it, whose beginning and end were both
-//! within, on whichever nodes the two were. That is all that may be concluded, and all that whoever explores every order enforces: there
-//! neither is a time. Elsewhere both are [`Drift`]'s arithmetic on one thread's clock, whose every rounding makes a lease shorter
-//! and a wait longer; two clocks are never compared.
+//! Invariant: if a window is said to be shorter than its lease, no wait of the lease's length has
+//! both begun and ended within it, on any nodes. Nothing else may be concluded. An explorer of
+//! every order enforces nothing else: it has no time. Elsewhere both are [`Drift`]'s arithmetic on
+//! one thread's clock. Each rounding makes a lease shorter and a wait longer; two clocks are never
+//! compared.
 
 use crate::clock::Nanos;
 use std::fmt;
 
 const MILLION: u64 = 1_000_000;
 
-/// A window that is open ([`crate::port::Port::open_window`]); what is in it is the backend's.
+/// A window that is open ([`crate::port::Port::open_window`]); the backend gives the number its
+/// meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window(pub u64);
 
@@ -24,7 +26,8 @@ pub struct Closed {
     pub passed: Option<Nanos>,
 }
 
-/// A wait that has begun ([`crate::port::Port::begin_wait`]); what is in it is the backend's.
+/// A wait that has begun ([`crate::port::Port::begin_wait`]); the backend gives the number its
+/// meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait(pub u64);
 
@@ -36,13 +39,13 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Of threads that all read one clock, in whole nanoseconds.
+    /// The drift of threads that all read one clock, in whole nanoseconds.
     pub const ONE_CLOCK: Drift = Drift { ppm: 0, tick_ns: 1 };
 
     /// Clocks gain or lose no more than `ppm`, and show multiples of `tick_ns`.
     ///
     /// # Errors
-    /// Names the field that cannot be, its value, and what is allowed.
+    /// Names the impossible field, its value, and the allowed values.
     pub fn new(ppm: u32, tick_ns: u32) -> Result<Drift, DriftError> {
         if u64::from(ppm) >= MILLION {
             let allowed = "0 to 999999";
@@ -55,7 +58,8 @@ impl Drift {
         Ok(Drift { ppm, tick_ns })
     }
 
-    /// Whether a window was shorter than `lease` by every clock that drifts no further, if by one of them so much `passed`.
+    /// Given that one clock showed `passed`, returns whether a window was shorter than `lease` by
+    /// every clock that drifts no further.
     #[inline]
     pub fn is_shorter(self, passed: Nanos, lease: Nanos) -> bool {
         // On a clock that is slow more time has passed than it shows, and up to a tick more.
@@ -63,7 +67,8 @@ impl Drift {
         passed.0.saturating_add(u64::from(self.tick_ns)) <= (trusted / u128::from(MILLION)) as u64
     }
 
-    /// The shortest lease that a window is shorter than ([`Drift::is_shorter`]) of which so much `passed`.
+    /// Returns the shortest lease that a window of `passed` is shorter than
+    /// ([`Drift::is_shorter`]).
     pub fn lease_for(self, passed: Nanos) -> Nanos {
         let shown = u128::from(passed.0.saturating_add(u64::from(self.tick_ns)));
         let lease =
@@ -76,12 +81,13 @@ impl Drift {
         self.ppm
     }
 
-    /// Of what a clock shows multiples, in nanoseconds.
+    /// Returns the tick of a clock, in nanoseconds: the clock shows multiples of it.
     pub fn tick_ns(self) -> u32 {
         self.tick_ns
     }
 
-    /// What a clock shows that has shown `since` when at least `wait` has passed by every clock that drifts no further.
+    /// Returns the time on a clock at which a wait has ended that began when the clock showed
+    /// `since`. By then at least `wait` has passed by every clock that drifts no further.
     #[inline]
     pub fn end_of(self, since: Nanos, wait: Nanos) -> Nanos {
         if wait == Nanos(0) {
@@ -94,14 +100,14 @@ impl Drift {
     }
 }
 
-/// A drift that cannot be.
+/// A drift that is not possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriftError {
     /// The field.
     pub field: &'static str,
     /// Its value.
     pub value: u32,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: &'static str,
 }
 

@@ -4,9 +4,10 @@
 //! Run with `cargo xtask loom`; an ordinary build has nothing here. The code is the backend's own, on
 //! loom's atomics (`crates/fabric/src/local/sync.rs`).
 //!
-//! Invariant checked: each model passes, and fails when any one ordering or fence that it is to justify is
-//! taken away. Not modelled: `membarrier(2)` and copies by vector instructions; a copy is words in any
-//! order here, which is weaker. Models are bounded: at most three preemptions, one WRITE, five datagrams.
+//! Invariant checked: each model passes, and fails when any single ordering or fence that it
+//! justifies is taken away. Not modelled: `membarrier(2)` and copies by vector instructions; a copy
+//! is words in any order here, which is weaker. Models are bounded: at most three preemptions, one
+//! WRITE, five datagrams.
 
 #![cfg(loom)]
 
@@ -81,7 +82,7 @@ fn region_bytes() {
     writer.join().expect("no panic");
 }
 
-/// Two writers of one line: a stripe is one writer's.
+/// Two writers of one line: a stripe belongs to one writer at a time.
 fn two_writers() {
     let line = Line::new();
     let other = Arc::clone(&line);
@@ -95,7 +96,7 @@ fn two_writers() {
     assert!(is_whole(&seen) && seen[0] != 0, "torn: {seen:?}");
 }
 
-/// READ and WRITE as a round's verbs, by the short way.
+/// READ and WRITE as a round's verbs, by the fast path.
 fn round_verbs() {
     let line = Line::new();
     let other = Arc::clone(&line);
@@ -115,10 +116,10 @@ fn round_verbs() {
     writer.join().expect("no panic");
 }
 
-/// Memory that only whoever is inside, or has shut everybody out, may touch.
+/// Memory that a thread may touch only while it is inside, or after it has shut all others out.
 struct Guarded(UnsafeCell<u64>);
 
-// SAFETY: that nobody touches it together with another is what the model checks.
+// SAFETY: the model checks that no two threads touch it at the same time.
 unsafe impl Sync for Guarded {}
 // SAFETY: as above.
 unsafe impl Send for Guarded {}
@@ -132,7 +133,8 @@ fn gate() {
     let of_thread = (Arc::clone(&faults), Arc::clone(&memory));
     let inside = thread::spawn(move || {
         let (faults, memory) = of_thread;
-        // As a round does: it says that it is inside, then looks whether a fault was declared.
+        // The steps of a round: the thread says that it is inside, then looks whether a fault was
+        // declared.
         let _inside = gate.enter();
         if faults.epoch() == before {
             memory.0.with_mut(|_| ());
@@ -143,7 +145,7 @@ fn gate() {
     inside.join().expect("no panic");
 }
 
-/// A writer of two records, each behind its lock, and a reader who looks once.
+/// A writer of two records, each behind its lock, and a reader that looks once.
 fn stillness() {
     let records = || [(); 2].map(|()| AtomicU64::new(0));
     let shared = Arc::new((WriteEpoch::default(), records(), records()));
@@ -175,7 +177,7 @@ fn stillness() {
     writer.join().expect("no panic");
 }
 
-/// Two writers, who keep readers away from the first, and a reader who looks once.
+/// Two writers, which keep readers away from the first record, and a reader that looks once.
 fn stillness_of_validated() {
     validated(0);
 }
@@ -185,11 +187,12 @@ fn stillness_of_marked() {
     validated(MARKED);
 }
 
-/// A lock that lets readers pass, who look again at what is locked so.
+/// A lock that lets readers pass; they look again at records that are locked so.
 const MARKED: u64 = 3;
 
-/// A writer locks one record, and then validates another, which a second one writes. Who sees what the second has written, and not yet what the
-/// first writes, must be of a time when the first had not validated.
+/// A writer locks one record, and then validates another, which a second writer writes. A reader
+/// may see the second's write, and not yet the first's. Then its reads must show a time at which
+/// the first had not validated.
 fn validated(before: u64) {
     let records = || [(); 2].map(|()| AtomicU64::new(0));
     let shared = Arc::new((WriteEpoch::default(), records(), records()));
@@ -262,8 +265,8 @@ fn ring() {
     send.join().expect("no panic");
 }
 
-/// That the model fails without this site, and for what it saw: a search that ran into its bounds has
-/// found nothing.
+/// Asserts that the model fails without this site, and because of its observations: a search that
+/// ran into its bounds has found nothing.
 fn assert_found(site: Site, model: fn()) {
     let found = std::panic::catch_unwind(|| check(Some(site), model)).expect_err("it is noticed");
     let text = found
@@ -275,7 +278,7 @@ fn assert_found(site: Site, model: fn()) {
     assert!(!text.is_empty() && !bounds.iter().any(|bound| text.contains(bound)), "{text}");
 }
 
-/// A test that the model passes, and one for each site that it fails without it.
+/// Makes a test that the model passes, and for each site a test that it fails without that site.
 macro_rules! models {
     ($($model:ident: $($planted:ident = $site:ident),*;)*) => {$(
         mod $model {

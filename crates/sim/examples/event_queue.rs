@@ -1,5 +1,6 @@
-//! The simulator's event queue beside a binary heap, at the shape of a large run: 540 coordinators on
-//! nine compute nodes and three memory nodes, each with a round on its way.
+//! This example measures the simulator's event queue against a binary heap. The load has the shape of a
+//! large run: 540 coordinators on nine compute nodes, three memory nodes, and one round in flight for
+//! each coordinator.
 //!
 //! Invariant: both queues see the same events, and give them back in the same order.
 
@@ -14,7 +15,7 @@ use tarn_sim::queue::EventQueue;
 const COORDINATORS: u64 = 540;
 const EVENTS: u64 = 4_000_000;
 
-/// What both queues can do.
+/// The operations that both queues have.
 trait Queue {
     fn push(&mut self, at_ps: u64, item: u64);
     fn pop(&mut self) -> (u64, u64);
@@ -46,8 +47,9 @@ impl Queue for Heap {
     }
 }
 
-/// An event breeds the next one of its coordinator: an arrival after 0.7 µs, a completion after
-/// 1.1 µs, each give or take what queues add; one in 64 sleeps for longer than the calendar reaches.
+/// Each event creates the next event of its coordinator. An arrival follows after 0.7 µs, a completion
+/// after 1.1 µs, both give or take the time that queues add. One event in 64 sleeps longer than the
+/// calendar reaches.
 fn run(queue: &mut impl Queue) -> (f64, u64) {
     for coordinator in 0..COORDINATORS {
         queue.push(coordinator * 1_000, coordinator);

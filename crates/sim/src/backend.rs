@@ -1,8 +1,8 @@
 //! One thread's hold on the simulated cluster.
 //!
-//! Invariant: while a coroutine is polled by the [`crate::scheduler::Scheduler`], everything it asks for
-//! takes virtual time. Outside of it (a loader, an audit) the cluster is at rest: rounds are done at once
-//! and cost nothing.
+//! Invariant: while the [`crate::scheduler::Scheduler`] polls a coroutine, every operation of the
+//! coroutine takes virtual time. Outside of such a poll (in a loader, an audit) the cluster is at rest:
+//! rounds are done at once and cost nothing.
 
 use crate::flight::Interest;
 use crate::revoke;
@@ -17,7 +17,7 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Drift, Wait, Window};
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct SimBackend {
     world: Rc<RefCell<World>>,
     thread: u32,
@@ -25,7 +25,7 @@ pub(crate) struct SimBackend {
     number: u16,
 }
 
-/// The ticket of a detached round that was done at once.
+/// The ticket of a detached round that was executed at once.
 const DONE: u64 = u64::MAX;
 
 impl SimBackend {
@@ -64,7 +64,7 @@ impl Backend for SimBackend {
             return Posted::Done(world.execute_at_rest(self.node, round));
         }
         let ticket = world.post(self.thread, round, Interest::Awaited);
-        // The round is the world's until it is done; this is an idle one.
+        // The world now owns the caller's round until it is done; the caller gets this idle one.
         round.ticket = ticket;
         world.is_registered = true;
         Posted::InFlight
@@ -108,7 +108,7 @@ impl Backend for SimBackend {
             return world.ask_revoked(number).map_or(Poll::Pending, Poll::Ready);
         }
         if let Some(index) = world.flights.find(ticket) {
-            // Whoever asks is told when to ask again.
+            // The coroutine that asked is woken when it is time to ask again.
             let before = std::mem::replace(&mut world.flights.get(index).waiter, world.current);
             if let Some(task) = before.filter(|_| before != world.current) {
                 world.also_waiting.push((ticket, task));
@@ -174,7 +174,7 @@ impl Backend for SimBackend {
     fn end_wait(&self, wait: Wait, length: Nanos) -> Poll<()> {
         let end = self.drift().end_of(Nanos(wait.0), length);
         let world = &mut *self.world.borrow_mut();
-        // At rest there is no time.
+        // At rest no time passes.
         if world.current.is_none() || self.ran_in(world) >= end {
             return Poll::Ready(());
         }
@@ -207,7 +207,7 @@ impl Backend for SimBackend {
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
         self.world.borrow_mut().look_at_inbox(self.thread);
         for count in 0..budget {
-            // The sink may send: nothing is borrowed while it runs.
+            // The sink may send, so no borrow is held while it runs.
             let taken = self.world.borrow_mut().take_message(self.thread);
             let Some((from, bytes, index)) = taken else { return count };
             sink(from, &bytes);

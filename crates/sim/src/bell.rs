@@ -1,7 +1,8 @@
-//! Waiting for somebody else's coroutine: what drivers of a simulation use, and nothing that is simulated.
+//! Bells: a coroutine waits for another coroutine. Drivers of a simulation use them; no simulated
+//! component does.
 //!
-//! Invariant: who waits is polled when it is rung for, at the same moment of virtual time, and costs nothing
-//! until then. Whoever has waited longest is rung for first.
+//! Invariant: a ring wakes the coroutine that has waited longest. It is polled at the same moment of
+//! virtual time. Waiting costs no virtual time.
 
 use crate::fabric::SimFabric;
 use crate::world::{Event, World};
@@ -11,10 +12,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Who waits: a coroutine, and whether it was rung for.
+/// A waiting coroutine: its task, and whether a bell was rung for it.
 type Waiter = (u32, Rc<Cell<bool>>);
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Clone)]
 pub struct Bell {
     world: Rc<RefCell<World>>,
@@ -22,19 +23,19 @@ pub struct Bell {
 }
 
 impl SimFabric {
-    /// A bell that nobody waits for.
+    /// Creates a bell with no waiting coroutine.
     pub fn bell(&self) -> Bell {
         Bell { world: Rc::clone(&self.world), waiters: Rc::default() }
     }
 }
 
 impl Bell {
-    /// Waits until somebody rings. Only a coroutine of a scheduler may.
+    /// Waits until another coroutine rings. Only a coroutine of a scheduler may call this.
     pub fn wait(&self) -> Wait<'_> {
         Wait { bell: self, is_rung: None }
     }
 
-    /// Lets whoever has waited longest go on; whether anybody waited.
+    /// Wakes the coroutine that has waited longest. Returns whether any coroutine was waiting.
     pub fn ring(&self) -> bool {
         let Some((task, is_rung)) = self.waiters.borrow_mut().pop_front() else { return false };
         is_rung.set(true);
@@ -45,7 +46,7 @@ impl Bell {
         true
     }
 
-    /// Lets everybody go on who waits.
+    /// Wakes all waiting coroutines.
     pub fn ring_all(&self) {
         while self.ring() {}
     }
@@ -130,7 +131,7 @@ mod tests {
         drop(scheduler);
         let woken = woken.into_inner();
         assert_eq!(woken.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
-        // At the ring's moment, but for the switch from one coroutine to another.
+        // They wake at the moment of the ring, except for the cost of switching coroutines.
         for (turn, (_, at_ns)) in (1..).zip(&woken) {
             assert!((turn * 10_000..turn * 10_000 + 500).contains(at_ns), "{woken:?}");
         }

@@ -1,15 +1,15 @@
-//! What nodes believe of the time.
+//! The clocks of nodes, and the interval in which each node knows the true time to lie.
 //!
-//! Invariant: `earliest ≤ true time ≤ latest`, however far a clock is off: a reading is off by the
-//! node's offset and drift, drawn within the bounds, and the interval allows for the bounds and is
-//! computed from the reading, which is all that a node has. A reading never falls.
+//! Invariant: `earliest ≤ true time ≤ latest`, however far a clock is off. A reading is off by the
+//! node's offset and drift, which are drawn within the bounds. The interval is computed from the
+//! reading alone, which is all that a node has, and allows for the bounds. A reading never falls.
 //!
-//! In random mode a port's `now` is its node's reading, with the bounds of the run's `Chaos`; true time
-//! is what an observer stamps histories with. In timed mode `now` is true time, because latencies are
-//! measured by it, and the interval is that of a clock within the profile's bounds.
+//! In random mode a port's `now` is its node's reading, with the bounds of the run's `Chaos`; an
+//! observer stamps histories with true time. In timed mode `now` is true time, because latencies are
+//! measured by it. The interval is still that of a clock within the profile's bounds.
 //!
-//! Windows and waits are measured by how far a node's clock has run, at its rate and from 0, in both modes: what they are held
-//! against is the bound on rates. `now` would not do, since a clock that is behind stands still at 0.
+//! In both modes windows and waits are measured by how far a node's clock has run since 0, at its rate.
+//! They depend on the bound on rates alone. `now` would not do: a clock that is behind stands still at 0.
 
 use crate::config::{CLOCK_STREAM, Mode};
 use crate::profile::Clock as Bounds;
@@ -18,7 +18,7 @@ use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::rng::seeded;
 use tarn_fabric::window::Drift;
 
-/// True time comes in whole nanoseconds, and so does what a clock makes of it: two of them are lost.
+/// True time is in whole nanoseconds, and so is the reading of a clock: rounding loses two of them.
 const TICK_NS: u32 = 2;
 
 /// One node's clock.
@@ -33,7 +33,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// The clock of compute node `slot`.
+    /// Returns the clock of compute node `slot`.
     pub(crate) fn of(bounds: &Bounds, mode: Mode, seed: u64, slot: usize) -> Clock {
         let mut rng = seeded(seed, CLOCK_STREAM ^ (slot as u64) << 32);
         let mut share = || f64::from(rng.random_range(-1_000..=1_000i32)) / 1e3;
@@ -57,35 +57,35 @@ impl Clock {
         }
     }
 
-    /// What it shows at the true time `now`, in nanoseconds.
+    /// The clock's reading at the true time `now`, in nanoseconds.
     fn reading(&self, now: Nanos) -> f64 {
         let now = now.0 as f64;
         now + self.offset_ns + self.drift * now
     }
 
-    /// What its node takes for the time. It begins at 0, where a clock that is behind stays for as
-    /// long as it is behind.
+    /// The time that the node takes from its clock. It begins at 0; a clock that is behind stays at 0
+    /// for as long as it is behind.
     pub(crate) fn now(&self, now: Nanos) -> Nanos {
         if self.is_measured_by { now } else { Nanos(self.reading(now).max(0.0) as u64) }
     }
 
-    /// How far it has run at the true time `now`.
+    /// How far the clock has run at the true time `now`.
     pub(crate) fn ran(&self, now: Nanos) -> Nanos {
         Nanos((now.0 as f64 * (1.0 + self.drift)) as u64)
     }
 
-    /// The true time at which it has run so far.
+    /// The true time at which the clock has run as far as `until`.
     pub(crate) fn ran_at(&self, until: Nanos) -> Nanos {
         first(until.0 as f64 / (1.0 + self.drift), |at| self.ran(at) >= until)
     }
 
-    /// How far a node believes its clock where it measures how far that has run.
+    /// The bound on drift that the node assumes when it measures how far its clock has run.
     pub(crate) fn believed(&self) -> Drift {
         let ppm = (self.drift_bound * 1e6).ceil() as u32;
         Drift::new(ppm, TICK_NS).expect("profiles and chaos bound it")
     }
 
-    /// The true time from which on the node takes it for `until` or later.
+    /// The true time from which on the node's clock shows `until` or later.
     pub(crate) fn shows_at(&self, until: Nanos) -> Nanos {
         if self.is_measured_by || until == Nanos(0) || until == Nanos(u64::MAX) {
             return until;
@@ -94,10 +94,10 @@ impl Clock {
         first(about, |at| self.now(at) >= until)
     }
 
-    /// What its node knows of the true time `now`.
+    /// The interval in which the node knows the true time to lie, when the true time is `now`.
     pub(crate) fn read(&self, now: Nanos) -> ClockInterval {
         let reading = self.reading(now);
-        // So much time may have passed since the run began, and drifted.
+        // At most this much time has passed since the run began; the clock has drifted for that long.
         let passed = (reading + self.offset_bound_ns) / (1.0 - self.drift_bound);
         // One more nanosecond for rounding.
         let bound = self.offset_bound_ns + self.drift_bound * passed + 1.0;
@@ -106,9 +106,9 @@ impl Clock {
     }
 }
 
-/// The first moment for which `is_there`, which is near `about`.
+/// Returns the first moment for which `is_there` holds. That moment is near `about`.
 fn first(about: f64, is_there: impl Fn(Nanos) -> bool) -> Nanos {
-    // Rounding may have cut a nanosecond or two.
+    // Rounding may have removed a nanosecond or two.
     let mut at = Nanos((about.max(0.0) as u64).saturating_sub(2));
     while at.0 < u64::MAX && !is_there(at) {
         at.0 += 1;
@@ -174,7 +174,7 @@ mod tests {
                 let end = clock.believed().end_of(clock.ran(since), length);
                 let over = clock.ran_at(end);
                 assert!(clock.ran(over) >= end && over - since >= length, "{clock:?} at {since}");
-                // Whoever closes a window then is not told that it was shorter.
+                // A node that closes a window then is not told that the window was shorter.
                 let passed = clock.ran(since + length) - clock.ran(since);
                 assert!(!clock.believed().is_shorter(passed, length), "{clock:?} at {since}");
             }

@@ -1,7 +1,7 @@
-//! What a simulated cluster is made of.
+//! The configuration of a simulated cluster.
 //!
-//! Invariant: a shape that cannot be is refused when the cluster is made, by the name of the field, with
-//! its value and what is allowed.
+//! Invariant: an impossible shape is refused when the cluster is made. The error names the field, its
+//! value and the allowed values.
 
 use crate::profile::Profile;
 use rand::RngExt as _;
@@ -9,81 +9,81 @@ use std::fmt;
 use tarn_fabric::address::{GROUP_BYTES_MAX, GROUPS_MAX, NodeSlot};
 use tarn_fabric::rng::seeded;
 
-/// The shape and temper of a cluster.
+/// The shape and behaviour of a cluster.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// Memory nodes; there is one replica group for each.
+    /// Number of memory nodes. There is one replica group for each.
     pub memory_nodes: usize,
-    /// Copies of every group.
+    /// Number of copies of each group.
     pub replicas: usize,
-    /// Compute nodes.
+    /// Number of compute nodes.
     pub compute_nodes: usize,
     /// Size of one replica group's memory at one node, in bytes.
     pub group_bytes: u64,
-    /// What the hardware costs.
+    /// The costs of the hardware.
     pub profile: Profile,
-    /// How kind the world is.
+    /// Timed or random.
     pub mode: Mode,
-    /// Of everything that is random.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// How kind the world is.
+/// The two modes of a simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Mode {
-    /// Costs alone decide when something happens: for performance.
+    /// Costs alone decide when an event happens: for performance.
     Timed,
-    /// The weakest that the contract allows, as the seed has it: for correctness.
+    /// Orders, delays and faults as weak as the contract allows, drawn from the seed: for correctness.
     Random(Chaos),
 }
 
-/// What may go wrong, and how often. "One in 0" is never.
+/// The faults that may happen, and how often. "One in 0" means never.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chaos {
-    /// A batch is under way for up to so much longer.
+    /// Largest extra time that a batch is in flight.
     pub delay_max_ns: u64,
-    /// One piece of work in so many (a line, an atomic, a batch) is held up.
+    /// One piece of work in this many (a line, an atomic, a batch) is held up.
     pub stall_one_in: u32,
-    /// For so long at the most.
+    /// Longest time for which a piece of work is held up.
     pub stall_max_ns: u64,
-    /// So many messages of a hundred are lost.
+    /// Percentage of messages that are lost.
     pub loss_percent: u32,
-    /// So many arrive twice.
+    /// Percentage of messages that arrive twice.
     pub duplicate_percent: u32,
-    /// A message is under way for up to so much longer: later ones overtake it.
+    /// Largest extra time that a message is in flight: later messages overtake it.
     pub message_delay_max_ns: u64,
-    /// One compute node in so many is slow.
+    /// One compute node in this many is slow.
     pub slow_one_in: u32,
-    /// All that its processors do takes so many times as long.
+    /// All work of a slow node's processors takes this many times as long.
     pub slow_factor: u32,
-    /// One turn of a coroutine in so many is followed by a pause of its thread.
+    /// After one turn of a coroutine in this many, its thread pauses.
     pub pause_one_in: u32,
-    /// For so long at the most.
+    /// Longest pause of a thread.
     pub pause_max_ns: u64,
-    /// One piece of work or one batch in so many makes the NIC that it meets pause: nothing that comes
-    /// to it goes on meanwhile.
+    /// One piece of work or one batch in this many makes the NIC that it reaches pause. Until the pause
+    /// ends, nothing that reaches this NIC continues.
     pub nic_pause_one_in: u32,
-    /// For so long at the most.
+    /// Longest pause of a NIC.
     pub nic_pause_max_ns: u64,
-    /// Delays, stalls and pauses of NICs come in storms of this length, with calm of this length
+    /// Delays, stalls and pauses of NICs come in storms of this length, with calm of the same length
     /// between them. 0: the storm never ends.
     pub storm_ns: u64,
-    /// One thread at a time is set back: its batches and their answers take up to so much longer.
+    /// One thread at a time is set back: its batches and their answers take up to this much longer.
     pub set_back_ns: u64,
-    /// So long after one change point comes the next on average, and another thread's turn.
+    /// Average time between two change points. At each, another thread is set back.
     pub change_every_ns: u64,
-    /// A clock is off by so much at the most when a run starts.
+    /// Largest offset of a clock when a run starts.
     pub clock_offset_max_ns: u64,
-    /// It runs too fast or too slow by so many millionths at the most.
+    /// Largest drift of a clock, too fast or too slow, in millionths.
     pub clock_drift_max_ppm: u32,
-    /// A planted bug, unless 0: clocks run off by up to so many times what is said of them.
+    /// A planted bug, unless 0: clocks drift by up to this many times the bound that nodes are told.
     pub planted_drift_times: u32,
-    /// A planted bug: a line is read and written word by word, and others come between.
+    /// A planted bug: a line is read and written word by word, and other accesses come between.
     pub planted_torn_lines: bool,
 }
 
 impl Chaos {
-    /// Nothing goes wrong; only order is as weak as the contract allows.
+    /// No fault happens; only the order is as weak as the contract allows.
     pub const CALM: Chaos = Chaos {
         delay_max_ns: 0,
         stall_one_in: 0,
@@ -106,8 +106,8 @@ impl Chaos {
         planted_torn_lines: false,
     };
 
-    /// Another temper for each seed, each source of trouble being off in some (swarm testing: Groce et
-    /// al., ISSTA 2012).
+    /// Draws other faults for each seed; in some seeds a source of faults is off (swarm testing: Groce
+    /// et al., ISSTA 2012).
     pub fn of(seed: u64) -> Chaos {
         let mut rng = seeded(seed, CHAOS_STREAM);
         let mut pick = |choices: &[u64]| choices[rng.random_range(0..choices.len())];
@@ -135,19 +135,19 @@ impl Chaos {
     }
 }
 
-/// Streams of random numbers, one for each thing that draws them.
+/// Streams of random numbers, one for each use.
 pub(crate) const CHAOS_STREAM: u64 = 0x6368_616f;
 pub(crate) const SCHEDULE_STREAM: u64 = 0x7363_6865;
 pub(crate) const CLOCK_STREAM: u64 = 0x636c_6f63;
 
-/// A shape that cannot be.
+/// The error for an impossible shape.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
-    /// The field.
+    /// The field's name.
     pub field: &'static str,
-    /// Its value.
+    /// The field's value.
     pub value: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -168,8 +168,8 @@ impl SimConfig {
         check("group_bytes", self.group_bytes, GROUP_BYTES_MAX, "")
     }
 
-    /// The nodes of each replica group, primary first: replica `i` of group `g` lives on node
-    /// `(g + i) mod memory_nodes`, as with the local backend.
+    /// Returns the nodes of each replica group, primary first. As in the local backend, replica `i` of
+    /// group `g` is on node `(g + i) mod memory_nodes`.
     pub(crate) fn groups(&self) -> Vec<Vec<NodeSlot>> {
         let slot = |index: usize| NodeSlot((index % self.memory_nodes) as u16);
         (0..self.memory_nodes)

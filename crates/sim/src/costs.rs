@@ -1,16 +1,16 @@
-//! A profile's constants in the form in which the model charges them: picoseconds.
+//! A profile's constants in picoseconds, the form in which the model charges them.
 //!
-//! Invariant: derived from the profile once, when a cluster is made; nothing here is tuned. Headers
-//! are those of the specifications (InfiniBand Architecture Specification, vol. 1: LRH 8, BTH 12,
-//! RETH 16, AETH 4, AtomicETH 28, AtomicAckETH 8, DETH 8, ICRC 4, VCRC 2 bytes; RoCEv2 has Ethernet
-//! 14, IPv4 20, UDP 8, FCS 4 and a gap of 20 in place of LRH and VCRC).
+//! Invariant: these numbers are derived from the profile once, when a cluster is made; no number is
+//! tuned here. Headers are those of the specifications (InfiniBand Architecture Specification, vol. 1:
+//! LRH 8, BTH 12, RETH 16, AETH 4, AtomicETH 28, AtomicAckETH 8, DETH 8, ICRC 4, VCRC 2 bytes). RoCEv2
+//! has Ethernet 14, IPv4 20, UDP 8, FCS 4 and a gap of 20 in place of LRH and VCRC.
 
 use crate::config::ConfigError;
 use crate::profile::{AtomicUnit, Constant, Framing, Profile};
 use crate::threads::DoorbellCosts;
 use tarn_fabric::round::{Verb, VerbKind};
 
-/// Headers of each kind of packet, without payload.
+/// Bytes of headers of each kind of packet, without payload.
 #[derive(Clone, Copy, Debug)]
 struct Headers {
     read_request: u64,
@@ -20,7 +20,7 @@ struct Headers {
     atomic_request: u64,
     atomic_response: u64,
     datagram: u64,
-    /// Each packet of a message after the first.
+    /// Headers of each later packet of a message.
     more: u64,
 }
 
@@ -46,7 +46,7 @@ const ROCE_V2: Headers = Headers {
     more: 62,
 };
 
-/// Picoseconds a byte in units of 2^-24: a batch is far shorter than 2^24 bytes.
+/// Picoseconds for each byte, in units of 2^-24. No batch is as long as 2^24 bytes.
 #[derive(Clone, Copy, Debug)]
 struct PerByte(u64);
 
@@ -61,17 +61,17 @@ impl PerByte {
     }
 }
 
-/// Kinds of verbs, in the order of their numbers.
+/// Number of kinds of verbs.
 const KINDS: usize = 5;
 
-/// What verbs of each kind cost, by its number: which kind a verb is cannot be foretold, so that it is
-/// looked up and not jumped over.
+/// Costs of verbs, indexed by the number of their kind. The processor cannot predict the kind of a
+/// verb, so the cost is looked up in a table and no branch is taken.
 #[derive(Clone, Copy, Debug)]
 struct Kinds {
-    /// The pipeline, without bytes beyond 64.
+    /// Time in the pipeline, without the bytes beyond 64.
     pipeline: [u64; KINDS],
     request: [u64; KINDS],
-    /// All bits, if the request carries the verb's bytes, else none.
+    /// All bits set if the request carries the verb's bytes, else 0.
     request_payload: [u64; KINDS],
     response: [u64; KINDS],
     response_payload: [u64; KINDS],
@@ -96,7 +96,7 @@ const _: () = assert!(
         && VerbKind::MaskedCompareAndSwap as usize == KINDS - 1
 );
 
-/// See the module's text. All but the last group are picoseconds.
+/// See the module's documentation. All fields but the last group are picoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
     pub(crate) switch: u64,
@@ -125,7 +125,7 @@ pub(crate) struct Costs {
     pub(crate) complete: u64,
     pub(crate) retry_timeout: u64,
     pub(crate) atomic_unit: u64,
-    /// One way over cables and switch.
+    /// Time of one way over cables and switch.
     pub(crate) travel: u64,
 
     pub(crate) doorbell_registers: u32,
@@ -198,7 +198,7 @@ impl Costs {
         }
     }
 
-    /// Whether nodes that were made for these costs can be charged by `other`.
+    /// Checks that nodes that were made for these costs can be charged by `other`.
     pub(crate) fn same_parts(&self, other: &Costs) -> Result<(), ConfigError> {
         let parts = |costs: &Costs| {
             [
@@ -218,7 +218,7 @@ impl Costs {
         }
     }
 
-    /// For how long a verb occupies the responder's pipeline.
+    /// How long a verb occupies the responder's pipeline.
     #[inline]
     pub(crate) fn pipeline(&self, verb: &Verb) -> u64 {
         // An atomic's 8 bytes are not beyond 64.
@@ -226,15 +226,15 @@ impl Costs {
         self.kinds.pipeline[verb.kind() as usize] + self.pipeline_each_byte.of(beyond)
     }
 
-    /// Whether the requester's NIC fetches a verb's bytes by itself.
+    /// Whether the requester's NIC fetches a verb's bytes by a DMA of its own.
     #[inline]
     pub(crate) fn is_fetched(&self, verb: &Verb) -> bool {
-        // Which it is cannot be foretold: nothing is to be jumped over.
+        // The kind cannot be predicted, so this expression has no branch.
         verb.is(VerbKind::Write) & ((verb.len_bytes() as u64) > self.inline_max_bytes)
     }
 
-    /// For how long `verbs` of a batch, `fetched` of them with bytes to fetch, occupy the requester's
-    /// transmit side.
+    /// How long a batch occupies the requester's transmit side. It has `verbs` verbs; for `fetched` of
+    /// them the NIC fetches bytes.
     #[inline]
     pub(crate) fn transmit(&self, verbs: u64, fetched: u64, in_flight: u64) -> u64 {
         let missed = in_flight.saturating_sub(self.work_queue_entries);
@@ -242,19 +242,19 @@ impl Costs {
         verbs * (self.transmit + miss) + fetched * self.second_dma
     }
 
-    /// A coordinator's own work for one try.
+    /// A coordinator's own work for one try of a transaction.
     #[inline]
     pub(crate) fn transaction(&self, records: u64, written: u64) -> u64 {
         self.transaction + records * self.record + written * self.written_record
     }
 
-    /// The same of one without a working set.
+    /// A coordinator's own work for one try of a transaction without a working set.
     #[inline]
     pub(crate) fn together(&self, records: u64) -> u64 {
         self.together + records * self.together_record
     }
 
-    /// What a thread pays for ringing.
+    /// The costs that a thread pays to ring a doorbell.
     #[inline]
     pub(crate) fn doorbells(&self) -> DoorbellCosts {
         DoorbellCosts {
@@ -264,14 +264,14 @@ impl Costs {
         }
     }
 
-    /// For how long one datagram occupies its sender's transmit side.
+    /// How long one datagram occupies its sender's transmit side.
     pub(crate) fn transmit_message(&self, payload: usize) -> u64 {
         let is_fetched = payload as u64 > self.inline_max_bytes;
         self.transmit + if is_fetched { self.second_dma } else { 0 }
     }
 
-    /// How much later than the one before a batch's verb comes: as fast as its requester's NIC sends
-    /// them and the link carries them.
+    /// The time between two verbs of a batch: as fast as the requester's NIC sends verbs and the link
+    /// carries them.
     #[inline]
     pub(crate) fn apart(&self, verbs: u64, fetched: u64, request_bytes: u64) -> u64 {
         if verbs == 1 {
@@ -281,7 +281,7 @@ impl Costs {
         sent.max(self.link(request_bytes)) / verbs
     }
 
-    /// For how long so many bytes occupy a link.
+    /// How long this many bytes occupy a link.
     #[inline]
     pub(crate) fn link(&self, bytes: u64) -> u64 {
         self.link_each_byte.of(bytes)
@@ -294,7 +294,7 @@ impl Costs {
         kinds.request[kind] + (self.payload(verb.len_bytes() as u64) & kinds.request_payload[kind])
     }
 
-    /// Bytes on the wire of a verb's response; none of a WRITE, which has none of its own.
+    /// Bytes on the wire of a verb's response; 0 for a WRITE, which has no response of its own.
     #[inline]
     pub(crate) fn response_bytes(&self, verb: &Verb) -> u64 {
         let (kinds, kind) = (&self.kinds, verb.kind() as usize);
@@ -307,17 +307,17 @@ impl Costs {
         self.headers.ack
     }
 
-    /// Payload of one packet.
+    /// Payload of one packet, in bytes.
     pub(crate) fn mtu_bytes(&self) -> u64 {
         self.mtu_bytes
     }
 
-    /// Bytes of a message.
+    /// Bytes of a message on the wire.
     pub(crate) fn datagram_bytes(&self, payload: usize) -> u64 {
         self.headers.datagram + self.payload(payload as u64)
     }
 
-    /// Payload, padded to words of 4, and the headers of all packets but the first.
+    /// The payload, padded to words of 4 bytes, and the headers of all packets but the first.
     #[inline]
     fn payload(&self, bytes: u64) -> u64 {
         let more = if bytes > self.mtu_bytes { (bytes - 1) / self.mtu_bytes } else { 0 };

@@ -1,32 +1,36 @@
-//! The draws of random mode: what is held up, where, and for how long.
+//! The random draws of random mode: which work is held up, where, and for how long.
 //!
-//! Invariant: a function of the seed and of what was asked before, and it only ever adds time: whatever
-//! the contract promises holds under every draw. Three kinds of trouble lie on top of one another. Single
-//! pieces of work are delayed or stalled; in some seeds only in storms, with calm between them, so
-//! that transactions which met the trouble meet others which did not. NICs pause as a whole. And at
-//! change points one thread after another is set back: it stays behind until the next one, as
-//! priorities do in PCT (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of
-//! Finding Bugs", ASPLOS 2010), since most bugs need few threads to be late, but long.
+//! Invariant: each draw is a function of the seed and of the earlier draws, and a draw only adds time.
+//! So the promises of the contract hold under every draw.
+//!
+//! Three kinds of trouble overlap:
+//! - Single pieces of work are delayed or stalled. In some seeds this happens only in storms, with calm
+//!   between them, so that transactions inside a storm meet transactions outside of it.
+//! - NICs pause as a whole.
+//! - At each change point another thread is set back, and it stays behind until the next change point.
+//!   Priorities in PCT work like this (Burckhardt et al., "A Randomized Scheduler with Probabilistic
+//!   Guarantees of Finding Bugs", ASPLOS 2010). Most bugs need few threads to be late, but for a long
+//!   time.
 
 use crate::config::{Chaos, SCHEDULE_STREAM};
 use rand::RngExt as _;
 use tarn_fabric::rng::{Rng, seeded};
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Dice {
     pub(crate) chaos: Chaos,
     rng: Rng,
-    /// Until when each memory node's NIC pauses.
+    /// The time until which each memory node's NIC pauses.
     memory_nics: Vec<u64>,
-    /// Until when each compute node's NIC pauses.
+    /// The time until which each compute node's NIC pauses.
     compute_nics: Vec<u64>,
-    /// Which thread is set back, and until when.
+    /// The thread that is set back, and until when.
     set_back: (u32, u64),
 }
 
 impl Dice {
-    /// Of a cluster with so many nodes of each kind.
+    /// Creates the dice of a cluster with this many nodes of each kind.
     pub(crate) fn new(chaos: Chaos, seed: u64, memory_nodes: usize, compute_nodes: usize) -> Dice {
         Dice {
             chaos,
@@ -37,17 +41,17 @@ impl Dice {
         }
     }
 
-    /// One more node with processors, which may send verbs as well.
+    /// Adds a node with processors, which may send verbs as well.
     pub(crate) fn add_compute_node(&mut self) {
         self.compute_nics.push(0);
     }
 
-    /// Up to `most`.
+    /// Draws a number from 0 to `most`.
     pub(crate) fn up_to(&mut self, most: u64) -> u64 {
         if most == 0 { 0 } else { self.rng.random_range(0..=most) }
     }
 
-    /// Once in so many times; never, if zero.
+    /// Returns true once in `times` draws; never if `times` is 0.
     pub(crate) fn one_in(&mut self, times: u32) -> bool {
         times > 0 && self.rng.random_range(0..times) == 0
     }
@@ -61,7 +65,7 @@ impl Dice {
         if self.chaos.planted_torn_lines { 8 } else { tarn_fabric::address::LINE_BYTES }
     }
 
-    /// Picoseconds for which a piece of work at a memory node is held up: mostly none.
+    /// Picoseconds for which a piece of work at a memory node is held up; usually 0.
     pub(crate) fn piece_ps(&mut self, now_ps: u64, memory_node: usize) -> u64 {
         let stall_ps = self.stall_ps(now_ps);
         let pause_ps = self.nic_pause_ps(now_ps);
@@ -70,7 +74,7 @@ impl Dice {
         (*paused_until_ps - now_ps).max(stall_ps)
     }
 
-    /// Picoseconds by which a batch comes later: on its way out, or its answer on its way back.
+    /// Picoseconds of extra delay of a batch on its way out, or of its answer on its way back.
     pub(crate) fn way_ps(&mut self, now_ps: u64, thread: u32, compute_node: usize) -> u64 {
         let delay_ps = if self.is_calm(now_ps) {
             0
@@ -104,8 +108,8 @@ impl Dice {
         }
     }
 
-    /// For how much longer this thread's batches are under way. Past a change point whoever comes
-    /// first is set back, until the next one.
+    /// How much longer this thread's batches are in flight. After a change point the first thread that
+    /// asks is set back, until the next change point.
     fn set_back_ps(&mut self, now_ps: u64, thread: u32) -> u64 {
         if self.chaos.set_back_ns == 0 {
             return 0;

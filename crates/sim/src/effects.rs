@@ -1,6 +1,6 @@
-//! What a verb does to memory.
+//! The effects of verbs on memory.
 //!
-//! Invariant: the only code that executes verbs, whoever decides when: on arrival, a line at a time, or
+//! Invariant: no other code executes verbs, whether they are executed on arrival, a line at a time, or
 //! at rest.
 
 use crate::memory::{Memory, Place, Replica};
@@ -8,8 +8,8 @@ use std::ops::Range;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Verb, VerbKind};
 
-/// Where groups live: replica `i` of group `g` on node `(g + i) mod nodes`; behind these, spare nodes,
-/// each with room for one more copy of every group.
+/// The places of groups: replica `i` of group `g` is on node `(g + i) mod nodes`. Behind these nodes
+/// are spare nodes, each with room for one more copy of every group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
     pub(crate) nodes: u16,
@@ -18,7 +18,8 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Where a verb's bytes lie; nowhere, if its node does not hold its group or not all of them.
+    /// Returns the place of a verb's bytes. It is `NOWHERE` if the verb's node does not hold its group,
+    /// or not all of the bytes.
     #[inline(always)]
     pub(crate) fn place(self, memory: &Memory, verb: &Verb) -> Place {
         let (node, address) = (verb.target.node().0, verb.target.address());
@@ -42,7 +43,7 @@ impl Placement {
         memory.place(Replica { group, index }, address.offset_bytes(), verb.len_bytes())
     }
 
-    /// As above; an error, if it is nowhere.
+    /// Returns the place of a verb's bytes, or an error if they lie nowhere.
     #[inline]
     pub(crate) fn locate(self, memory: &Memory, verb: &Verb) -> Result<Place, FabricError> {
         let place = self.place(memory, verb);
@@ -50,13 +51,13 @@ impl Placement {
     }
 }
 
-/// What becomes of a verb whose bytes lie nowhere.
+/// The error of a verb whose bytes lie nowhere.
 #[cold]
 pub(crate) fn out_of_bounds(verb: &Verb) -> FabricError {
     FabricError::OutOfBounds(verb.target)
 }
 
-/// Executes a whole verb; `data` is where its `buffer` points into.
+/// Executes a whole verb. Its `buffer` is an offset into `data`.
 #[inline(always)]
 pub(crate) fn execute(memory: &mut Memory, place: Place, verb: &mut Verb, data: &mut [u64]) {
     let (at, len_bytes) = (verb.buffer().0 as usize, verb.len_bytes());
@@ -74,7 +75,8 @@ pub(crate) fn execute(memory: &mut Memory, place: Place, verb: &mut Verb, data: 
     }
 }
 
-/// The part of a READ or WRITE in one of its pieces of `piece_bytes`, a line unless lines are torn.
+/// Executes the part of a READ or WRITE that lies in one piece of `piece_bytes`. A piece is a line,
+/// unless torn lines are planted.
 pub(crate) fn execute_piece(
     memory: &mut Memory,
     place: Place,
@@ -88,13 +90,13 @@ pub(crate) fn execute_piece(
     transfer(memory, place, verb, data, from..to);
 }
 
-/// How many pieces of `piece_bytes` a READ or WRITE touches.
+/// Returns how many pieces of `piece_bytes` a READ or WRITE touches.
 pub(crate) fn pieces(verb: &Verb, piece_bytes: usize) -> u16 {
     let into = verb.target.address().offset_bytes() as usize % piece_bytes;
     (into + verb.len_bytes()).div_ceil(piece_bytes) as u16
 }
 
-/// Any part of a READ or WRITE.
+/// Executes any part of a READ or WRITE.
 #[inline(never)]
 fn transfer(memory: &mut Memory, place: Place, verb: &Verb, data: &mut [u64], part: Range<usize>) {
     let at = verb.buffer().0 as usize;

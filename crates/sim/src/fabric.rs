@@ -1,7 +1,7 @@
 //! The simulated cluster as its user holds it.
 //!
-//! Invariant: one thread of this machine; clones name the same cluster. Placement is that of the local
-//! backend, so that the same catalog fits both.
+//! Invariant: a cluster is used by one thread of this machine; clones name the same cluster. Groups are
+//! placed as in the local backend, so the same catalog fits both.
 
 use crate::backend::SimBackend;
 use crate::config::{ConfigError, SimConfig};
@@ -18,22 +18,22 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::port::Port;
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Clone)]
 pub struct SimFabric {
     pub(crate) world: Rc<RefCell<World>>,
 }
 
 impl SimFabric {
-    /// A cluster of fresh memory.
+    /// Creates a cluster of fresh memory.
     ///
     /// # Errors
-    /// A shape that cannot be: the field, its value, what is allowed.
+    /// The shape is impossible: the field, its value, the allowed values.
     pub fn new(config: &SimConfig) -> Result<SimFabric, ConfigError> {
         SimFabric::with_contents(config, Box::new(Zeros))
     }
 
-    /// A cluster whose memory holds `initial` where nobody has written yet.
+    /// Creates a cluster whose memory holds `initial` at all places that have not been written.
     ///
     /// # Errors
     /// As [`SimFabric::new`].
@@ -44,9 +44,9 @@ impl SimFabric {
         SimFabric::with_spares(config, initial, 0)
     }
 
-    /// As [`SimFabric::with_contents`], and behind the memory nodes so many spare ones: empty, each with
-    /// room for a copy of every group. A memory node that died comes back as one of these, under a
-    /// slot of its own, so that nothing that was meant for its former life reaches it.
+    /// As [`SimFabric::with_contents`], with this many spare nodes behind the memory nodes. A spare
+    /// node is empty and has room for a copy of every group. A memory node that died returns as a spare
+    /// node under a new slot, so verbs for its former life cannot reach it.
     ///
     /// # Errors
     /// As [`SimFabric::new`].
@@ -64,7 +64,7 @@ impl SimFabric {
         self.world.borrow().groups.clone()
     }
 
-    /// A thread's port; `thread` numbers the threads of one compute node.
+    /// Returns a thread's port; `thread` numbers the threads of one compute node.
     ///
     /// # Panics
     /// If the cluster has no such compute node.
@@ -72,17 +72,17 @@ impl SimFabric {
         Port::new(Box::new(SimBackend::new(Rc::clone(&self.world), node, thread)), seed)
     }
 
-    /// From now on a write changes one replica; until then it changed the image that all of them
-    /// share. The first scheduler says so too.
+    /// Ends loading: from now on a write changes one replica. Until then a write changes the image that
+    /// all replicas share. The first scheduler also ends loading.
     pub fn end_loading(&self) {
         self.world.borrow_mut().memory.end_loading();
     }
 
-    /// From now on everything costs what `profile` says. What stands for hardware of its own (doorbell
-    /// registers, the kind of atomic unit and its slots) has to be the same.
+    /// From now on `profile` says all costs. Constants that stand for separate hardware (doorbell
+    /// registers, the kind of atomic unit and its slots) must be the same as before.
     ///
     /// # Errors
-    /// The constant that differs, its value, and what is allowed.
+    /// The constant that differs, its value, and the allowed values.
     pub fn set_profile(&self, profile: &Profile) -> Result<(), ConfigError> {
         let world = &mut *self.world.borrow_mut();
         let costs = Costs::of(profile);
@@ -96,7 +96,7 @@ impl SimFabric {
         self.world.borrow_mut().memory_nodes[usize::from(slot.0)].is_down = true;
     }
 
-    /// Revokes a compute node's access at every memory node. When this returns, nothing of it will
+    /// Revokes a compute node's access at every memory node. When this returns, none of its verbs will
     /// ever take effect; its rounds end in `Fenced`.
     pub fn fence(&self, node: NodeId) {
         let world = &mut *self.world.borrow_mut();
@@ -104,41 +104,40 @@ impl SimFabric {
         world.fenced.extend((0..memory_nodes).map(|slot| (node, NodeSlot(slot))));
     }
 
-    /// From now on `observer` is told of what happens, instead of whoever was before.
+    /// From now on `observer` is told of events, in place of the earlier observer.
     pub fn observe(&self, observer: Box<dyn Observer>) {
         self.world.borrow_mut().eyes = Eyes(Some(observer));
     }
 
-    /// Rounds of a thread that are on their way and that nobody waits for, each by a number that no other
-    /// round has.
+    /// A thread's detached rounds in flight, each by a number that no other round has.
     pub fn detached_in_flight(&self, thread: Endpoint) -> Vec<u64> {
         let world = self.world.borrow();
         let known = world.endpoints.get(&thread);
         known.map_or_else(Vec::new, |thread| world.flights.detached_of(*thread))
     }
 
-    /// How many rounds of a thread are on their way whose futures were dropped.
+    /// How many rounds of a thread are in flight whose futures were dropped.
     pub fn dropped_in_flight(&self, thread: Endpoint) -> usize {
         let world = self.world.borrow();
         world.endpoints.get(&thread).map_or(0, |thread| world.flights.dropped_of(*thread))
     }
 
-    /// Virtual time.
+    /// The present virtual time.
     pub fn now(&self) -> Nanos {
         Nanos(self.world.borrow().now_ps / 1_000)
     }
 
-    /// A digest of all that has happened so far: equal for equal runs, and only for those.
+    /// A digest of all events so far: equal for equal runs, and only for those.
     pub fn digest(&self) -> u64 {
         self.world.borrow().digest
     }
 
-    /// What was used so far; see [`Usage::since`].
+    /// The resources used so far; see [`Usage::since`].
     pub fn usage(&self) -> Usage {
         Usage::of(&self.world.borrow())
     }
 
-    /// What the simulated memory takes on this machine.
+    /// The memory that the simulated memory uses on this machine.
     pub fn memory_use(&self) -> MemoryUse {
         self.world.borrow().memory.usage()
     }

@@ -1,9 +1,9 @@
-//! Rounds on their way.
+//! Rounds in flight.
 //!
-//! Invariant: a round that somebody awaits is here itself, not a copy: its coroutine cannot touch it
-//! before it is done, and holds an idle one in its place until then. So a READ lands where it will be
-//! looked at. A round that is given up, or that nobody awaits, goes back to its owner at once; what is
-//! still to be done of it is copied. Places and tickets are a [`Slab`]'s.
+//! Invariant: an awaited round itself is kept here, not a copy. Its coroutine cannot touch it before it
+//! is done, and holds an idle round in its place until then. So a READ brings its data to where the
+//! coroutine reads it. A detached or dropped round goes back to its owner at once, and the verbs that
+//! are still to be executed are copied. Places and tickets are a [`Slab`]'s.
 
 use crate::costs::Costs;
 use crate::effects::Placement;
@@ -14,21 +14,21 @@ use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb};
 
-/// What one round asks of one node: two of them are a line.
+/// The verbs of one round for one node. Two batches fill a line of this machine.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Batch {
-    /// Its number on its connection, from 1.
+    /// The number of the batch on its connection, from 1.
     pub(crate) number: u64,
-    /// Which of the flight's first 64 verbs are its own.
+    /// The batch's verbs among the flight's first 64, a bit each.
     pub(crate) mask: u64,
     pub(crate) verbs: u32,
-    /// Of these, WRITEs whose bytes the NIC fetches by itself.
+    /// Of these, WRITEs whose bytes the NIC fetches by a DMA of its own.
     pub(crate) fetched: u32,
     /// Bytes of its requests on the wire.
     pub(crate) request_bytes: u32,
     pub(crate) node: NodeSlot,
-    /// Random mode: all of it has landed, or never will.
+    /// Random mode: all verbs have landed, or the rest never will.
     pub(crate) is_done: bool,
 }
 
@@ -39,14 +39,14 @@ impl Batch {
         Batch { number: 0, mask: 0, verbs: 0, fetched: 0, request_bytes: 0, node, is_done: false }
     }
 
-    /// The positions of its verbs in order, one a call.
+    /// Iterates over the positions of its verbs in order, one a call.
     #[inline(always)]
     pub(crate) fn mine(&self) -> Mine {
         Mine { mask: self.mask, node: self.node, next: MASKED }
     }
 }
 
-/// So many verbs of a flight are found by a batch's mask; later ones are looked for.
+/// The first this many verbs of a flight are found by a batch's mask; later ones by a search.
 const MASKED: usize = 64;
 
 /// See [`Batch::mine`].
@@ -57,7 +57,7 @@ pub(crate) struct Mine {
 }
 
 impl Mine {
-    /// The next position, `verbs` being all of the flight.
+    /// The next position; `verbs` are all verbs of the flight.
     #[inline(always)]
     pub(crate) fn next(&mut self, verbs: &[Verb]) -> Option<usize> {
         if self.mask != 0 {
@@ -77,30 +77,30 @@ impl Mine {
     }
 }
 
-/// A verb of which something is still to be done.
+/// A verb that is not fully executed yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     /// Position among the flight's verbs.
     pub(crate) verb: u32,
-    /// READ, WRITE: the lines to do, counted from the verb's first. Atomics: one.
+    /// READ, WRITE: the lines still to be executed, counted from the verb's first. Atomics: one.
     pub(crate) lines: Vec<u16>,
 }
 
-/// Who is interested in a flight.
+/// The interest that a coroutine has in a flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interest {
-    /// Somebody will fetch its results.
+    /// A coroutine will fetch its results.
     Awaited,
-    /// Nobody will, but somebody may ask whether it is done.
+    /// No coroutine will fetch its results, but one may ask whether it is done.
     Detached,
-    /// Nobody any more.
+    /// No coroutine is interested in it any more.
     Abandoned,
 }
 
-/// Batches that a flight holds in itself; those of more nodes are on the heap.
+/// Number of batches that a flight holds in itself; further ones are on the heap.
 const FEW: usize = 4;
 
-/// A round's batches, in the order in which their nodes are first asked.
+/// A round's batches, in the order in which the round first names their nodes.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Batches {
@@ -114,7 +114,7 @@ impl Batches {
         Batches { few: [Batch::none(NodeSlot(0)); FEW], len: 0, more: Vec::new() }
     }
 
-    /// How many there are.
+    /// Number of batches.
     #[inline(always)]
     pub(crate) fn len(&self) -> u32 {
         self.len
@@ -140,7 +140,7 @@ impl Batches {
         }
     }
 
-    /// The batch of `node`, a new one if there is none.
+    /// Returns the batch of `node`; adds one if there is none.
     #[inline(always)]
     fn of(&mut self, node: NodeSlot) -> &mut Batch {
         let len = self.len;
@@ -158,30 +158,30 @@ impl Batches {
     }
 }
 
-/// A round on its way.
+/// A round in flight.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flight {
     pub(crate) batches: Batches,
     generation: u32,
-    /// When the last answer so far is seen.
+    /// The time at which the last answer so far is seen.
     pub(crate) done_ps: u64,
     pub(crate) thread: u32,
     pub(crate) unanswered: u32,
-    /// Which coroutine is to be polled when it is done.
+    /// The coroutine to be polled when the flight is done.
     pub(crate) waiter: Option<u32>,
     pub(crate) interest: Interest,
     pub(crate) is_done: bool,
-    /// Where each verb's bytes lie.
+    /// The place of each verb's bytes.
     places: Vec<Place>,
     /// The round that was posted, or a copy of it; else an idle one.
     round: RoundBox,
     pub(crate) error: Option<FabricError>,
-    /// Random mode: of each batch what is still to be done, in the order in which it was asked for.
+    /// Random mode: for each batch the verbs still to be executed, in the order of the round.
     pub(crate) pending: Vec<Vec<Pending>>,
 }
 
-/// So much of a flight is used by every round.
+/// Size of the part of a flight that every round uses.
 const HOT_BYTES: usize = std::mem::offset_of!(Flight, pending);
 
 /// A round that can be printed.
@@ -223,20 +223,21 @@ impl Reused for Flight {
 }
 
 impl Flight {
-    /// Its verbs.
+    /// The flight's verbs.
     #[inline(always)]
     pub(crate) fn verbs(&self) -> &[Verb] {
         self.round.0.verbs()
     }
 
-    /// Its verbs, what their `buffer` points into, and where in the simulated memory they go.
+    /// The flight's verbs, the data into which their `buffer` points, and their places in simulated
+    /// memory.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut [Verb], &mut [u64], &[Place]) {
         let (verbs, data) = self.round.0.parts_mut();
         (verbs, data, &self.places)
     }
 
-    /// Counts what the round asks of each node, and finds the places that it names.
+    /// Sorts the round's verbs into batches, one for each node, and finds their places.
     #[inline(always)]
     fn plan(&mut self, costs: &Costs, placement: Placement, memory: &Memory) {
         let verbs = self.round.0.verbs();
@@ -248,7 +249,7 @@ impl Flight {
             let batch = batches.of(verb.target.node());
             batch.verbs += 1;
             batch.mask |= bit;
-            // After 64 verbs there is none left.
+            // After 64 verbs no bit is left.
             bit <<= 1;
             batch.fetched += u32::from(costs.is_fetched(verb));
             batch.request_bytes += costs.request_bytes(verb) as u32;
@@ -259,13 +260,13 @@ impl Flight {
         self.unanswered = batches.len;
     }
 
-    /// Gives the round that was posted back to its owner, with its results.
+    /// Gives the round back to its owner, with its results.
     #[inline]
     pub(crate) fn hand_over(&mut self, round: &mut Round) {
         std::mem::swap(&mut self.round.0, round);
     }
 
-    /// The owner wants the round back before it is done.
+    /// Gives the round back to its owner before it is done.
     pub(crate) fn give_up(&mut self, round: &mut Round) {
         std::mem::swap(&mut self.round.0, round);
         if !self.is_done {
@@ -274,12 +275,12 @@ impl Flight {
         (self.interest, self.waiter) = (Interest::Abandoned, None);
     }
 
-    /// Whatever of it has not landed never will: it has nowhere to go.
+    /// Takes away the places: verbs that have not landed never will.
     pub(crate) fn forget_places(&mut self) {
         self.places.fill(Place::NOWHERE);
     }
 
-    /// What is still to be done of a batch, to be put back.
+    /// Takes a batch's verbs that are still to be executed. The caller puts them back.
     pub(crate) fn take_pending(&mut self, batch: u32) -> Vec<Pending> {
         if self.pending.len() <= batch as usize {
             self.pending.resize_with(batch as usize + 1, Vec::new);
@@ -287,7 +288,8 @@ impl Flight {
         std::mem::take(&mut self.pending[batch as usize])
     }
 
-    /// One more batch is answered, seen at `at_ps`; when all of them are, if it was the last.
+    /// One more batch is answered, and the answer is seen at `at_ps`. If it was the last, returns when
+    /// all of them are seen.
     #[inline(always)]
     pub(crate) fn answered(&mut self, at_ps: u64) -> Option<u64> {
         self.done_ps = self.done_ps.max(at_ps);
@@ -300,14 +302,14 @@ impl Flight {
     }
 }
 
-/// All rounds on their way.
+/// All rounds in flight.
 #[derive(Default, Debug)]
 pub(crate) struct Flights {
     all: Slab<Flight>,
 }
 
 impl Flights {
-    /// A place for `round`: for itself, if it is awaited, and else for a copy.
+    /// Takes a place for `round`. An awaited round itself is kept, otherwise a copy.
     #[inline(always)]
     pub(crate) fn begin(
         &mut self,
@@ -335,14 +337,14 @@ impl Flights {
         self.all.get_mut(index)
     }
 
-    /// Brings the flight itself.
+    /// Prefetches the flight itself.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: u32) {
         prefetch_range(std::ptr::from_ref(self.all.get(index)).cast(), HOT_BYTES);
     }
 
-    /// Brings its verbs, as many as a round mostly has; the flight itself should be there by now. Which
-    /// coroutine waits for it.
+    /// Prefetches the flight's verbs, as many as most rounds have. The flight itself should be in the
+    /// cache by now. Returns the coroutine that waits for it.
     #[inline(always)]
     pub(crate) fn prefetch_verbs(&self, index: u32) -> Option<u32> {
         let flight = self.all.get(index);
@@ -350,8 +352,8 @@ impl Flights {
         flight.waiter
     }
 
-    /// Brings what its READs have brought; its verbs should be there by now. That of the other verbs is
-    /// not asked for, but to tell them apart takes longer than to bring it.
+    /// Prefetches the results of its READs; its verbs should be in the cache by now. The results of
+    /// other verbs are not needed, but telling them apart takes longer than prefetching them.
     #[inline(always)]
     pub(crate) fn prefetch_results(&mut self, index: u32) {
         let (verbs, data, _) = self.all.get_mut(index).parts();
@@ -360,33 +362,33 @@ impl Flights {
         }
     }
 
-    /// Brings the lines of simulated memory that its verbs will use.
+    /// Prefetches the lines of simulated memory that its verbs will use.
     #[inline(always)]
     pub(crate) fn prefetch_lines(&self, index: u32, memory: &Memory) {
         let Some(flight) = self.all.look(index) else { return };
         flight.places.iter().for_each(|place| memory.prefetch_lines(*place));
     }
 
-    /// What a round's owner remembers.
+    /// Returns the ticket that a round's owner keeps.
     #[inline]
     pub(crate) fn ticket(&self, index: u32) -> u64 {
         self.all.ticket(index)
     }
 
-    /// The place of a ticket, unless it is another's by now.
+    /// Returns the place of a ticket, unless the place has been reused since.
     #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
         self.all.find(ticket)
     }
 
-    /// Rounds of a thread that are on their way and that nobody waits for.
+    /// A thread's detached rounds that are in flight.
     pub(crate) fn detached_of(&self, thread: u32) -> Vec<u64> {
         self.all.tickets(|flight| {
             flight.thread == thread && flight.interest == Interest::Detached && !flight.is_done
         })
     }
 
-    /// How many rounds of a thread are on their way that were dropped.
+    /// How many dropped rounds of a thread are in flight.
     pub(crate) fn dropped_of(&self, thread: u32) -> usize {
         let is_it = |flight: &Flight| {
             flight.thread == thread && flight.interest == Interest::Abandoned && !flight.is_done

@@ -1,20 +1,22 @@
-//! A cluster that does not exist: the fabric contract in deterministic virtual time.
+//! A simulated cluster: the fabric contract in deterministic virtual time.
 //!
 //! Map:
-//! - [`fabric`]: the cluster as its user holds it; [`config`]: its shape and temper.
-//! - [`scheduler`]: runs coroutines; each is polled when what it waits for has happened.
+//! - [`fabric`]: the cluster as its user holds it; [`config`]: its shape and behaviour.
+//! - [`scheduler`]: runs coroutines; each is polled when the event that it waits for has happened.
 //! - [`service`]: nodes that answer calls by handlers, on cores of their own.
-//! - [`profile`]: what hardware costs, each constant with its source.
+//! - [`profile`]: the costs of hardware, each constant with its source.
 //! - [`memory`]: lazy memory that replicas share until they write it.
 //! - [`explore`]: the same cluster without time, in every order.
-//! - `dice`: what random mode holds up; `clocks`: what nodes believe of the time.
-//! - [`queue`]: what happens next. [`usage`]: where the time went. [`observe`]: who is told.
+//! - `dice`: the delays of random mode; `clocks`: the clocks of nodes.
+//! - [`queue`]: the events to come. [`usage`]: how busy each part was. [`observe`]: receivers of
+//!   events.
 //!
-//! The way of a round: `post` (the requester's processor and NIC), `respond` (the responder's NIC in
-//! timed mode) or `pieces` (line by line in random mode), `world` (its completion) and `turns` (who runs next).
+//! The path of a round: `post` (the requester's processor and NIC), `respond` (the responder's NIC in
+//! timed mode) or `pieces` (line by line in random mode), `world` (its completion) and `turns` (which
+//! coroutine runs next).
 //!
-//! Invariant: no wall clock, no thread, no order of a hash table. The same seed gives the same run,
-//! event for event, on every machine.
+//! Invariant: there is no wall clock, no thread, and no order of a hash table. The same seed gives the
+//! same run, event for event, on every machine.
 //!
 //! ```
 //! use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};

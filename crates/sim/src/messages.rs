@@ -1,7 +1,7 @@
 //! Datagrams between threads of compute nodes.
 //!
-//! Invariant: a datagram arrives whole or not at all. In timed mode it arrives once, unless nobody has
-//! the endpoint; in random mode it may be lost, arrive twice, or be overtaken. Buffers are kept: nothing
+//! Invariant: a datagram arrives whole or not at all. In timed mode it arrives once if its endpoint
+//! exists. In random mode it may be lost, arrive twice, or be overtaken. Buffers are kept, so nothing
 //! is allocated in steady state.
 
 use crate::world::{Event, World};
@@ -16,7 +16,7 @@ pub(crate) struct Message {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// All datagrams on their way or not yet received.
+/// All datagrams that are in flight or not yet received.
 #[derive(Default, Debug)]
 pub(crate) struct Messages {
     all: Vec<Message>,
@@ -61,8 +61,8 @@ impl World {
         let thread = &mut self.threads[thread as usize];
         let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
         thread.spend(self.costs.send_message);
-        // They share a queue, whatever their targets: those of one turn leave with one doorbell, and so
-        // do those between two looks at the inbox.
+        // Datagrams share a queue, whatever their targets. Those sent in one turn leave with one
+        // doorbell, and so do those between two looks at the inbox.
         if thread.rang_in_turn != self.tallies.turns {
             thread.rang_in_turn = self.tallies.turns;
             compute.ring(thread, self.costs.doorbells(), self.now_ps);
@@ -87,7 +87,7 @@ impl World {
         Ok(())
     }
 
-    /// How much later each copy of a message arrives, if it does.
+    /// Draws, for each copy of a message, how much later it arrives, or `None` if it does not.
     fn fates(&mut self) -> [Option<u64>; 2] {
         let Some(dice) = &mut self.dice else { return [Some(0), None] };
         let chaos = dice.chaos;
@@ -110,16 +110,16 @@ impl World {
         self.queue.push(taken_ps + self.costs.complete, Event::Deliver { message: index });
     }
 
-    /// Its thread can see it.
+    /// The datagram's thread can see it now.
     pub(crate) fn deliver(&mut self, index: u32) {
         let to = self.messages.all[index as usize].to;
         let Some(&thread) = self.endpoints.get(&to) else { return self.messages.end(index) };
         self.note(self.now_ps ^ u64::from(index) << 48);
         self.threads[thread as usize].inbox.push_back(index);
-        // Whoever waits by yielding may wait for this.
+        // A coroutine that waits by yielding may wait for this datagram.
         while let Some(task) = self.threads[thread as usize].idlers.pop() {
             if let Some(task) = self.wake(task) {
-                // `wake` would let it run at once; the queue keeps several in order.
+                // `wake` would let it run at once; the queue keeps several of them in order.
                 self.tasks[task as usize].status = crate::threads::Status::Queued;
                 self.threads[thread as usize].ready.push_back(task);
                 self.schedule(thread);
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// A thread looks at its inbox: what it sends from now on leaves with another doorbell.
+    /// A thread looks at its inbox: its next datagrams leave with another doorbell.
     pub(crate) fn look_at_inbox(&mut self, thread: u32) {
         self.threads[thread as usize].rang_in_turn = u64::MAX;
     }

@@ -1,25 +1,26 @@
-//! A node's NIC: what it can do at once, and for how long each part is taken.
+//! A node's NIC: the parts that work in parallel, and for how long each is busy.
 //!
-//! Invariant: a part is reserved by events in the order of their times, and never for a time that
-//! another event may still come before. What is decided early (a request's way out of its own NIC, a
-//! response's way to the requester) therefore takes a part from now on and adds the wait that it found
-//! to the time at which it really comes: nobody is kept by somebody who comes later.
+//! Invariant: a part is reserved by events in the order of their times, and never for a time before
+//! which another event may still come. Some times are computed early: a request's way out of its own
+//! NIC, a response's way to the requester. Such a request or response takes the part from now on. The
+//! wait that it finds is added to the time at which it really comes. So nothing waits for work that
+//! comes later.
 //!
-//! Verbs of a batch follow one another through the parts like any others: the first may be executed
-//! while the last is still being sent. A batch is nevertheless handled by one event, when its last verb
-//! arrives. Parts are then reserved as if each verb had asked for them when it came; that is exact as
-//! long as they come evenly, and takes no more of a part than its verbs need.
+//! Verbs of a batch follow one another through the parts: the first may be executed while the last is
+//! still being sent. Nevertheless one event handles a batch, when its last verb arrives. Parts are then
+//! reserved as if each verb had asked for them at its own arrival. That is exact as long as the verbs
+//! come evenly, and takes no more of a part than the verbs need.
 
 use crate::profile::AtomicUnit;
 use tarn_fabric::rng::mix;
 
-/// Something that does one thing at a time.
+/// A part that does one thing at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resource {
     free_ps: u64,
-    /// Taken for so long before `counted_to_ps`.
+    /// How long it was busy before `counted_to_ps`.
     busy_ps: u64,
-    /// And after it.
+    /// How long it was busy after it.
     later_ps: u64,
     counted_to_ps: u64,
 }
@@ -30,8 +31,8 @@ impl Default for Resource {
     }
 }
 
-/// Things that follow one another into a part: when the first and the last of them come, for how long
-/// all of them take it, and for how long the last.
+/// Items that follow one another into a part: when the first and the last come, and how long all of
+/// them and the last occupy the part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     pub(crate) first_ps: u64,
@@ -41,19 +42,21 @@ pub(crate) struct Stream {
 }
 
 impl Resource {
-    /// Takes it for `service_ps`, not before `at_ps` and after whoever came before; returns the end.
+    /// Takes the part for `service_ps`, not before `at_ps` and after all earlier reservations. Returns
+    /// the end.
     #[inline]
     pub(crate) fn reserve(&mut self, at_ps: u64, service_ps: u64) -> u64 {
         self.take(self.free_ps.max(at_ps) + service_ps, service_ps)
     }
 
-    /// Takes it for the time until `tail_ps`, when the last byte arrives if nothing is in the way.
+    /// Takes the part for the time until `tail_ps`, the time at which the last byte arrives if nothing
+    /// is in the way.
     #[inline]
     pub(crate) fn reserve_until(&mut self, tail_ps: u64, service_ps: u64) -> u64 {
         self.take((self.free_ps + service_ps).max(tail_ps), service_ps)
     }
 
-    /// Takes it from `now_ps` on; returns for how long it was taken already.
+    /// Takes the part from `now_ps` on. Returns for how much longer the part was already taken.
     #[inline]
     pub(crate) fn join(&mut self, now_ps: u64, service_ps: u64) -> u64 {
         let wait_ps = self.free_ps.saturating_sub(now_ps);
@@ -61,7 +64,8 @@ impl Resource {
         wait_ps
     }
 
-    /// A stream that comes now or later takes it from `now_ps` on; returns when its last is through.
+    /// Takes the part from `now_ps` on for a stream that comes now or later. Returns when its last item
+    /// is through.
     #[inline]
     pub(crate) fn pass(&mut self, now_ps: u64, stream: Stream) -> u64 {
         let Stream { first_ps, last_ps, all_take_ps, last_takes_ps } = stream;
@@ -86,9 +90,9 @@ impl Resource {
         }
     }
 
-    /// From now on, counts what lies before `end_ps` and remembers the rest for the time after: a share
-    /// of a window of time is never more than all of it. Of what was remembered, as much as fits behind
-    /// the new end stays there: all, if it is taken without a gap.
+    /// From now on counts the busy time before `end_ps`, and remembers the rest for later. So no part
+    /// is busy for more than all of a window of time. The remembered time that fits behind the new end
+    /// stays remembered. That is all of it, if the part is taken without a gap.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         let still_later_ps = self.later_ps.min(self.free_ps.saturating_sub(end_ps));
         self.busy_ps += self.later_ps - still_later_ps;
@@ -96,7 +100,7 @@ impl Resource {
         self.counted_to_ps = end_ps;
     }
 
-    /// For how long it was taken before the time to which it is counted.
+    /// How long the part was busy before the time to which it is counted.
     pub(crate) fn busy_ps(&self) -> u64 {
         self.busy_ps
     }
@@ -107,16 +111,17 @@ impl Resource {
 pub(crate) struct Nic {
     /// Sends work requests.
     pub(crate) transmit: Resource,
-    /// Takes responses and messages in.
+    /// Receives responses and messages.
     pub(crate) receive: Resource,
-    /// Executes requests of others: one at a time, whatever the verb.
+    /// Executes requests of other nodes: one at a time, whatever the verb.
     pub(crate) pipeline: Resource,
-    /// Executes atomics, if one at a time; else counts how long it did.
+    /// Executes atomics, if the NIC executes one at a time; otherwise it only counts how long atomics
+    /// took.
     atomics: Resource,
     addresses: Vec<Resource>,
     pub(crate) link_out: Resource,
     pub(crate) link_in: Resource,
-    /// Work requests whose completion is not there yet.
+    /// Work requests that have not completed.
     pub(crate) in_flight: u64,
 }
 
@@ -138,8 +143,8 @@ impl Nic {
         }
     }
 
-    /// Takes the atomic unit for the word at `address`, from when the pipeline took the verb until at
-    /// least when it was through with it.
+    /// Takes the atomic unit for the word at `address`. The atomic takes it from `taken_ps`, when the
+    /// pipeline took the verb, at least until `through_ps`, when the pipeline was through with it.
     #[inline]
     pub(crate) fn atomic(&mut self, taken_ps: u64, through_ps: u64, address: u64, ps: u64) -> u64 {
         let end = if self.addresses.is_empty() {
@@ -162,7 +167,8 @@ impl Nic {
         }
     }
 
-    /// For how long atomics were being executed; more than the time that passed, if side by side.
+    /// How long atomics were being executed. It is more than the time that passed if they ran in
+    /// parallel.
     pub(crate) fn atomics_busy_ps(&self) -> u64 {
         self.atomics.busy_ps()
     }
@@ -189,7 +195,7 @@ mod tests {
         let far = Stream { first_ps: 900, last_ps: 1_000, all_take_ps: 40, last_takes_ps: 10 };
         assert_eq!(resource.pass(100, far), 1_010);
         let near = Stream { first_ps: 100, last_ps: 100, all_take_ps: 40, last_takes_ps: 10 };
-        assert_eq!(resource.pass(100, near), 40 + 140); // behind the other's work, not its time
+        assert_eq!(resource.pass(100, near), 40 + 140); // waits for the other's work, not its time
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What happens on the cluster, shown as it happens to somebody who draws or counts it.
+//! Shows the cluster's events, as they happen, to a drawing or counting observer.
 //!
-//! Invariant: an observer changes nothing: it is told, and cannot answer. Without one, each place that
-//! would tell it costs one look at a field that is not set. It is told of nothing that happens while the
-//! cluster is at rest; in random mode, where verbs land line by line, not of how batches are served.
+//! Invariant: an observer changes nothing: it is told, and cannot answer. Without an observer, each
+//! place that would tell it costs one look at an empty field. Events at a cluster at rest are not
+//! shown. In random mode verbs land line by line, and the service of batches is not shown.
 
 use crate::world::World;
 use tarn_fabric::address::NodeSlot;
@@ -10,70 +10,71 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::Verb;
 
-/// Something that happened. A ticket names a round until it is complete.
+/// An event. A ticket names a round until the round is complete.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
     /// The running coroutine has posted one batch of a round.
     Posted {
-        /// Which round.
+        /// The round.
         ticket: u64,
-        /// Nobody will wait for the round.
+        /// Whether no coroutine will wait for the round.
         is_detached: bool,
-        /// Where the batch goes.
+        /// The memory node to which the batch goes.
         to: NodeSlot,
         /// All verbs of the round; those to `to` are the batch's.
         verbs: &'a [Verb],
-        /// The processor has rung the doorbell.
+        /// When the processor rang the doorbell.
         posted: Nanos,
-        /// The requester's NIC has put it on its link.
+        /// When the requester's NIC put it on its link.
         sent: Nanos,
-        /// It reaches the memory node.
+        /// When it reaches the memory node.
         arrives: Nanos,
     },
     /// A memory node has executed a batch.
     Served {
-        /// Which round.
+        /// The round.
         ticket: u64,
-        /// Where.
+        /// The memory node.
         by: NodeSlot,
-        /// The batch had arrived.
+        /// When the batch arrived.
         arrived: Nanos,
-        /// The last response left.
+        /// When the last response left.
         left: Nanos,
-        /// The requester's NIC had taken it in.
+        /// When the requester's NIC had received it.
         taken: Nanos,
-        /// The requester's processor can see it.
+        /// When the requester's processor can see it.
         seen: Nanos,
     },
     /// All batches of a round are answered.
     Completed {
-        /// Which round.
+        /// The round.
         ticket: u64,
-        /// Its verbs, with what atomics found.
+        /// The round's verbs, with the values that atomics found.
         verbs: &'a [Verb],
-        /// Now.
+        /// The present time.
         at: Nanos,
     },
     /// The running coroutine has sent a datagram.
     Sent {
-        /// Whom to.
+        /// The receiver.
         to: Endpoint,
-        /// How long it is.
+        /// The length of the datagram.
         bytes: usize,
-        /// It leaves its processor.
+        /// When it leaves its processor.
         sent: Nanos,
-        /// It reaches the other node.
+        /// When it reaches the other node.
         arrives: Nanos,
     },
 }
 
-/// Who is told.
+/// A receiver of events.
 pub trait Observer {
-    /// This has happened. The world is in use: an observer must not ask a port of it for anything.
+    /// Tells the observer of an event. The world is borrowed during the call: an observer must not use
+    /// a port of it.
     fn see(&mut self, seen: Seen<'_>);
 }
 
-/// The one observer of a world, if it has one.
+/// The world's observer, if it has one.
 #[derive(Default)]
 pub(crate) struct Eyes(pub(crate) Option<Box<dyn Observer>>);
 
@@ -83,13 +84,14 @@ fn nanos(ps: u64) -> Nanos {
 }
 
 impl World {
-    /// Whether somebody looks.
+    /// Whether there is an observer.
     #[inline(always)]
     pub(crate) fn is_observed(&self) -> bool {
         self.eyes.0.is_some()
     }
 
-    /// Shows a batch that was posted: when the processor and the NIC were done with it, and when it arrives.
+    /// Shows a batch that was posted: when the processor and the NIC were done with it, and when it
+    /// arrives.
     #[cold]
     pub(crate) fn show_posted(
         &mut self,

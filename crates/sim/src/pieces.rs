@@ -1,11 +1,14 @@
 //! The responder's side in random mode: the weakest behaviour that the contract allows.
 //!
-//! Invariant: batches are concurrent, but for those posted after one that nobody awaits (it was detached, or
-//! its round was dropped) on the same connection. Within
-//! a batch verbs take effect in order, except that a WRITE without fence may overtake READs and atomics
-//! before it. A READ brings its lines, and a WRITE lands them, one by one in any order, and whatever
-//! other batches do comes between. The batch's completion is sent when all is done. Access that is
-//! revoked in the middle leaves it where it is: some lines landed, others never will.
+//! Invariant:
+//! - Batches are concurrent. Only batches posted behind an unawaited (detached or dropped) batch on the
+//!   same connection wait.
+//! - Within a batch verbs take effect in order, except that a WRITE without fence may overtake READs
+//!   and atomics before it.
+//! - A READ brings its lines, and a WRITE lands them, one by one in any order. Other batches' steps may
+//!   come between.
+//! - The batch's completion is sent when all is done.
+//! - If access is revoked in the middle, some lines have landed and the others never will.
 
 use crate::effects::{execute, execute_piece, out_of_bounds, pieces};
 use crate::flight::{Batch, Pending};
@@ -41,7 +44,7 @@ impl World {
         self.queue.push(self.now_ps + wait_ps, event);
     }
 
-    /// One line, or one atomic.
+    /// Executes one line, or one atomic.
     pub(crate) fn piece(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
         let &Batch { node: to, number, .. } = flight.batches.get(batch_index);
@@ -98,7 +101,7 @@ impl World {
         self.answer(index, self.now_ps + delay_ps + back_ps);
     }
 
-    /// A batch is done: those that waited for it, if nobody awaits it, may begin.
+    /// A batch is done. If it was unawaited, the batches that waited for it may begin.
     pub(crate) fn leave_connection(&mut self, index: u32, batch_index: u32) {
         if self.dice.is_none() {
             return self.count_refused(index, batch_index);
@@ -120,7 +123,7 @@ impl World {
         }
     }
 
-    /// Timed mode: a batch that was refused has arrived all the same.
+    /// Timed mode: counts a batch that was refused as arrived.
     fn count_refused(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
         let batch = flight.batches.get(batch_index);
@@ -138,8 +141,8 @@ fn pending(at: usize, verb: &Verb, piece_bytes: usize) -> Pending {
     Pending { verb: at as u32, lines: (0..count).collect() }
 }
 
-/// Which verb goes on: the first, or a WRITE without fence behind nothing but READs and atomics. The
-/// order table of the contract is asserted here.
+/// Chooses the verb that goes on: the first, or a WRITE without fence that has only READs and atomics
+/// before it. The contract's table of orders is asserted here.
 fn choose(list: &[Pending], verbs: &[Verb], mut up_to: impl FnMut(u64) -> u64) -> usize {
     let verb = |at: usize| &verbs[list[at].verb as usize];
     let overtaken = (0..list.len()).take_while(|at| verb(*at).kind() != VerbKind::Write).count();

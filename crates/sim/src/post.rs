@@ -1,10 +1,10 @@
-//! The requester's side of a round: its processor, its NIC, the way to the memory nodes.
+//! The requester's side of a round: its processor, its NIC, the path to the memory nodes.
 //!
-//! Invariant: the NIC is reserved in the order in which coroutines are polled. Its processor's time to
-//! post and to ring delays a batch, not the NIC, so that a thread whose turn is long does not keep the
-//! NIC from the others. (Reserving from the ring on would let an early reservation for a late ring
-//! stand before a later one for an early ring.) A batch's verbs leave one after the other: the first is
-//! on the wire while the last is still in the NIC.
+//! Invariant: the NIC is reserved in the order in which coroutines are polled. The processor's time to
+//! post and to ring delays a batch, but does not occupy the NIC. So a thread with a long turn does not
+//! keep the NIC from the others. (If the NIC were reserved from the ring on, an early reservation for a
+//! late ring could stand before a later reservation for an early ring.) A batch's verbs leave one after
+//! the other: the first is on the wire while the last is still in the NIC.
 
 use crate::effects::execute;
 use crate::flight::Interest;
@@ -15,8 +15,8 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 
-/// Lines are fetched so many rounds after the round that wants them was posted. It arrives after some
-/// five more on a loaded cluster; on another everything is in the cache anyway.
+/// A round's lines are prefetched when this many later rounds have been posted. On a loaded cluster the
+/// round arrives after about five more. On a lightly loaded one everything is in the cache anyway.
 pub(crate) const LINES_BEHIND: usize = 2;
 
 impl World {
@@ -32,8 +32,8 @@ impl World {
         self.flights.ticket(flight)
     }
 
-    /// Brings the lines of a round that began a while ago and has not arrived: by now the entries of the
-    /// table are there, which were asked for when it began.
+    /// Prefetches the lines of a round that began a while ago and has not arrived. The table's entries,
+    /// which were prefetched when it began, are in the cache by now.
     #[inline(always)]
     fn prefetch_lines(&mut self, flight: u32) {
         let [earlier, later] = self.begun;
@@ -74,7 +74,7 @@ impl World {
         connection.posted += 1;
         batch.number = connection.posted;
         match &mut self.dice {
-            // Batches of one connection arrive in order; nothing may pass.
+            // Batches of one connection arrive in order; none may overtake.
             None => arrival_ps = arrival_ps.max(connection.last_arrival_ps),
             Some(dice) => {
                 let (index, node) = (flight.thread, usize::from(thread.node.slot.0));
@@ -93,9 +93,10 @@ impl World {
         }
     }
 
-    /// A round's owner gives up waiting for it. Of what is still on its way, timed mode has the order anyway:
-    /// batches of one connection arrive, and are done, one after the other. In random mode later ones wait.
-    /// Dropped while the cluster is at rest, when what comes next is done at once, nothing more of it lands.
+    /// Called when a round's owner gives up waiting for it. In timed mode batches of one connection
+    /// arrive, and are done, one after the other, so the order holds anyway. In random mode later
+    /// batches wait for the batches that are still in flight. If the round is dropped while the cluster
+    /// is at rest, none of its remaining verbs lands, because later rounds are then done at once.
     pub(crate) fn abandon(&mut self, index: u32, round: &mut Round) {
         let flight = self.flights.get(index);
         flight.give_up(round);
@@ -105,7 +106,8 @@ impl World {
         if self.current.is_none() {
             return flight.forget_places();
         }
-        // Nothing wakes the coroutine for it: one that now yields comes back by itself.
+        // Nothing wakes the coroutine for this round; if it yields now, it is polled again without a
+        // wake-up.
         self.is_registered = false;
         if self.dice.is_none() {
             return;
@@ -121,8 +123,8 @@ impl World {
         }
     }
 
-    /// A round of somebody who works while the cluster is at rest (a loader, an audit): done at once,
-    /// in the order in which its verbs were added, at no cost.
+    /// Executes a round while the cluster is at rest (for a loader, an audit). It is done at once, in
+    /// the order in which its verbs were added, at no cost.
     pub(crate) fn execute_at_rest(
         &mut self,
         node: NodeId,

@@ -1,9 +1,10 @@
-//! Asks the processor to bring a line into its cache.
+//! Prefetching: asks the processor to bring a line into its cache.
 //!
-//! Invariant: a hint. It changes nothing that a program can see but its speed; at full size the
-//! simulated memory is gigabytes, and without it every verb waits twice for this machine's memory.
+//! Invariant: a prefetch is a hint. A program can see no effect but its speed. At full size the
+//! simulated memory has gigabytes, and without prefetching every verb waits twice for this machine's
+//! memory.
 
-/// Brings the line of `items[index]`, if there is one.
+/// Prefetches the line of `items[index]`, if there is such an item.
 #[inline(always)]
 pub(crate) fn prefetch<T>(items: &[T], index: usize) {
     if let Some(item) = items.get(index) {
@@ -11,7 +12,7 @@ pub(crate) fn prefetch<T>(items: &[T], index: usize) {
     }
 }
 
-/// Brings the lines of `bytes` from `start` on, whatever they are.
+/// Prefetches the lines of the `bytes` bytes from `start` on, whatever they contain.
 #[inline(always)]
 pub(crate) fn prefetch_range(start: *const u8, bytes: usize) {
     let mut at = 0;

@@ -1,23 +1,25 @@
-//! The event queue: a calendar of short slots, and a heap for what is far away.
+//! The event queue: a calendar of short slots, and a heap for events that are far away.
 //!
-//! Invariant: events come out by time, and those of one time in the order in which they went in; so
-//! a run is a function of its seed. Nothing is allocated once the queue has grown to its working size.
+//! Invariant: events come out by time; events of the same time come out in the order in which they went
+//! in. So a run is a function of its seed. Nothing is allocated once the queue has grown to its working
+//! size.
 //!
-//! A calendar (Brown, "Calendar queues: a fast O(1) priority queue implementation for the simulation
-//! event set problem", CACM 1988) without its resizing: verbs take microseconds whatever the
-//! cluster, so that one width serves. A slot is so short that it mostly holds one event or none; it is
-//! a sorted list in one small block of memory, which stays in the cache. A map of bits finds the next
-//! one. The example `event_queue` compares it with a binary heap.
+//! The queue is a calendar (Brown, "Calendar queues: a fast O(1) priority queue implementation for the
+//! simulation event set problem", CACM 1988) without its resizing. Verbs take microseconds on every
+//! cluster, so one width of slots is enough. A slot is so short that it usually holds one event or
+//! none. It is a sorted list in one small block of memory, which stays in the cache. A map of bits
+//! finds the next occupied slot. The example `event_queue` compares this queue with a binary heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Picoseconds of one slot, as a power of two: 16 ns, a third of an event of a large cluster.
+/// Picoseconds in one slot, as a power of two: 16 ns, a third of the time between two events of a large
+/// cluster.
 const WIDTH_BITS: u32 = 14;
-/// Slots, a power of two: what lies further ahead than 134 µs waits in the heap.
+/// Number of slots, a power of two. Events more than 134 µs ahead wait in the heap.
 const SLOTS: usize = 8192;
 const WORDS: usize = SLOTS / 64;
-/// No node.
+/// The index of no node.
 const NONE: u32 = u32::MAX;
 
 /// An event that is far away.
@@ -54,7 +56,7 @@ impl<T> Ord for Far<T> {
     }
 }
 
-/// An event of a slot and the next one.
+/// An event of a slot, and the next one.
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
     at_ps: u64,
@@ -62,23 +64,23 @@ struct Node<T> {
     item: T,
 }
 
-/// See the module's text. Times are picoseconds.
+/// See the module's documentation. Times are picoseconds.
 #[derive(Debug)]
 pub struct EventQueue<T> {
     /// The first node of each slot.
     heads: Box<[u32; SLOTS]>,
-    /// Which slots hold something.
+    /// The slots that hold events, a bit each.
     occupied: Box<[u64; WORDS]>,
     nodes: Vec<Node<T>>,
     free: u32,
-    /// Number, since time began, of the slot of the last event that came out.
+    /// The number, since time began, of the slot of the last event that came out.
     cursor: u64,
-    /// Events in slots.
+    /// Number of events in slots.
     near: usize,
-    /// Up to this slot, without it, events were shown; so many of them still wait.
+    /// The events before this slot were shown. Below: how many of them still wait.
     shown_to: u64,
     shown: usize,
-    /// What lies beyond the calendar.
+    /// The events beyond the calendar.
     far: BinaryHeap<Reverse<Far<T>>>,
     /// The slot of the first event of `far`.
     far_slot: u64,
@@ -94,7 +96,7 @@ impl<T: Copy> Default for EventQueue<T> {
 }
 
 impl<T: Copy> EventQueue<T> {
-    /// An empty queue at time zero.
+    /// Creates an empty queue at time zero.
     pub fn new() -> EventQueue<T> {
         EventQueue {
             heads: Box::new([NONE; SLOTS]),
@@ -112,17 +114,17 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// Events that wait.
+    /// The number of waiting events.
     pub fn len(&self) -> usize {
         self.near + self.far.len()
     }
 
-    /// Whether none waits.
+    /// Whether no event waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds an event. It must not lie before the last one that came out.
+    /// Adds an event. Its time must not be before that of the last event that came out.
     #[inline]
     pub fn push(&mut self, at_ps: u64, item: T) {
         assert!(at_ps >= self.now_ps, "an event in the past");
@@ -136,7 +138,7 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// Puts an event into its slot, behind those of the same time.
+    /// Puts an event into its slot, behind events of the same time.
     #[inline(always)]
     fn file(&mut self, slot: u64, at_ps: u64, item: T) {
         let index = slot as usize % SLOTS;
@@ -156,7 +158,7 @@ impl<T: Copy> EventQueue<T> {
         self.shown += usize::from(slot < self.shown_to);
     }
 
-    /// As above, if the slot holds something or there is no free node.
+    /// As `file`, if the slot holds an event or there is no free node.
     #[inline(never)]
     fn file_among(&mut self, index: usize, at_ps: u64, item: T) {
         let node = |next| Node { at_ps, next, item };
@@ -183,13 +185,13 @@ impl<T: Copy> EventQueue<T> {
         self.occupied[index / 64] |= 1 << (index % 64);
     }
 
-    /// The next event.
+    /// Takes the next event out.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, T)> {
         self.pop_until(u64::MAX)
     }
 
-    /// The next event, if it does not happen after `until_ps`.
+    /// Takes the next event out, if it does not happen after `until_ps`.
     #[inline]
     pub fn pop_until(&mut self, until_ps: u64) -> Option<(u64, T)> {
         if self.near == 0 {
@@ -218,7 +220,7 @@ impl<T: Copy> EventQueue<T> {
         Some((at_ps, item))
     }
 
-    /// As above, if the calendar is empty.
+    /// As `pop_until`, if the calendar is empty.
     #[cold]
     fn pop_far(&mut self, until_ps: u64) -> Option<(u64, T)> {
         let Reverse(first) = self.far.peek()?;
@@ -230,7 +232,7 @@ impl<T: Copy> EventQueue<T> {
         self.pop_until(until_ps)
     }
 
-    /// Files what has come near.
+    /// Moves events that are now near enough into their slots.
     #[cold]
     fn fetch_far(&mut self) {
         self.far_slot = u64::MAX;
@@ -245,14 +247,14 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// How many of the events that wait were shown.
+    /// How many of the waiting events were shown.
     #[inline(always)]
     pub fn shown(&self) -> usize {
         self.shown
     }
 
-    /// Shows events that come soon, by time and each once, until `ahead` of those that wait were shown.
-    /// What is added before one that was shown is never shown itself.
+    /// Shows events that come soon, by time and each once, until `ahead` of the waiting events were
+    /// shown. An event that is added before one that was shown is never shown itself.
     #[inline]
     pub fn show(&mut self, ahead: usize, mut see: impl FnMut(T)) {
         while self.shown < ahead.min(self.near) {
@@ -268,7 +270,7 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// The first occupied slot from `from` on, which is not before the cursor.
+    /// Returns the first occupied slot from `from` on. `from` must not be before the cursor.
     #[inline(always)]
     fn next_occupied(&self, from: u64) -> Option<u64> {
         let start = from as usize % SLOTS;
@@ -279,7 +281,7 @@ impl<T: Copy> EventQueue<T> {
         self.next_occupied_word(from)
     }
 
-    /// As above, if it is in another word.
+    /// As `next_occupied`, if the slot's bit is in another word.
     #[inline]
     fn next_occupied_word(&self, from: u64) -> Option<u64> {
         let (word, bit) = (from as usize % SLOTS / 64, from as usize % 64);
@@ -326,7 +328,7 @@ mod tests {
         }
     }
 
-    /// The time of what came out of both.
+    /// Takes the next event out of both queues. Returns its time.
     fn pop_both(queue: &mut EventQueue<u64>, model: &mut Vec<(u64, u64)>) -> u64 {
         let first = *model.iter().min().unwrap();
         model.retain(|other| *other != first);
@@ -337,7 +339,7 @@ mod tests {
         first.0
     }
 
-    /// Whoever looks ahead sees each event once, by time, unless it was added too late.
+    /// Each event is shown once, by time, unless it was added too late.
     #[test]
     fn events_are_shown_in_their_order() {
         for seed in 0..20 {

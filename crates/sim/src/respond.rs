@@ -1,10 +1,11 @@
 //! The responder's side in timed mode: a batch passes the pipeline, takes effect, is answered.
 //!
 //! Invariant: a batch is served when it arrives, after every batch that arrived before, and takes
-//! effect in that order: nobody sees a node's memory but through its pipeline. Batches of one
+//! effect in that order. A node's memory is seen only through its pipeline. Batches of one connection
+//! arrive in the order in which they were posted, which is asserted.
 //! connection arrive in the order in which they were posted, which is asserted.
-//!
-//! A response's place on links and on the requester's NIC is taken from now on, not from when it will be
+//! A response takes its place on links and on the requester's NIC from now on, not from its later
+//! arrival. So another node's response that comes earlier does not wait for it.
 //! there: another node's response, which comes earlier, does not wait for it.
 
 use crate::costs::Costs;
@@ -40,7 +41,7 @@ impl Responses {
         self.count += 1;
     }
 
-    /// They go out one after the other.
+    /// The responses leave one after the other.
     #[inline(always)]
     fn leave(&mut self, link: &mut Resource, costs: &Costs, now_ps: u64) {
         let stream = Stream {
@@ -54,11 +55,11 @@ impl Responses {
     }
 }
 
-/// What a batch came to.
+/// The result of serving a batch.
 struct Served {
     responses: Responses,
     verbs: u64,
-    /// What it saw, for the digest of the run.
+    /// A digest of the data that the batch saw, for the digest of the run.
     seen: u64,
     error: Option<FabricError>,
 }
@@ -104,7 +105,7 @@ impl World {
         }
     }
 
-    /// A batch arrives where things go wrong, or in random mode.
+    /// A batch arrives in a rare case: its node is down, an access was revoked, or the mode is random.
     #[cold]
     fn arrive_rarely(&mut self, index: u32, batch_index: u32, node: NodeId) {
         let to = self.flights.get(index).batches.get(batch_index).node;
@@ -114,14 +115,14 @@ impl World {
         if self.dice.is_some() {
             return self.begin_pieces(index, batch_index);
         }
-        // Another node is fenced: this one goes on.
+        // The revoked access is another node's: this batch goes on.
         let fenced = std::mem::take(&mut self.fenced);
         self.arrive(index, batch_index);
         self.fenced = fenced;
     }
 
-    /// Nothing of what is left of the batch happens; its requester learns it, if its node was dead
-    /// after a while.
+    /// Refuses the rest of the batch: nothing of it happens. The requester learns that; if the memory
+    /// node is dead, only after a timeout.
     pub(crate) fn refuse(&mut self, index: u32, batch_index: u32, error: FabricError) {
         let flight = self.flights.get(index);
         flight.fail(error);
@@ -136,7 +137,7 @@ impl World {
         self.answer(index, self.now_ps + back_ps);
     }
 
-    /// One more batch is answered, seen by the requester at `at_ps`.
+    /// One more batch is answered; the requester sees the answer at `at_ps`.
     pub(crate) fn answer(&mut self, index: u32, at_ps: u64) {
         if let Some(done_ps) = self.flights.get(index).answered(at_ps) {
             self.queue.push(done_ps, Event::Complete { flight: index });
@@ -171,7 +172,8 @@ fn serve(
         let here_ps = last_ps.saturating_sub(apart_ps * before_last);
         let (service_ps, address) = (costs.pipeline(verb), verb.target.address().to_word());
         let through_ps = nic.pipeline.reserve(here_ps, service_ps);
-        // In its batch a verb comes after an atomic before it; others need not wait for that.
+        // A verb is executed after an atomic before it in its batch; verbs of other batches need not
+        // wait for that.
         let begun_ps = done_ps.max(through_ps - service_ps);
         done_ps = done_ps.max(through_ps);
         unanswered = verb.is(VerbKind::Write);

@@ -1,16 +1,16 @@
-//! Revocation: a control request that takes a compute node's access away at one memory node.
+//! Revocation: a control request that takes away a compute node's access at one memory node.
 //!
-//! Invariant: it travels like a message that is not lost, to the memory node's control service, and its
-//! answer travels back. From the moment at which it is there, no verb of the life that it names takes
-//! effect at that node: batches that come later are refused, one that is in pieces (random mode) stops
-//! where it is. So when the answer is seen, nothing of that life will land there any more. It costs what
-//! a message costs; what an adapter takes to close its connections is in no profile.
+//! Invariant: the request travels to the memory node's control service like a message that is never
+//! lost, and its answer travels back. Once the request has arrived, no verb of the named life takes
+//! effect at that node. Later batches are refused; a batch that is in pieces (random mode) stops. So
+//! when the answer is seen, no verb of that life will land there any more. The request costs as much as
+//! a message. No profile has the time that an adapter needs to close its connections.
 
 use crate::world::{Event, World};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 
-/// The lower half of a ticket that names a revocation, and no place of a flight.
+/// The lower half of a ticket that names a revocation. It is no place of a flight.
 const TICKETS: u64 = 0xffff_fffe;
 
 /// One request.
@@ -24,13 +24,13 @@ pub(crate) struct Revocation {
     is_seen: bool,
 }
 
-/// The number of the revocation that a ticket names, if it names one.
+/// Returns the number of the revocation that a ticket names, if it names one.
 pub(crate) fn number_of(ticket: u64) -> Option<u32> {
     (ticket & u64::from(u32::MAX) == TICKETS).then_some((ticket >> 32) as u32)
 }
 
 impl World {
-    /// A thread asks; returns the ticket.
+    /// Sends a thread's request. Returns the ticket.
     pub(crate) fn post_revoke(&mut self, thread: u32, whom: NodeId, at: NodeSlot) -> u64 {
         let number = self.revocations.len() as u32;
         let node = usize::from(self.threads[thread as usize].node.slot.0);
@@ -55,7 +55,7 @@ impl World {
         u64::from(number) << 32 | TICKETS
     }
 
-    /// The memory node's service has the request.
+    /// The request reaches the memory node's service.
     pub(crate) fn revoke(&mut self, number: u32) {
         let Revocation { thread, whom, at, .. } = self.revocations[number as usize];
         let asking = self.threads[thread as usize].node;
@@ -76,7 +76,7 @@ impl World {
         self.queue.push(self.now_ps + back_ps + delay_ps, Event::Revoked { number });
     }
 
-    /// Its answer is seen.
+    /// The answer is seen.
     pub(crate) fn revoked(&mut self, number: u32) -> Option<u32> {
         let revocation = &mut self.revocations[number as usize];
         revocation.is_seen = true;
@@ -84,7 +84,7 @@ impl World {
         waiter.and_then(|task| self.wake(task))
     }
 
-    /// Whether the answer was seen, and what it is; whoever asks is told when to ask again.
+    /// Returns the answer once it was seen. Otherwise the asking coroutine is woken when it is seen.
     pub(crate) fn ask_revoked(&mut self, number: u32) -> Option<Result<(), FabricError>> {
         let revocation = &mut self.revocations[number as usize];
         if revocation.is_seen {

@@ -1,13 +1,13 @@
 //! Runs coroutines in virtual time.
 //!
-//! Invariant: a coroutine is polled when what it waits for has happened and its thread is free, and
-//! never otherwise; between two polls the world's events happen in their order. Time does not pass by
-//! itself: a run ends when nothing can happen any more, when its time is over, or when all coroutines
-//! have finished.
+//! Invariant: a coroutine is polled when the event that it waits for has happened and its thread is
+//! free, and at no other time. Between two polls the world's events happen in their order. Time does
+//! not pass by itself. A run ends when nothing can happen any more, when its time is over, or when all
+//! coroutines have finished.
 //!
-//! Let coroutines finish before the scheduler is dropped. Those that have not are dropped with it, and
-//! what they do as they are dropped, they do on a cluster at rest: of the rounds that they awaited nothing
-//! more lands, and detached ones that are on their way land after it.
+//! Let coroutines finish before the scheduler is dropped. Unfinished coroutines are dropped with it,
+//! and while they are dropped the cluster is at rest. Rounds that they awaited land no further verbs.
+//! Detached rounds in flight still land afterwards.
 
 use crate::fabric::SimFabric;
 use crate::prefetch::prefetch_range;
@@ -19,20 +19,20 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
 use tarn_fabric::port::Port;
 
-/// The completion that is fetched for lies about so many events ahead; what it holds is fetched when so
-/// many more completions have come into sight, each found in what was fetched before.
+/// Data is prefetched for completions about this many events ahead. Each step of a prefetch is done
+/// some completions after the step before it, when the data of that step is in the cache.
 const EVENTS_AHEAD: usize = 32;
-/// So many events are looked at side by side: fetching waits for the translation of addresses, and
-/// several translations go on at once if their instructions stand close together.
+/// This many events are looked at together. A prefetch waits for the translation of its address, and
+/// several translations run in parallel if their instructions stand close together.
 const SIDE_BY_SIDE: usize = 4;
-/// A power of two.
+/// Number of completions that are remembered, a power of two.
 const IN_SIGHT: usize = 8;
 const FRAMES_BEHIND: usize = 3;
 const RESULTS_BEHIND: usize = 6;
-/// So much of a coroutine's frame is fetched before it is polled.
+/// This much of a coroutine's frame is prefetched before it is polled.
 const FRAME_BYTES: usize = 4096;
 
-/// Why a run returned.
+/// The reason for which a run returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// Every coroutine has finished.
@@ -45,13 +45,13 @@ pub enum Ended {
 pub struct Scheduler<'a> {
     fabric: SimFabric,
     executor: Executor<'a>,
-    /// The world's number of this scheduler's first coroutine.
+    /// The number that the world gave to this scheduler's first coroutine.
     first: usize,
     sight: Sight,
 }
 
 impl<'a> Scheduler<'a> {
-    /// A scheduler without coroutines. Loading is over.
+    /// Creates a scheduler without coroutines. This ends loading.
     pub fn new(fabric: &SimFabric) -> Scheduler<'a> {
         fabric.end_loading();
         let first = fabric.world.borrow().tasks.len();
@@ -63,7 +63,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Adds a coroutine to the thread of `port`; it first runs when its thread is free.
+    /// Adds a coroutine to the thread of `port`; it first runs when the thread is free.
     ///
     /// # Panics
     /// If the port is not of this cluster.
@@ -79,7 +79,7 @@ impl<'a> Scheduler<'a> {
         id
     }
 
-    /// Coroutines that have not finished.
+    /// The number of coroutines that have not finished.
     pub fn live(&self) -> usize {
         self.executor.live()
     }
@@ -118,8 +118,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Lets everything that is on its way arrive, without polling anybody: for a look at memory when
-    /// nobody runs any more.
+    /// Lets all messages and verbs in flight arrive, without polling any coroutine: for a look at
+    /// memory after all coroutines have finished.
     pub fn drain(&mut self) {
         let world = &mut *self.fabric.world.borrow_mut();
         assert_eq!(self.executor.live(), 0, "coroutines still run");
@@ -160,7 +160,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// The completions that came into sight last.
+/// The completions that were shown last.
 #[derive(Default)]
 struct Sight {
     flights: [u32; IN_SIGHT],
@@ -168,7 +168,8 @@ struct Sight {
 }
 
 impl Sight {
-    /// Brings what the next few completions will need. (What arrivals need is fetched by `post`.)
+    /// Prefetches the data that the next few completions will need. (`post` prefetches the data that
+    /// arrivals need.)
     #[inline]
     fn look_ahead(&mut self, world: &mut World, executor: &Executor<'_>, first: usize) {
         let World { queue, flights, .. } = world;

@@ -1,14 +1,14 @@
 //! Service nodes: nodes that answer calls by handlers, on processors of their own.
 //!
-//! Invariant: a node has so many cores, and each does one thing at a time. A request waits in the queue
-//! of the core that its caller chose, is received, handed over and handled there, and its reply leaves
-//! from there; each step costs what the profile says, and the handler what it charges to its port. The
-//! next request begins when the core is through: what a node can do is cores over cost, and who comes
-//! to a busy core waits.
+//! Invariant: a node has a fixed number of cores, and each core does one thing at a time. A request
+//! waits in the queue of the core that its caller chose. It is received, handed over and handled there,
+//! and its reply leaves from there. Each step costs as much as the profile says, and the handler as
+//! much as it charges to its port. The next request begins when the core is through. So a node's
+//! capacity is cores over cost, and a request to a busy core waits.
 //!
-//! Calls are those of [`tarn_fabric::rpc`], so that a timestamp or control service is written once and
-//! runs here, on threads and on a network. Requests find their core by their caller's endpoint, as a
-//! NIC's receive side steers them.
+//! Calls are those of [`tarn_fabric::rpc`]. So a timestamp or control service is written once and runs
+//! here, on threads and on a network. The caller's endpoint decides the core of its requests, as in the
+//! receive side of a NIC.
 
 use crate::config::ConfigError;
 use crate::fabric::SimFabric;
@@ -20,7 +20,7 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::port::Port;
 use tarn_fabric::rpc::{Answer, HandlerId, Peer, Request, Rpc, RpcConfig};
 
-/// What a node is for.
+/// The purpose of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum NodeKind {
     /// Runs coordinators.
@@ -32,7 +32,7 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
-    /// As it is printed.
+    /// The name that is printed.
     pub fn name(self) -> &'static str {
         match self {
             NodeKind::Compute => "compute node",
@@ -45,18 +45,18 @@ impl NodeKind {
 /// A service node's shape.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceConfig {
-    /// What it is for; not [`NodeKind::Compute`].
+    /// The purpose; not [`NodeKind::Compute`].
     pub kind: NodeKind,
-    /// Cores, each with a queue.
+    /// Number of cores, each with a queue.
     pub cores: u16,
-    /// Datagrams that a core takes before it sends the replies, with one doorbell.
+    /// Datagrams that a core takes before it sends the replies with one doorbell.
     pub datagrams_a_poll: usize,
-    /// Of the calls; callers use the same.
+    /// Configuration of the calls; callers use the same.
     pub rpc: RpcConfig,
 }
 
 impl ServiceConfig {
-    /// Takes up to sixteen datagrams before it replies.
+    /// Creates a shape that takes up to sixteen datagrams before it replies.
     pub fn new(kind: NodeKind, cores: u16) -> ServiceConfig {
         ServiceConfig { kind, cores, datagrams_a_poll: 16, rpc: RpcConfig::default() }
     }
@@ -64,7 +64,7 @@ impl ServiceConfig {
 
 const CORES_MAX: u64 = 1024;
 
-/// See the module's text.
+/// See the module's documentation.
 pub struct ServiceNode {
     node: NodeId,
     config: ServiceConfig,
@@ -73,10 +73,10 @@ pub struct ServiceNode {
 }
 
 impl ServiceNode {
-    /// Adds a node to the cluster; before the first reading of its usage.
+    /// Adds a node to the cluster. Call this before the first reading of the cluster's usage.
     ///
     /// # Errors
-    /// A shape that cannot be: the field, its value, what is allowed.
+    /// The shape is impossible: the field, its value, the allowed values.
     pub fn new(fabric: &SimFabric, config: ServiceConfig) -> Result<ServiceNode, ConfigError> {
         check("kind", config.kind as u64, 1, NodeKind::Control as u64)?;
         check("cores", config.cores.into(), 1, CORES_MAX)?;
@@ -87,17 +87,17 @@ impl ServiceNode {
         Ok(ServiceNode { node, config, cores, stopped: Rc::default() })
     }
 
-    /// Its name.
+    /// The node's name.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Its shape.
+    /// The node's shape.
     pub fn config(&self) -> &ServiceConfig {
         &self.config
     }
 
-    /// The port of a core, for what it does beside answering.
+    /// The port of a core, for work other than answering.
     ///
     /// # Panics
     /// If there is no such core.
@@ -105,14 +105,15 @@ impl ServiceNode {
         self.cores[usize::from(core)].port()
     }
 
-    /// Where this caller's requests go.
+    /// The core to which this caller's requests go.
     pub fn peer_of(&self, caller: Endpoint) -> Peer {
         let place =
             tarn_fabric::rng::mix(u64::from(caller.node.0) << 16 | u64::from(caller.thread));
         Peer { node: self.node, thread: (place % u64::from(self.config.cores)) as u16 }
     }
 
-    /// Sets what each core runs for `id`; `make` is given the core's port, to charge work to.
+    /// Sets the handler of each core for `id`; `make` gets the core's port, to which the handler
+    /// charges its work.
     pub fn register<H>(&self, id: HandlerId, mut make: impl FnMut(Port) -> H)
     where
         H: FnMut(Request<'_>, &mut Vec<u8>) -> Answer + 'static,
@@ -122,7 +123,8 @@ impl ServiceNode {
         }
     }
 
-    /// Has the cores run until [`ServiceNode::stop`]; again, once a run before has ended.
+    /// Runs the cores until [`ServiceNode::stop`]. It may be called again once an earlier run has
+    /// ended.
     pub fn start(&self, scheduler: &mut Scheduler<'_>) {
         self.stopped.set(false);
         for core in &self.cores {
@@ -137,12 +139,12 @@ impl ServiceNode {
         }
     }
 
-    /// The cores' coroutines end when they next look.
+    /// Stops the node: each core's coroutine ends when it next looks.
     pub fn stop(&self) {
         self.stopped.set(true);
     }
 
-    /// Requests handed to handlers.
+    /// The number of requests that were handed to handlers.
     pub fn executed(&self) -> u64 {
         self.cores.iter().map(|core| core.stats().executed).sum()
     }

@@ -1,22 +1,22 @@
-//! Places that are used again, and tickets that name a use of one.
+//! Places that are reused, and tickets that name one use of a place.
 //!
-//! Invariant: a ticket holds the place and its generation, so that an old ticket never names a new use.
-//! A place that is given back keeps what it has grown to: nothing is allocated in steady state. The one
-//! given back last is taken first, so that which place is taken is a function of the past.
+//! Invariant: a ticket holds the place and its generation, so an old ticket never names a new use. A
+//! place that is given back keeps its capacity: nothing is allocated in steady state. The place given
+//! back last is taken first, so the choice of a place is a function of the past.
 
-/// What lies in a place.
+/// A value that lies in a place.
 pub(crate) trait Reused {
-    /// An unused one.
+    /// Creates an unused value.
     fn unused() -> Self;
 
-    /// How often its place was given back.
+    /// How often the value's place was given back.
     fn generation(&self) -> u32;
 
-    /// Its place is given back once more.
+    /// Sets the generation when the place is given back once more.
     fn set_generation(&mut self, generation: u32);
 }
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     all: Vec<T>,
@@ -30,7 +30,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Reused> Slab<T> {
-    /// A place; the caller fills it.
+    /// Takes a place; the caller fills it.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
@@ -49,25 +49,26 @@ impl<T: Reused> Slab<T> {
         &mut self.all[index as usize]
     }
 
-    /// As [`Slab::get`], for a place that there may not be.
+    /// As [`Slab::get`], for a place that may not exist.
     #[inline(always)]
     pub(crate) fn look(&self, index: u32) -> Option<&T> {
         self.all.get(index as usize)
     }
 
-    /// Tickets of the places that are so; also of those that were given back.
+    /// Returns the tickets of the places for which `are_so` holds, including places that were given
+    /// back.
     pub(crate) fn tickets(&self, are_so: impl Fn(&T) -> bool) -> Vec<u64> {
         let all = (0..self.all.len() as u32).filter(|index| are_so(self.get(*index)));
         all.map(|index| self.ticket(index)).collect()
     }
 
-    /// What the user of a place remembers.
+    /// Returns the ticket that the user of a place keeps.
     #[inline]
     pub(crate) fn ticket(&self, index: u32) -> u64 {
         u64::from(self.get(index).generation()) << 32 | u64::from(index)
     }
 
-    /// The place of a ticket, unless it is another's by now.
+    /// Returns the place of a ticket, unless the place has been reused since.
     #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
         let (index, generation) = (ticket as u32, (ticket >> 32) as u32);

@@ -1,9 +1,10 @@
-//! Processors and coroutines: who runs, who waits, and what it costs.
+//! Processors and coroutines: which run, which wait, and at which cost.
 //!
-//! Invariant: a thread does one thing at a time. A coroutine is queued, running, waiting or finished;
-//! it is polled when what it waits for has happened and its thread is free, and at no other time. One
-//! that only yields is polled again after every other one of its thread, and if that goes on, after
-//! pauses that double up to a round trip: waiting by polling does not spin through virtual time.
+//! Invariant: a thread does one thing at a time. A coroutine is queued, running, waiting or finished.
+//! It is polled when the event that it waits for has happened and its thread is free, and at no other
+//! time. A coroutine that only yields is polled again after every other coroutine of its thread. If it
+//! goes on yielding, it is polled after pauses that double up to a round trip. So a coroutine that
+//! waits by polling does not spin through virtual time.
 
 use crate::costs::Costs;
 use crate::nic::{Nic, Resource};
@@ -12,7 +13,7 @@ use std::collections::VecDeque;
 use tarn_fabric::address::{Incarnation, NodeId};
 use tarn_fabric::backend::Endpoint;
 
-/// What a coroutine is about.
+/// The state of a coroutine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Queued,
@@ -26,9 +27,9 @@ pub(crate) enum Status {
 pub(crate) struct Task {
     pub(crate) thread: u32,
     pub(crate) status: Status,
-    /// The timer that may wake it; an earlier one has no effect any more.
+    /// The timer that may wake it. Earlier timers have no effect any more.
     pub(crate) wake_at_ps: u64,
-    /// Turns in a row in which it did nothing but yield.
+    /// Turns in a row in which it only yielded.
     pub(crate) yields: u32,
 }
 
@@ -37,22 +38,22 @@ pub(crate) struct Task {
 pub(crate) struct Connection {
     /// Batches posted so far.
     pub(crate) posted: u64,
-    /// Batches that arrived so far (in random mode: that ended); asserted to follow `posted`, and to
-    /// have reached it when nothing is on its way.
+    /// Batches that arrived so far (in random mode: that ended). Asserted to follow `posted`, and to be
+    /// equal to it when nothing is in flight.
     pub(crate) arrived: u64,
     pub(crate) last_arrival_ps: u64,
-    /// Random mode: batches that nobody awaits and that are not done.
+    /// Random mode: unawaited batches that are not done.
     pub(crate) unawaited: Vec<Unawaited>,
-    /// Random mode: batches (flight, batch) that arrived and wait.
+    /// Random mode: batches (flight, batch) that arrived and wait for an unawaited one.
     pub(crate) held: Vec<(u32, u32)>,
 }
 
-/// A batch that nobody awaits: of a detached round, or of one that was dropped.
+/// A batch that no coroutine awaits: of a detached round, or of one that was dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unawaited {
     /// Its number on its connection.
     pub(crate) number: u64,
-    /// Batches with higher numbers wait for it: those that were posted when nobody awaited it any more.
+    /// Batches with higher numbers wait for it: those that were posted after it became unawaited.
     pub(crate) before: u64,
 }
 
@@ -61,14 +62,15 @@ pub(crate) struct Unawaited {
 pub(crate) struct Thread {
     pub(crate) node: NodeId,
     pub(crate) number: u16,
-    /// Its processor's time while one of its coroutines runs, else when it is free.
+    /// The time of its processor while one of its coroutines runs, else the time at which it becomes
+    /// free.
     pub(crate) local_ps: u64,
     pub(crate) busy_ps: u64,
-    /// All of `busy_ps` lies before this.
+    /// All of `busy_ps` lies before this time.
     pub(crate) busy_to_ps: u64,
     /// The turn in which it last rang for messages.
     pub(crate) rang_in_turn: u64,
-    /// What it must do before the next coroutine: looking at completions.
+    /// Work that it must do before the next coroutine: looking at completions.
     pub(crate) owed_ps: u64,
     pub(crate) ready: VecDeque<u32>,
     /// Whether an event will make it look at `ready`.
@@ -77,9 +79,9 @@ pub(crate) struct Thread {
     pub(crate) idlers: Vec<u32>,
     pub(crate) doorbell: usize,
     pub(crate) connections: Vec<Connection>,
-    /// Messages that arrived.
+    /// Messages that arrived and were not received yet.
     pub(crate) inbox: VecDeque<u32>,
-    /// All that it does takes so many times as long.
+    /// All its work takes this many times as long.
     pub(crate) slowness: u64,
 }
 
@@ -113,12 +115,12 @@ impl Thread {
         Endpoint { node: self.node.slot, thread: self.number }
     }
 
-    /// For how long it worked before `now_ps`; the last turn may end after it.
+    /// How long it worked before `now_ps`; the last turn may end after it.
     pub(crate) fn busy_before(&self, now_ps: u64) -> u64 {
         self.busy_ps - self.busy_to_ps.saturating_sub(now_ps)
     }
 
-    /// The processor works.
+    /// The processor works for `ps`.
     #[inline]
     pub(crate) fn spend(&mut self, ps: u64) {
         self.local_ps += ps * self.slowness;
@@ -132,14 +134,14 @@ pub(crate) struct ComputeNode {
     pub(crate) nic: Nic,
     pub(crate) slowness: u64,
     incarnation: Incarnation,
-    /// For each register: its use, and the threads of this life that share it.
+    /// For each register: its use, and how many threads of this life share it.
     doorbells: Vec<(Resource, u64)>,
-    /// The first registers, one for each of the first threads.
+    /// Number of first registers that belong to one thread each.
     private: usize,
     threads: usize,
 }
 
-/// What ringing a doorbell costs.
+/// The cost of ringing a doorbell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DoorbellCosts {
     pub(crate) alone_ps: u64,
@@ -161,7 +163,7 @@ impl ComputeNode {
         }
     }
 
-    /// A thread of the node's current life gets a register. A new life begins without threads.
+    /// Gives a register to a thread of the node's current life. A new life begins without threads.
     pub(crate) fn join(&mut self, incarnation: Incarnation) -> usize {
         if incarnation != self.incarnation {
             self.incarnation = incarnation;
@@ -177,10 +179,10 @@ impl ComputeNode {
         register
     }
 
-    /// A thread rings; it is busy until the register was free and has taken the ring. Registers are
-    /// under a lock that costs the more the more threads want it (Ren et al., "Scaling up memory
+    /// A thread rings. It is busy until the register was free and has taken the ring. A lock protects
+    /// each register, and it costs more the more threads share it (Ren et al., "Scaling up memory
     /// disaggregated applications with SMART", ASPLOS 2024). A turn that rings several times takes the
-    /// register from its beginning on: between its rings others have theirs.
+    /// register from the turn's beginning on, so other threads get the register between its rings.
     #[inline]
     pub(crate) fn ring(&mut self, thread: &mut Thread, costs: DoorbellCosts, now_ps: u64) {
         let (register, threads) = &mut self.doorbells[thread.doorbell];
@@ -191,7 +193,7 @@ impl ComputeNode {
         thread.local_ps = rung_ps.max(thread.local_ps + service);
     }
 
-    /// For how long its busiest register was taken.
+    /// How long its busiest register was taken.
     pub(crate) fn doorbell_busy_ps(&self) -> u64 {
         self.doorbells.iter().map(|(register, _)| register.busy_ps()).max().unwrap_or(0)
     }

@@ -1,7 +1,7 @@
-//! Turns of coroutines: who becomes ready, who is polled next, what it costs its thread.
+//! Turns of coroutines: which becomes ready, which is polled next, and the cost to its thread.
 //!
 //! Invariant: a coroutine has at most one place in one queue. It becomes ready when a round, a timer or
-//! a message comes; one that yields without any of these comes back by itself.
+//! a message comes. A coroutine that yields without waiting for any of these needs no event to be polled again.
 
 use crate::clocks::Clock;
 use crate::threads::Status;
@@ -29,7 +29,7 @@ impl World {
         None
     }
 
-    /// As [`World::wake`], behind whoever is ready.
+    /// As [`World::wake`], but puts the coroutine behind those that are ready.
     pub(crate) fn wake_in_turn(&mut self, task: u32) {
         let state = &mut self.tasks[task as usize];
         if state.status != Status::Waiting {
@@ -45,7 +45,7 @@ impl World {
         self.schedule(index);
     }
 
-    /// The thread will look at its queue as soon as it is free.
+    /// Makes the thread look at its queue as soon as it is free.
     pub(crate) fn schedule(&mut self, index: u32) {
         let thread = &mut self.threads[index as usize];
         if !thread.is_scheduled {
@@ -81,7 +81,7 @@ impl World {
         self.tallies.turns += 1;
     }
 
-    /// It was polled.
+    /// The coroutine was polled.
     #[inline]
     pub(crate) fn end_turn(&mut self, task: u32, has_finished: bool) {
         self.current = None;
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// It waits for something that the world does not know.
+    /// The coroutine waits for something that the world does not know.
     fn has_yielded(&mut self, task: u32) {
         let state = &mut self.tasks[task as usize];
         let thread = &mut self.threads[state.thread as usize];
@@ -126,8 +126,8 @@ impl World {
         state.yields += 1;
     }
 
-    /// The current coroutine sleeps until the true time that its node's clock says, unless something else
-    /// that it waits for happens before.
+    /// The current coroutine sleeps until its node's clock shows the time, unless something else that
+    /// it waits for happens before. `at` computes the true time from the clock.
     pub(crate) fn park_until(&mut self, at: impl FnOnce(&Clock) -> Nanos) {
         let Some(task) = self.current else { return };
         let state = &mut self.tasks[task as usize];

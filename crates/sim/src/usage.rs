@@ -1,15 +1,15 @@
-//! What a run used: where the time of NICs, links and processors went.
+//! The resources that a run used: how busy NICs, links and processors were.
 //!
-//! Invariant: readings only grow; the difference of two of them is what was used between them. What is
-//! reserved for a time after the reading counts later, so that no part is used for longer than the time
-//! between: readings are exact where a run was told to stop ([`crate::scheduler::Scheduler::run_until`]).
+//! Invariant: readings only grow; the difference of two readings is the use between them. A reservation
+//! for a time after the reading counts later, so no part is busy for longer than the time between.
+//! Readings are exact where a run was told to stop ([`crate::scheduler::Scheduler::run_until`]).
 
 use crate::nic::Nic;
 use crate::service::NodeKind;
 use crate::world::World;
 use tarn_fabric::clock::Nanos;
 
-/// A part of the hardware that can be the limit.
+/// A part of the hardware that can be the bottleneck.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
     /// A compute node's thread.
@@ -26,7 +26,7 @@ pub enum Part {
     Receive,
     /// The pipeline of a memory node's NIC.
     Pipeline,
-    /// Its atomics; more than all of the time, if they run side by side.
+    /// The atomics of a memory node's NIC; more than all of the time, if they run in parallel.
     Atomics,
     /// A link out of a node.
     LinkOut,
@@ -35,7 +35,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them, in the order of a verb's way.
+    /// All parts, in the order of a verb's path.
     pub const ALL: [Part; 10] = [
         Part::Processor,
         Part::TimestampCore,
@@ -49,7 +49,7 @@ impl Part {
         Part::LinkIn,
     ];
 
-    /// As it is printed.
+    /// The name that is printed.
     pub fn name(self) -> &'static str {
         match self {
             Part::Processor => "cpu",
@@ -66,33 +66,33 @@ impl Part {
     }
 }
 
-/// For how long one part was busy.
+/// How long one part was busy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PartUse {
-    /// Which part.
+    /// The kind of part.
     pub part: Part,
-    /// Of what: `memory node 2`, `compute node 0`, `node 0.1 thread 3`.
+    /// The owner: `memory node 2`, `compute node 0`, `node 0.1 thread 3`.
     pub of: String,
-    /// Busy for so long, in picoseconds.
+    /// The busy time, in picoseconds.
     pub busy_ps: u64,
 }
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Usage {
-    /// Virtual time.
+    /// Virtual time of the reading.
     pub at: Nanos,
-    /// Verbs executed.
+    /// Number of verbs executed.
     pub verbs: u64,
-    /// Completions delivered, one a batch.
+    /// Number of completions delivered, one for each batch.
     pub completions: u64,
-    /// Messages sent.
+    /// Number of messages sent.
     pub messages: u64,
-    /// Messages that chaos lost.
+    /// Number of messages that chaos lost.
     pub messages_lost: u64,
-    /// Turns of coroutines.
+    /// Number of turns of coroutines.
     pub turns: u64,
-    /// Every part.
+    /// All parts.
     pub parts: Vec<PartUse>,
 }
 
@@ -130,12 +130,12 @@ impl Usage {
         }
     }
 
-    /// Events: a verb executed, a completion delivered, a message sent.
+    /// Number of events: a verb executed, a completion delivered, a message sent.
     pub fn events(&self) -> u64 {
         self.verbs + self.completions + self.messages
     }
 
-    /// What was used since an earlier reading of the same cluster.
+    /// Returns the use since an earlier reading of the same cluster.
     #[must_use]
     pub fn since(&self, earlier: &Usage) -> Usage {
         let mut used = self.clone();
@@ -145,7 +145,7 @@ impl Usage {
         used.messages -= earlier.messages;
         used.messages_lost -= earlier.messages_lost;
         used.turns -= earlier.turns;
-        // Parts have their places for good; threads that joined since then come last.
+        // A part keeps its position; threads that joined since then come last.
         for (part, before) in used.parts.iter_mut().zip(&earlier.parts) {
             assert!(part.part == before.part && part.of == before.of, "readings of two clusters");
             part.busy_ps -= before.busy_ps;
@@ -153,14 +153,15 @@ impl Usage {
         used
     }
 
-    /// The share of the time for which the busiest part of a kind was busy, and whose it is.
+    /// Returns the share of the time for which the busiest part of a kind was busy, and its owner.
     pub fn busiest(&self, part: Part) -> Option<(f64, &str)> {
         let of_kind = self.parts.iter().filter(|used| used.part == part);
         let busiest = of_kind.max_by_key(|used| used.busy_ps)?;
         Some((self.share(busiest), &busiest.of))
     }
 
-    /// The part that was busy for most of the time: what limits the cluster, if it is near 1.
+    /// Returns the part that was busy for most of the time. If its share is near 1, it limits the
+    /// cluster.
     pub fn bottleneck(&self) -> Option<(f64, &PartUse)> {
         let one_at_a_time = self.parts.iter().filter(|used| used.part != Part::Atomics);
         let busiest = one_at_a_time.max_by_key(|used| used.busy_ps)?;

@@ -1,9 +1,16 @@
-//! The cluster's state, and what happens next.
+//! The cluster's state, and the handling of events.
 //!
-//! Invariant: everything that happens is an event, handled in the order of the queue, and a function of
-//! configuration and seed. What may break: memory nodes (requests to them end in an error), compute
-//! nodes' access (what had arrived has happened, the rest never will), and in random mode the order of
-//! whatever the contract leaves open, messages, clocks and the speed of processors. What survives: the
+//! Invariant: every change is an event, handled in the order of the queue, and a function of
+//! configuration and seed.
+//!
+//! Fault model. These may break:
+//! - memory nodes: requests to them end in an error;
+//! - a compute node's access: verbs that had arrived have happened, the rest never will;
+//! - in random mode: every order that the contract leaves open, messages, clocks and the speed of
+//!   processors.
+//!
+//! These survive: the order within a batch, single lines, the bytes of memory, and the bytes of
+//! messages that arrive.
 //! order within a batch, single lines, the bytes of memory and of messages that arrive.
 
 use crate::clocks::Clock;
@@ -28,12 +35,12 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 
-/// What can happen.
+/// Kinds of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// A batch reaches its memory node.
     Arrive { flight: u32, batch: u32 },
-    /// Random mode: the next piece of a batch is done.
+    /// Random mode: the next piece of a batch is executed.
     Piece { flight: u32, batch: u32 },
     /// The last answer to a round is seen.
     Complete { flight: u32 },
@@ -47,7 +54,7 @@ pub(crate) enum Event {
     Deliver { message: u32 },
     /// A revocation reaches its memory node.
     Revoke { number: u32 },
-    /// Its answer is seen.
+    /// The answer to a revocation is seen.
     Revoked { number: u32 },
 }
 
@@ -58,7 +65,7 @@ pub(crate) struct MemoryNode {
     pub(crate) is_down: bool,
 }
 
-/// What was counted.
+/// Numbers that are counted during a run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Tallies {
     pub(crate) verbs: u64,
@@ -68,7 +75,7 @@ pub(crate) struct Tallies {
     pub(crate) turns: u64,
 }
 
-/// How many times as long a node's processors take, as chance has it.
+/// Draws how many times as long a node's processors take.
 fn slowness(dice: Option<&mut Dice>) -> u64 {
     dice.map_or(1, |dice| {
         let slow = dice.one_in(dice.chaos.slow_one_in);
@@ -76,7 +83,7 @@ fn slowness(dice: Option<&mut Dice>) -> u64 {
     })
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct World {
     pub(crate) now_ps: u64,
     pub(crate) queue: EventQueue<Event>,
@@ -96,16 +103,17 @@ pub(crate) struct World {
     /// Errors of detached rounds, by ticket.
     pub(crate) detached_errors: BTreeMap<u64, FabricError>,
     pub(crate) messages: Messages,
-    /// Which lives have no access any more, and where.
+    /// The lives whose access was revoked, and at which memory node.
     pub(crate) fenced: BTreeSet<(NodeId, NodeSlot)>,
     pub(crate) revocations: Vec<Revocation>,
-    /// Random mode's; `None` in timed mode.
+    /// The dice of random mode; `None` in timed mode.
     pub(crate) dice: Option<Dice>,
     /// The coroutine that is being polled.
     pub(crate) current: Option<u32>,
-    /// Coroutines that have asked for a detached round, by its ticket, before another one did.
+    /// Coroutines that asked for a detached round, by its ticket, before another coroutine asked for
+    /// it.
     pub(crate) also_waiting: Vec<(u64, u32)>,
-    /// Whether the current one will be woken by something.
+    /// Whether an event will wake the current coroutine.
     pub(crate) is_registered: bool,
     pub(crate) tallies: Tallies,
     pub(crate) digest: u64,
@@ -171,7 +179,7 @@ impl World {
         })
     }
 
-    /// One more node with processors.
+    /// Adds a node with processors.
     pub(crate) fn add_node(&mut self, kind: NodeKind) -> Result<NodeId, ConfigError> {
         let slot = self.compute_nodes.len();
         check("compute_nodes", slot as u64 + 1, u64::from(u16::MAX), " (service nodes included)")?;
@@ -185,13 +193,13 @@ impl World {
         Ok(NodeId { slot: NodeSlot(slot as u16), incarnation: Incarnation(1) })
     }
 
-    /// A thread joins. An earlier one with the same endpoint gets no more messages.
+    /// A thread joins. An earlier thread with the same endpoint gets no more messages.
     pub(crate) fn join(&mut self, node: NodeId, number: u16) -> u32 {
         let count = self.compute_nodes.len();
         let compute = self.compute_nodes.get_mut(usize::from(node.slot.0));
         let compute = compute.unwrap_or_else(|| panic!("{node} of {count} compute nodes"));
         let doorbell = compute.join(node.incarnation);
-        // One connection more, for targets on nodes that do not exist.
+        // One more connection, for targets on nodes that do not exist.
         let connections = self.memory_nodes.len() + 1;
         let mut thread = Thread::new(node, number, doorbell, connections, compute.slowness);
         thread.local_ps = self.now_ps;
@@ -201,24 +209,24 @@ impl World {
         index
     }
 
-    /// Use of the hardware is counted up to here, until somebody says otherwise.
+    /// Counts the use of the hardware up to `end_ps`, until the next call.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         self.memory_nodes.iter_mut().for_each(|node| node.nic.count_to(end_ps));
         self.compute_nodes.iter_mut().for_each(|node| node.count_to(end_ps));
     }
 
-    /// The true time, for this thread: its processor may be ahead of what happened last.
+    /// The true time for this thread: its processor may be ahead of the last event.
     pub(crate) fn now_of(&self, thread: u32) -> Nanos {
         Nanos(self.threads[thread as usize].local_ps.max(self.now_ps) / 1_000)
     }
 
-    /// Folds something that happened into the digest of the run.
+    /// Folds an event into the digest of the run.
     #[inline]
     pub(crate) fn note(&mut self, word: u64) {
         self.digest = (self.digest.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    /// The error that awaits a batch at its node, if any.
+    /// Returns the error that a batch gets at its node, if any.
     pub(crate) fn refusal(&self, node: NodeId, to: NodeSlot) -> Option<FabricError> {
         if self.fenced.contains(&(node, to)) {
             return Some(FabricError::Fenced);
@@ -227,7 +235,7 @@ impl World {
         memory_node.is_none_or(|node| node.is_down).then_some(FabricError::NodeDown(to))
     }
 
-    /// Lets the next event happen; the coroutine that can go on, if it makes one.
+    /// Handles the next event. Returns the coroutine that can go on because of it, if there is one.
     #[inline]
     pub(crate) fn happen(&mut self, at_ps: u64, event: Event) -> Option<u32> {
         self.now_ps = at_ps;
@@ -292,7 +300,7 @@ impl World {
         waiter.and_then(|task| self.wake(task))
     }
 
-    /// Wakes those that asked for a detached round before its last asker did.
+    /// Wakes the coroutines that asked for a detached round before its last asker did.
     #[cold]
     fn wake_others(&mut self, ticket: u64) {
         let is_its = |&(of, _): &(u64, u32)| of == ticket;

@@ -1,14 +1,15 @@
-//! What each transaction read and wrote, in the terms that a checker needs.
+//! The history of a run: the reads and writes of each transaction, in the terms of a checker.
 //!
-//! Invariant: recording changes nothing that a transaction does; per record the order of versions
-//! is known; times are an observer's, so that those of two nodes can be compared. An absent read carries its directory's version: the key was absent as of it.
+//! Invariant: recording changes nothing that a transaction does. The order of each record's versions is
+//! known. Times are an observer's, so that times of two nodes can be compared. The read of an absent key
+//! carries its directory's version: the key was absent as of that version.
 
 use crate::ids::{COUNT_MAX, OwnerTag, Resolution, TxnId};
 use crate::schema::TableId;
 use std::collections::BTreeMap;
 use tarn_fabric::clock::Nanos;
 
-/// When a transaction was over whose caller was never told.
+/// The completion time of a transaction whose caller was never told the outcome.
 const NEVER: Nanos = Nanos(u64::MAX / 2);
 
 /// How a recorded transaction ended.
@@ -18,103 +19,104 @@ pub enum RecordedOutcome {
     Committed,
     /// Rolled back.
     Aborted,
-    /// Rolled back by its own body or by a unique index, on the ground of what it had read: all of that was there at one
-    /// moment. To a checker it is a transaction that only read.
+    /// Its own body or a unique index rolled it back because of the records that it had read, and all of them
+    /// were there at one moment. To a checker it is a transaction that only read.
     GaveUp,
-    /// Nobody knows yet.
+    /// The outcome is not known yet.
     Unknown,
     /// Stands for the undo of another transaction's write. Its version exists only if the undo found that write. The checker
     /// takes the outcome as unknown: a read of the version shows that it exists.
     MayBeThere,
 }
 
-/// The version that a record or a node has once a write of it was undone.
+/// The version that a record or a node has after a write of it was undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Undone {
-    /// Its counter.
+    /// The version's counter.
     pub version: u64,
     /// The undo writes this version only where it finds the write or its mark. If false, the undo always writes it.
     pub only_if_found: bool,
 }
 
 impl Undone {
-    /// Given in any case.
+    /// The undo always writes this version.
     pub const fn always(version: u64) -> Undone {
         Undone { version, only_if_found: false }
     }
 
-    /// Given where the write, or its mark, is found.
+    /// The undo writes this version only where it finds the write or its mark.
     pub const fn if_found(version: u64) -> Undone {
         Undone { version, only_if_found: true }
     }
 }
 
-/// A record that was read.
+/// One read of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordedRead {
-    /// Its table.
+    /// The record's table.
     pub table: TableId,
-    /// Its key word.
+    /// The record's key word.
     pub key: u64,
-    /// Its version's counter; for an absent record its directory's.
+    /// The counter of the record's version; for an absent record, of its directory's version.
     pub version: u64,
-    /// Whether it was there.
+    /// Whether the record was there.
     pub present: bool,
     /// Hash of the whole payload; 0 if only some cells were read.
     pub fingerprint: u64,
 }
 
-/// What a write did.
+/// The kind of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteKind {
     /// The record exists from now on.
     Insert,
-    /// It has new cells.
+    /// The record has new cells.
     Update,
-    /// It exists no more.
+    /// The record exists no more.
     Delete,
 }
 
-/// A record that was written.
+/// One write of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordedWrite {
-    /// Its table.
+    /// The record's table.
     pub table: TableId,
-    /// Its key word.
+    /// The record's key word.
     pub key: u64,
-    /// Its new version's counter.
+    /// The counter of the new version.
     pub version: u64,
-    /// What was done.
+    /// The kind of the write.
     pub kind: WriteKind,
     /// Hash of the whole payload; 0 if only some cells are known.
     pub fingerprint: u64,
-    /// What the record has if this is undone; `None` if nothing that anybody sees.
+    /// The version that undoing this write leaves; `None` if undoing leaves nothing that a reader can see.
     pub undone: Option<Undone>,
 }
 
 /// One try of one transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordedTxn {
-    /// Its name.
+    /// The transaction's name.
     pub id: TxnId,
-    /// Which coordinator ran it.
+    /// The coordinator that ran it.
     pub coordinator: u32,
-    /// When it began.
+    /// When the try began.
     pub invoked: Nanos,
     /// When its caller learned the outcome.
     pub completed: Nanos,
-    /// How it ended.
+    /// How the try ended.
     pub outcome: RecordedOutcome,
-    /// What it read.
+    /// The records that it read.
     pub reads: Vec<RecordedRead>,
-    /// What it wrote.
+    /// The records that it wrote.
     pub writes: Vec<RecordedWrite>,
 }
 
 impl RecordedTxn {
-    /// What undoing this transaction did, as transactions of their own: records have their old values under
-    /// the versions that its protocol gives them (`protocol::ProtocolInfo::undone` of the engine). One for all that has them in any
-    /// case, then one for each that has it only if something was found to undo.
+    /// The effects of undoing this transaction, as transactions of their own. In them, records have their old
+    /// values under the versions that the protocol gives them (`protocol::ProtocolInfo::undone` of the
+    /// engine). The first transaction has all writes that the undo always makes. Then follows one transaction
+    /// for each write that the undo makes only if it finds something to undo.
     pub fn undone(&self, mut name: impl FnMut() -> TxnId, completed: Nanos) -> Vec<RecordedTxn> {
         let mut undoing = |outcome, writes| RecordedTxn {
             id: name(),
@@ -140,21 +142,21 @@ impl RecordedTxn {
     }
 }
 
-/// What entering decisions into a history came to.
+/// The result of entering decisions into a history.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Entered {
     /// Transactions in doubt that were decided to have committed.
     pub committed: u64,
     /// Transactions in doubt that were undone.
     pub undone: u64,
-    /// Transactions in doubt about which nobody had to decide: they have written nothing.
+    /// Transactions in doubt that needed no decision: they have written nothing.
     pub nothing_written: u64,
-    /// What contradicts what a caller was told, or another decision.
+    /// One line for each decision that contradicts the caller's answer or another decision.
     pub contradictions: Vec<String>,
 }
 
-/// Enters into a history what was decided about transactions whose callers were told nothing. One about
-/// which nobody has decided has written nothing, if it `is_over`: else it stays in doubt.
+/// Enters decisions about transactions in doubt into a history. A transaction in doubt without a decision has
+/// written nothing if it `is_over`; otherwise it stays in doubt.
 pub fn enter(
     history: &mut Vec<RecordedTxn>,
     decided: impl IntoIterator<Item = (TxnId, Resolution)>,
@@ -184,7 +186,7 @@ pub fn enter(
             }
             (RecordedOutcome::Unknown, Some(Resolution::Aborted)) => {
                 txn.outcome = RecordedOutcome::Aborted;
-                // Names that no transaction of that thread has come to.
+                // Counts near the maximum, which no transaction of that thread has reached.
                 let mut count = COUNT_MAX - index as u64;
                 let name = || {
                     let name = OwnerTag::new(txn.id.node(), txn.id.thread(), count);
@@ -205,7 +207,7 @@ pub fn enter(
     entered
 }
 
-/// A payload's hash for [`RecordedRead::fingerprint`]: never 0.
+/// The hash of a payload for [`RecordedRead::fingerprint`]; never 0.
 pub fn fingerprint(payload: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for &byte in payload {

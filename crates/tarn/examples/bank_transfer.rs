@@ -1,6 +1,6 @@
 //! A bank: several threads move money between accounts while auditors add it up.
 //!
-//! Invariant: every auditor sees the same sum, whatever the transfers are doing.
+//! Invariant: every auditor sees the same sum, at any moment of the transfers.
 //!
 //! `cargo run --release -p tarn --example bank_transfer`
 
@@ -12,7 +12,7 @@ use tarn::{Error, Session, Table, Tarn, row};
 row! {
     /// An account.
     pub struct Account in "accounts" by u64 {
-        /// What is on it.
+        /// The balance.
         pub cents: i64,
     }
 }
@@ -92,7 +92,7 @@ fn transfer(
     })
 }
 
-/// All accounts in one transaction.
+/// Adds up all accounts in one transaction.
 fn sum(session: &mut Session, accounts: Table<Account>) -> Result<i64, Error> {
     session.run(async |tx| {
         let all: Vec<_> = (0..ACCOUNTS).map(|number| accounts.read(tx, number)).collect();

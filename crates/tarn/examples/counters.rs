@@ -8,9 +8,9 @@ use rand::RngExt as _;
 use tarn::{Error, Executor, Session, Table, Tarn, row};
 
 row! {
-    /// How often something was seen.
+    /// Counts how often something was seen.
     pub struct Counter in "counters" by [u8; 16] {
-        /// So often.
+        /// The number of times.
         pub seen: u64,
     }
 }

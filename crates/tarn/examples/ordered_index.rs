@@ -1,15 +1,17 @@
 //! How fast one core looks up and scans an ordered index of an embedded cluster.
 //!
-//! A lookup takes an index key to the primary key of its record. Keys are drawn uniformly; a transaction
-//! looks up so many and commits, so that from two on every leaf is validated. Of the coroutines' lookups
-//! several are on their way at any time.
+//! A lookup takes an index key to the primary key of its record. Keys are drawn uniformly. A
+//! transaction makes a given number of lookups and commits; from two lookups on, every leaf is
+//! validated. Lookups of several coroutines are on their way at any time.
 //!
 //! Invariant: every lookup finds its record, every scan of 100 records brings 100, in order.
 //!
-//! `cargo run --release -p tarn --example ordered_index`; `TARN_RECORDS` sets how many records, a million
-//! unless it says otherwise, `TARN_COROUTINES` how many transactions are in flight (12), `TARN_MEASURE`
-//! what one transaction does (`1 8 16 32 scan`: so many lookups, or a scan), `TARN_TRANSACTIONS` how many
-//! of each are run instead of for three seconds.
+//! `cargo run --release -p tarn --example ordered_index`
+//!
+//! Variables of the environment: `TARN_RECORDS` sets the number of records (a million by default),
+//! `TARN_COROUTINES` the number of transactions in flight (12). `TARN_MEASURE` sets the kinds of
+//! transaction (`1 8 16 32 scan`: a number of lookups, or a scan). `TARN_TRANSACTIONS` sets how
+//! many of each kind are run; without it, each kind runs for three seconds.
 
 #![allow(clippy::disallowed_methods, reason = "measures real time")]
 
@@ -31,25 +33,25 @@ const MEASURED: Duration = Duration::from_secs(3);
 const BATCH: u64 = 64;
 const LOOKUPS_MAX: usize = 64;
 
-/// What one transaction does.
+/// The work of one transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// So many lookups.
+    /// This many lookups.
     Lookups(usize),
     /// One scan of [`SCANNED`] records.
     Scan,
 }
 
-/// What is measured.
+/// The settings of a measurement.
 #[derive(Clone, Copy)]
 struct Course {
     records: u64,
     coroutines: u32,
-    /// So many transactions of each kind; `None`: for [`MEASURED`].
+    /// The number of transactions of each kind; `None`: as many as [`MEASURED`] allows.
     transactions: Option<u64>,
 }
 
-/// A number from the environment.
+/// Reads a number from the environment.
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| refuse(name, &text, "a number")))
@@ -139,13 +141,14 @@ fn measure(cluster: &Cluster, course: Course, kind: Kind) {
     );
 }
 
-/// What is counted when instructions are: all coroutines, from their first transaction to their last.
+/// The code whose instructions are counted: all coroutines, from their first transaction to their
+/// last.
 #[inline(never)]
 fn run_all(executor: &mut Executor<'_>) {
     executor.run();
 }
 
-/// Runs one transaction; how many entries it saw.
+/// Runs one transaction; returns how many entries it saw.
 async fn run(
     by: &mut Coordinator,
     (index, kind): (IndexId, Kind),

@@ -1,7 +1,8 @@
 //! An embedded cluster: memory nodes and compute nodes in this process.
 //!
-//! Invariant: the catalog's stamp stands in every memory node's superblock, written when the
-//! cluster is made and compared when somebody joins; a plan or protocol that differs is refused.
+//! Invariant: the catalog's stamp stands in every memory node's superblock. It is written when the
+//! cluster is made and compared when a compute node joins; a plan or protocol that differs is
+//! refused.
 
 use crate::memory::{available_bytes, check_caches};
 use std::io;
@@ -22,12 +23,12 @@ use tarn_store::placement::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
 use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_store::schema::TableSchema;
 
-/// Version tables that a compute node remembers, at most.
+/// Largest number of version tables that a compute node remembers.
 pub const VERSION_CACHE_MAX: usize = 1 << 24;
 
 /// The first words of a memory node: MAGIC, the plan's stamp, the names of protocol and layout.
 const SUPERBLOCK_USED: usize = 64;
-/// Its version is raised when what follows comes to mean something else. 2: names instead of hashes.
+/// Its version is raised when the words behind it get another meaning. 2: names instead of hashes.
 const MAGIC: &[u8; 8] = b"TARNDB02";
 const STAMP_AT: usize = 8;
 const PROTOCOL_AT: usize = 16;
@@ -52,7 +53,7 @@ pub struct ClusterConfig {
     pub seed: u64,
     /// Layout options.
     pub options: Options,
-    /// What memory to ask for.
+    /// The kind of memory to ask for.
     pub backing: Backing,
     /// How lines are kept atomic.
     pub atomicity: LineAtomicity,
@@ -60,13 +61,14 @@ pub struct ClusterConfig {
     pub prefetch: bool,
     /// Addresses that each thread remembers; 0 for none.
     pub address_cache_entries: usize,
-    /// Version tables that each compute node remembers, of a protocol whose locks are in compute nodes; 0 for none. A READ of
-    /// this machine's memory costs less than to remember what it brings (`docs/design/0006-embedded-speed.md`).
+    /// Version tables that each compute node remembers, under a protocol whose locks are in compute
+    /// nodes; 0 for none. A READ of this machine's memory costs less than remembering its result
+    /// (`docs/design/0006-embedded-speed.md`).
     pub version_cache_entries: usize,
-    /// For how long readers trust what they read, and writers wait, in nanoseconds, of a protocol that has such leases; 0 for
-    /// none.
+    /// How long readers trust their reads, and writers wait, in nanoseconds, under a protocol that
+    /// has such leases; 0 for none.
     pub read_lease_ns: u32,
-    /// By what that length is adjusted while transactions run; `None`: by nobody.
+    /// The policy that adjusts this length while transactions run; `None`: the length is fixed.
     pub read_lease_policy: Option<LeasePolicy>,
     /// Whether compute nodes ask each other for locks by messages, as they would from process to process. Otherwise they call.
     pub lock_messages: bool,
@@ -94,7 +96,7 @@ impl Default for ClusterConfig {
     }
 }
 
-/// Why a cluster could not be made or joined.
+/// The reason why a cluster could not be made or joined.
 #[derive(Debug)]
 pub enum OpenError {
     /// A value that cannot be used.
@@ -103,7 +105,7 @@ pub enum OpenError {
     Mismatch(String),
     /// The operating system's refusal.
     Io(io::Error),
-    /// The fabric's.
+    /// An error of the fabric.
     Fabric(FabricError),
 }
 
@@ -138,12 +140,12 @@ impl From<Box<FabricError>> for OpenError {
     }
 }
 
-/// An embedded cluster; see the module's text.
+/// An embedded cluster; see the module's documentation.
 pub struct Cluster {
     fabric: Arc<LocalFabric>,
     database: Arc<Database>,
     config: ClusterConfig,
-    /// Of each compute node, at most.
+    /// Largest number of threads of each compute node.
     threads: u16,
 }
 
@@ -151,15 +153,15 @@ impl Cluster {
     /// Makes the memory nodes and lays out `schemas`.
     ///
     /// # Errors
-    /// Names what cannot be.
+    /// Names the value that cannot be used.
     pub fn new(schemas: &[TableSchema], config: &ClusterConfig) -> Result<Cluster, OpenError> {
         Cluster::of(schemas, config, (1, THREADS_MAX))
     }
 
-    /// As [`Cluster::new`], if there is memory for so many threads as well.
+    /// Like [`Cluster::new`], but also checks that there is memory for `threads` threads.
     ///
     /// # Errors
-    /// Names what cannot be.
+    /// Names the value that cannot be used.
     pub fn for_threads(
         schemas: &[TableSchema],
         config: &ClusterConfig,
@@ -168,7 +170,8 @@ impl Cluster {
         Cluster::of(schemas, config, (threads, threads.div_ceil(config.compute_nodes.max(1))))
     }
 
-    /// With so many threads that there is to be memory for, and so many of a node at most.
+    /// Makes a cluster. The pair gives the number of threads that there must be memory for, and the
+    /// largest number of threads of one node.
     fn of(
         schemas: &[TableSchema],
         config: &ClusterConfig,
@@ -211,24 +214,25 @@ impl Cluster {
         &self.fabric
     }
 
-    /// As it was asked for.
+    /// Returns the configuration that was asked for.
     pub fn config(&self) -> &ClusterConfig {
         &self.config
     }
 
-    /// A compute node joins in a new life.
+    /// Lets a compute node join in a new life.
     ///
     /// # Errors
-    /// When the slot is not of this cluster, or has used up its lives; when the memory's stamp is
-    /// another than this cluster's.
+    /// If the slot is not of this cluster, or has used up its lives; if the memory's stamp differs
+    /// from this cluster's.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, OpenError> {
         self.join_with(slot, None)
     }
 
-    /// As [`Cluster::join`], sharing the memory that threads leave with another of this cluster's nodes.
+    /// Like [`Cluster::join`]; the node shares the memory that threads leave with another node of
+    /// this cluster.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Cluster::join`].
     pub fn join_beside(
         &self,
         slot: u16,
@@ -259,10 +263,10 @@ impl Cluster {
         Ok(Arc::new(node))
     }
 
-    /// A thread of a compute node; call it on the thread that will use it.
+    /// Makes a context for a thread of a compute node; call it on the thread that will use it.
     ///
     /// # Errors
-    /// A thread number beyond what owner tags can name.
+    /// If the thread's number is beyond those that owner tags can name.
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
         let port = self.fabric.port(node.id, thread, self.config.seed);
         Context::new(Arc::clone(node), port, thread, self.config.address_cache_entries)
@@ -315,10 +319,10 @@ fn superblock_at(group: usize) -> Address {
     Address::new(GroupId(group as u16), 0)
 }
 
-/// What stands in a memory node's superblock; see [`SUPERBLOCK_USED`].
+/// Returns the bytes of a memory node's superblock; see [`SUPERBLOCK_USED`].
 ///
 /// # Panics
-/// If a name is too long: a bug of the protocol's.
+/// If a name is too long: a bug of the protocol.
 fn superblock(stamp: u64, protocol: &str, layout: &str) -> [u8; SUPERBLOCK_USED] {
     assert!(protocol.len() <= LAYOUT_AT - PROTOCOL_AT, "{protocol}: too long a name");
     assert!(layout.len() <= SUPERBLOCK_USED - LAYOUT_AT, "{layout}: too long a name");
@@ -331,7 +335,7 @@ fn superblock(stamp: u64, protocol: &str, layout: &str) -> [u8; SUPERBLOCK_USED]
     bytes
 }
 
-/// In which respect the superblock that was found differs from the one that was expected.
+/// Says in which respect the superblock that was found differs from the one that was expected.
 fn mismatch(found: &[u8], expected: &[u8]) -> String {
     let name = |bytes: &[u8], from: usize, to: usize| {
         String::from_utf8_lossy(&bytes[from..to]).trim_end_matches('\0').to_owned()
@@ -369,7 +373,7 @@ fn laid_out_bytes(catalog: &Catalog, config: &ClusterConfig) -> u64 {
     catalog.group_bytes().saturating_mul(copies)
 }
 
-/// Refuses a layout that the machine has not the memory for, before anything is touched.
+/// Refuses a layout for which the machine has too little memory, before anything is touched.
 fn check_memory(
     catalog: &Catalog,
     config: &ClusterConfig,
@@ -416,7 +420,7 @@ mod tests {
             .expect("a cluster")
     }
 
-    /// What a join says when the memory has this superblock.
+    /// Returns the error of a join when the memory has this superblock.
     fn refusal(cluster: &Cluster, superblock: [u8; SUPERBLOCK_USED]) -> String {
         let id: NodeId = cluster.database.membership.join(NodeSlot(0)).expect("a life");
         let port = cluster.fabric.port(id, 0, 1);

@@ -1,13 +1,17 @@
-//! An embedded database: its tables, its cluster, and who may run transactions on it.
+//! An embedded database: its tables, its cluster, and the sessions that may run transactions on it.
 //!
-//! Invariant: no two transactions ever share an owner tag, nor two sessions at once a log area. A session gets a thread
-//! number that no other has in its compute node's life; tags go on behind those of the thread that had it before
-//! ([`tarn_engine::cluster::threads`]), so that numbers come again without end. If all numbers are in use at once, another
-//! compute node joins. All of them share the memory that their threads leave. A log area is given back by the session
-//! that ends; while a transaction in doubt needs it, no other session gets it.
-//! Under a protocol whose locks lie in compute nodes the first node grants all of them, and stays for as long as
-//! the database does, whatever sessions come and go; its slot gets no second life. Sessions of later nodes call it
-//! in their own threads, so that no thread of the first need be awake.
+//! Invariant: no two transactions ever share an owner tag, nor two sessions at once a log area. A
+//! session gets a thread number that no other session has in its compute node's life. Its tags
+//! continue behind those of the thread that had the number before
+//! ([`tarn_engine::cluster::threads`]), so that numbers can be used again without end. If all
+//! numbers are in use at once, another compute node joins. All compute nodes share the memory that
+//! their threads leave. A session gives its log area back when it ends; while a transaction in
+//! doubt needs the area, no other session gets it.
+//!
+//! Under a protocol whose locks lie in compute nodes, the first node grants all of them. It stays
+//! for as long as the database does, independent of sessions; its slot gets no second life.
+//! Sessions of later nodes call it in their own threads, so that no thread of the first node need
+//! be awake.
 
 use crate::cluster::{Cluster, ClusterConfig};
 use crate::error::Error;
@@ -23,10 +27,10 @@ use tarn_fabric::local::Backing;
 use tarn_store::ids::{THREADS_MAX, UsageError};
 use tarn_store::schema::TableSchema;
 
-/// Most compute nodes at once.
+/// Largest number of compute nodes at once.
 const COMPUTE_NODES: u16 = 64;
 
-/// What an embedded database is made of; begin with [`Tarn::embedded`].
+/// The settings of an embedded database; begin with [`Tarn::embedded`].
 #[derive(Clone)]
 pub struct Builder {
     schemas: Vec<TableSchema>,
@@ -62,7 +66,8 @@ impl Builder {
         self
     }
 
-    /// How transactions are run: a protocol and its variant; `ford`, `corrected` unless set.
+    /// Sets the protocol and its variant, which decide how transactions are run; `ford`,
+    /// `corrected` unless set.
     #[must_use]
     pub fn protocol(mut self, name: &str, variant: &str) -> Builder {
         self.config.protocol = name.to_owned();
@@ -77,14 +82,14 @@ impl Builder {
         self
     }
 
-    /// What memory to ask for.
+    /// Sets the kind of memory to ask for.
     #[must_use]
     pub fn memory(mut self, backing: Backing) -> Builder {
         self.config.backing = backing;
         self
     }
 
-    /// Heap of each memory node beyond what the expected records need, in bytes; 64 MiB unless
+    /// Heap of each memory node beyond the needs of the expected records, in bytes; 64 MiB unless
     /// set.
     #[must_use]
     pub fn spare_bytes(mut self, bytes: u64) -> Builder {
@@ -92,15 +97,16 @@ impl Builder {
         self
     }
 
-    /// How many sessions there may be at once; 256 unless set.
+    /// Largest number of sessions at once; 256 unless set.
     #[must_use]
     pub fn sessions_max(mut self, count: u32) -> Builder {
         self.config.options.coordinators_max = count;
         self
     }
 
-    /// Most records that one transaction may ask for, and most of its scans and look-ups, whatever they show; 1,048,576
-    /// unless set. One that asks for more fails by an error that names `records_max`.
+    /// Largest number of records that one transaction may ask for, and of its scans and look-ups
+    /// together, also of those that find nothing; 1,048,576 unless set. A transaction that asks for
+    /// more fails with an error that names `records_max`.
     #[must_use]
     pub fn records_max(mut self, count: u32) -> Builder {
         self.config.options.records_max = count;
@@ -115,8 +121,8 @@ impl Builder {
         self
     }
 
-    /// Longest log of one transaction, in bytes; 256 MiB unless set. One whose log would be longer fails by an error that names
-    /// `log_bytes_max`.
+    /// Longest log of one transaction, in bytes; 256 MiB unless set. A transaction with a longer
+    /// log fails with an error that names `log_bytes_max`.
     #[must_use]
     pub fn log_bytes_max(mut self, bytes: u64) -> Builder {
         self.config.options.log_bytes_max = bytes;
@@ -131,15 +137,15 @@ impl Builder {
         self
     }
 
-    /// Version tables of its own records that the process remembers, under a protocol whose locks are in compute nodes;
-    /// none unless set, since in one process it costs more than it saves.
+    /// Version tables of its own records that the process remembers, under a protocol whose locks
+    /// are in compute nodes. None unless set, since in one process they cost more than they save.
     #[must_use]
     pub fn version_cache(mut self, entries: usize) -> Builder {
         self.config.version_cache_entries = entries;
         self
     }
 
-    /// How transactions are tried again.
+    /// Sets how transactions are tried again.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Builder {
         self.retry = retry;
@@ -149,7 +155,7 @@ impl Builder {
     /// Makes the cluster and lays out the tables.
     ///
     /// # Errors
-    /// Names the value that cannot be, and what is allowed.
+    /// Names the value that cannot be used, and the allowed ones.
     pub fn open(mut self) -> Result<Tarn, Error> {
         self.config.compute_nodes = usize::from(COMPUTE_NODES);
         let cluster = Cluster::new(&self.schemas, &self.config).map_err(in_builders_words)?;
@@ -172,7 +178,8 @@ struct Shared {
     cluster: Cluster,
     retry: Retry,
     seats: Mutex<Seats>,
-    /// Grants locks, under a protocol whose locks lie in compute nodes; the others share its memory.
+    /// The node that grants locks, under a protocol whose locks lie in compute nodes; the others
+    /// share its memory.
     first: Arc<ComputeNode>,
 }
 
@@ -182,21 +189,21 @@ struct Seats {
     nodes: Vec<Arc<ComputeNode>>,
     /// Log areas given back.
     free: Vec<u32>,
-    /// First log area that nobody has had.
+    /// The first log area that was never used.
     next_number: u32,
 }
 
 impl Tarn {
-    /// A database in this process.
+    /// Begins a database in this process.
     pub fn embedded() -> Builder {
         let (schemas, config) = (Vec::new(), ClusterConfig::default());
         Builder { schemas, config, retry: Retry::default() }
     }
 
-    /// The table of these rows.
+    /// Returns the table of these rows.
     ///
     /// # Errors
-    /// When the database has no such table, or one of other columns.
+    /// When the database has no such table, or one with other columns.
     pub fn table<R: Record>(&self) -> Result<Table<R>, Error> {
         let catalog = &self.shared.cluster.database().catalog;
         let refuse = |allowed: String| {
@@ -214,10 +221,10 @@ impl Tarn {
         }
     }
 
-    /// A session for the calling thread.
+    /// Makes a session for the calling thread.
     ///
     /// # Errors
-    /// When there are as many sessions as there may be.
+    /// When there are as many sessions as allowed.
     pub fn session(&self) -> Result<Session, Error> {
         let (node, thread, number) = {
             let mut seats = self.shared.seats();
@@ -230,7 +237,7 @@ impl Tarn {
         Ok(Session::new(self.clone(), cx, number))
     }
 
-    /// Another session for the thread of `cx`.
+    /// Makes another session for the thread of `cx`.
     pub(crate) fn sibling(&self, cx: &Rc<Context>) -> Result<Session, Error> {
         let number = self.shared.take_number(&mut self.shared.seats())?;
         Ok(Session::new(self.clone(), Rc::clone(cx), number))
@@ -251,12 +258,14 @@ impl Tarn {
 }
 
 impl Shared {
-    /// A thread that panicked between two steps leaves seats that are merely unused.
+    /// Locks the seats. A thread that panicked between two steps leaves some seats unused, and no
+    /// other damage.
     fn seats(&self) -> MutexGuard<'_, Seats> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a thread of a compute node that is a member: of the first that has one. If none has, another joins.
+    /// Returns a free thread number of a member: of the first compute node that has one. If none
+    /// has one, another node joins.
     fn take_thread(&self, seats: &mut Seats) -> Result<(Arc<ComputeNode>, u16), Error> {
         let membership = &self.cluster.database().membership;
         let live = || seats.nodes.iter().filter(|node| membership.is_member(node.id));
@@ -265,7 +274,7 @@ impl Shared {
             return Ok(found);
         }
         let is_free = |slot: &u16| live().all(|node| node.id.slot.0 != *slot);
-        // Not the first's again, which grants locks.
+        // The first slot is not used again: its node grants locks.
         let Some(slot) = (1..COMPUTE_NODES).find(is_free) else {
             let most = usize::from(COMPUTE_NODES) * THREADS_MAX;
             let (field, value) = ("threads with sessions at once".into(), (most + 1).to_string());

@@ -1,22 +1,22 @@
-//! Why a transaction did not commit, or a database could not be opened, in words.
+//! The reason why a transaction did not commit, or a database could not be opened, in words.
 //!
-//! Invariant: what the engine keeps in one byte and a note beside it is together here, so that an
-//! error can be kept, sent and printed long after its transaction.
+//! Invariant: the engine's reason, kept in one byte, and the note beside it are together here. So
+//! an error can be kept, sent and printed long after its transaction.
 
 use crate::cluster::OpenError;
 use std::fmt;
 use tarn_store::ids::{Explanation, Failure, TxnId, UsageError};
 
-/// See the module's text.
+/// The reason why an operation failed; see the module's documentation.
 #[derive(Debug)]
 pub enum Error {
-    /// The database could not be opened, or nobody can join it any more.
+    /// The database could not be opened, or no further compute node can join it.
     Open(OpenError),
     /// A transaction did not commit, or may not have.
     Transaction {
-        /// In one byte.
+        /// The reason, in one byte.
         failure: Failure,
-        /// What there is to say beyond it.
+        /// The details beyond it.
         explanation: Option<Explanation>,
     },
 }
@@ -27,8 +27,8 @@ impl Error {
         matches!(self, Error::Transaction { failure, .. } if *failure == Failure::user_abort())
     }
 
-    /// The transaction to ask [`Session::resolve`](crate::Session::resolve) about: its outcome is
-    /// unknown.
+    /// Returns the transaction to ask [`Session::resolve`](crate::Session::resolve) about, if its
+    /// outcome is unknown.
     pub fn unknown(&self) -> Option<TxnId> {
         match self {
             Error::Transaction { explanation: Some(Explanation::Unknown(txn)), .. } => Some(*txn),
@@ -36,8 +36,8 @@ impl Error {
         }
     }
 
-    /// Whether it was asked how a transaction ended of which that is not known: its outcome was never unknown, or too many were
-    /// settled since.
+    /// Whether [`Session::resolve`](crate::Session::resolve) was asked about a transaction that is
+    /// not known: its outcome was never unknown, or too many transactions were settled since.
     pub fn is_no_longer_known(&self) -> bool {
         let explanation = match self {
             Error::Transaction { explanation, .. } => explanation,

@@ -1,13 +1,13 @@
 //! Tarn: serializable transactions on a pool of remote memory.
 //!
 //! Map:
-//! - [`Tarn`] is a database, [`Session`] one thread's way to run transactions on it, [`Error`] why
-//!   one did not commit.
+//! - [`Tarn`] is a database, [`Session`] one thread's way to run transactions on it, [`Error`] the
+//!   reason why one did not commit.
 //! - [`row!`] declares a table's rows, [`Table`] reads and writes them in a [`Transaction`].
 //! - [`cluster`]: the embedded cluster underneath, memory nodes and compute nodes in this process.
 //!
-//! Invariant: everything here works through the engine's and the fabric's public interfaces; what
-//! this crate can do, a program of its own can.
+//! Invariant: everything here works through the engine's and the fabric's public interfaces; a
+//! program can do everything that this crate does.
 //!
 //! ```
 //! use tarn::{Tarn, row};
@@ -15,7 +15,7 @@
 //! row! {
 //!     /// A bank account.
 //!     pub struct Account in "accounts" by u64 {
-//!         /// What is on it.
+//!         /// The balance.
 //!         pub cents: i64,
 //!     }
 //! }
@@ -57,7 +57,7 @@
 pub mod cluster;
 mod database;
 mod error;
-/// The laboratory (`tarn-lab`) asks here too before it lays out a simulated cluster: one estimate for both.
+/// The laboratory (`tarn-lab`) uses the same estimate before it lays out a simulated cluster.
 #[doc(hidden)]
 pub mod memory;
 mod mistakes;
@@ -76,7 +76,7 @@ pub use tarn_fabric::local::Backing;
 pub use tarn_store::ids::{AbortReason, Failure, Resolution, TxnId, UsageError};
 pub use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 
-/// Named by [`row!`] and by nobody else.
+/// Used only by the code that [`row!`] writes.
 #[doc(hidden)]
 pub mod __private {
     pub use tarn_engine::transaction::working_set::Handle;

@@ -1,7 +1,8 @@
-//! Memory of this machine: how much a program can get, and whether it has room for what threads remember beside the database.
+//! Memory of this machine: how much a program can get, and whether there is room for the caches
+//! that threads keep beside the database.
 //!
-//! Invariant: asked before anything is laid out, with every thread counted and the database's own bytes
-//! taken away first, so that the range it names is one that would be accepted.
+//! Invariant: the check is made before anything is laid out, with every thread counted and the
+//! database's own bytes subtracted first. So the range that it names is one that would be accepted.
 
 use tarn_store::ids::UsageError;
 
@@ -16,7 +17,8 @@ pub fn available_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Bytes of the address caches of so many threads. A cache has a power of two of entries.
+/// Returns the bytes of the address caches of `threads` threads. A cache has a power of two of
+/// entries.
 pub fn caches_bytes(entries: usize, threads: usize) -> u64 {
     if entries == 0 {
         return 0;
@@ -25,10 +27,10 @@ pub fn caches_bytes(entries: usize, threads: usize) -> u64 {
     entries.saturating_mul(ADDRESS_BYTES).saturating_mul(threads as u64)
 }
 
-/// Refuses address caches for which `available` bytes less the `taken` ones are not enough.
+/// Refuses address caches if `available` bytes less `taken` bytes are not enough for them.
 ///
 /// # Errors
-/// Names the most that would be accepted.
+/// Names the largest size that would be accepted.
 pub fn check_caches(
     entries: usize,
     threads: usize,

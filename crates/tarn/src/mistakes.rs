@@ -1,7 +1,8 @@
 //! Mistakes of the library's callers, in the words of its interface.
 //!
-//! Invariant: an error names something that the caller wrote: a method of [`crate::Builder`] with its argument, a table, a column. What the
-//! layers underneath call it is translated here and nowhere else.
+//! Invariant: an error names a thing that the caller wrote: a method of [`crate::Builder`] with its
+//! argument, a table, a column. The names that the layers underneath use are translated here and
+//! nowhere else.
 
 use crate::cluster::OpenError;
 use crate::error::Error;
@@ -9,7 +10,7 @@ use std::fmt;
 use tarn_store::ids::UsageError;
 use tarn_store::schema::{Column, ColumnType, KeyWidth, TableSchema};
 
-/// What the layers underneath call a value that [`crate::Builder`] calls otherwise.
+/// Pairs of names for one value: that of the layers underneath, and that of [`crate::Builder`].
 const BUILDERS_NAMES: [(&str, &str); 5] = [
     ("coordinators_max", "sessions_max"),
     ("groups", "memory_nodes"),
@@ -18,7 +19,7 @@ const BUILDERS_NAMES: [(&str, &str); 5] = [
     ("version_cache_entries", "version_cache"),
 ];
 
-/// An error of opening a database, with the field named as [`crate::Builder`] does.
+/// Returns an error of opening a database, with the field named as [`crate::Builder`] names it.
 pub(crate) fn in_builders_words(error: OpenError) -> Error {
     let OpenError::Usage(UsageError { field, value, allowed }) = error else { return error.into() };
     let its = BUILDERS_NAMES.iter().find(|(name, _)| *name == field);
@@ -26,7 +27,8 @@ pub(crate) fn in_builders_words(error: OpenError) -> Error {
     UsageError { field, value, allowed }.into()
 }
 
-/// The first respect in which rows as declared differ from a table of the database: a column's name or type, their number, or the key.
+/// Returns the first difference between declared rows and a table of the database: a column's name
+/// or type, the number of columns, or the key.
 pub(crate) fn difference(table: &TableSchema, declared: &TableSchema) -> Option<UsageError> {
     let error = |part: String, value: String, allowed: String| {
         let field = format!("table {}: {part}", table.name);
@@ -52,12 +54,12 @@ pub(crate) fn difference(table: &TableSchema, declared: &TableSchema) -> Option<
     None
 }
 
-/// A column with its type, or that there is none.
+/// Returns a column's name with its type, or "none".
 fn whole(column: Option<&Column>) -> String {
     column.map_or("none".into(), |it| format!("{}: {}", it.name, Shown(it.column_type)))
 }
 
-/// A type as `row!` has it.
+/// A type, shown as it is written in `row!`.
 struct Shown<T>(T);
 
 impl fmt::Display for Shown<ColumnType> {

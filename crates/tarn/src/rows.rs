@@ -1,7 +1,6 @@
-//! Typed rows: a struct for a table's columns, and what a transaction does with it.
+//! Typed rows: a struct for a table's columns, and the operations of a transaction on it.
 //!
-//! Invariant: a row's columns are its fields in their order; nothing is stored that the struct does
-//! not say.
+//! Invariant: a row's columns are its fields in their order; nothing else is stored.
 
 use std::marker::PhantomData;
 use tarn_engine::session::transaction::Transaction;
@@ -10,11 +9,11 @@ use tarn_store::ids::{Explanation, Failure, UsageError};
 use tarn_store::schema::row::Row;
 use tarn_store::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId, TableSchema};
 
-/// What a column can hold.
+/// A type that a column can have.
 pub trait Field: Sized {
     /// The column's type.
     const COLUMN_TYPE: ColumnType;
-    /// From the column's bytes.
+    /// Makes a value from the column's bytes.
     fn load(bytes: &[u8]) -> Self;
     /// Sets the column.
     fn store(&self, tx: &mut Transaction<'_>, handle: Handle, column: ColumnId);
@@ -57,11 +56,11 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-/// What a primary key can be: a word, or bytes where no word will do.
+/// A type that a primary key can have: a word, or bytes where a word does not suffice.
 pub trait PrimaryKey {
     /// Its width in the schema.
     const WIDTH: KeyWidth;
-    /// As the engine takes it.
+    /// The key in the engine's form.
     fn as_key(&self) -> Key<'_>;
 }
 
@@ -94,7 +93,7 @@ pub trait Record: Sized {
     /// Its primary key.
     type Key: PrimaryKey;
 
-    /// From a stored row.
+    /// Makes a value from a stored row.
     fn load(row: &Row<'_>) -> Self;
 
     /// Sets every column.
@@ -114,12 +113,12 @@ pub trait Record: Sized {
 ///
 /// ```
 /// tarn::row! {
-///     /// What is in stock.
+///     /// A stock item.
 ///     #[derive(Clone, PartialEq, Debug)]
 ///     pub struct Item in "stock" by [u8; 12] {
 ///         /// Pieces.
 ///         pub pieces: u32,
-///         /// Where they lie.
+///         /// Their place.
 ///         pub shelf: [u8; 8],
 ///     }
 /// }
@@ -184,7 +183,8 @@ impl<R> Clone for RecordHandle<R> {
 
 impl<R> Copy for RecordHandle<R> {}
 
-/// A table of the database, by the type of its rows: of that database alone. A transaction of another one fails, and says so.
+/// A table of one database, by the type of its rows. A transaction of another database that uses it
+/// fails, and says so.
 pub struct Table<R> {
     id: TableId,
     /// [`Database::number`](tarn_engine::site::Database::number).
@@ -211,7 +211,7 @@ impl<R: Record> Table<R> {
         self.database == database
     }
 
-    /// What there is to say to a transaction of another database.
+    /// The error for a transaction of another database.
     #[cold]
     pub(crate) fn foreign(&self) -> UsageError {
         let (field, value) = ("table".into(), format!("{} of another database", R::TABLE));
@@ -223,12 +223,13 @@ impl<R: Record> Table<R> {
         handle(tx.refuse(Explanation::Usage(self.foreign())))
     }
 
-    /// The table's number, for the engine's own interface.
+    /// Returns the table's number, for the engine's own interface.
     pub fn id(&self) -> TableId {
         self.id
     }
 
-    /// Asks for a record that will be read. It is there after the next [`Transaction::fetch`].
+    /// Asks for a record that will be read. The record is there after the next
+    /// [`Transaction::fetch`].
     #[inline]
     pub fn read(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
         if !self.is_of(tx.database()) {
@@ -246,8 +247,9 @@ impl<R: Record> Table<R> {
         handle(tx.update(self.id, key.as_key(), Cells::ALL))
     }
 
-    /// Asks for a record to be inserted: after the fetch, [`Table::existed`] says whether it was
-    /// there already (then it stays as it is); otherwise [`Table::set`] fills it, without which the transaction fails.
+    /// Asks for a record to be inserted. After the fetch, [`Table::existed`] says whether the
+    /// record was there already; then it stays as it is. Otherwise [`Table::set`] must fill it, or
+    /// the transaction fails.
     pub fn insert(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
         if !self.is_of(tx.database()) {
             return self.refuse(tx);
@@ -255,7 +257,7 @@ impl<R: Record> Table<R> {
         handle(tx.insert(self.id, key.as_key()))
     }
 
-    /// As [`Table::insert`], of a record whose columns are zeros unless it is set.
+    /// Like [`Table::insert`], for a record whose columns are zeros unless it is set.
     pub fn insert_zeros(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
         if !self.is_of(tx.database()) {
             return self.refuse(tx);
@@ -272,28 +274,28 @@ impl<R: Record> Table<R> {
         handle(tx.delete(self.id, key.as_key()))
     }
 
-    /// Whether a fetched record was there for the operation whose handle this is: in the database, or by what the transaction had
-    /// done before.
+    /// Returns whether a fetched record was there for the operation that has this handle: in the
+    /// database, or by the transaction's own earlier operations.
     pub fn existed(&self, tx: &Transaction<'_>, record: RecordHandle<R>) -> bool {
         tx.existed(record.handle)
     }
 
-    /// A fetched record as the transaction sees it, its own changes included; `None` if there is
-    /// none.
+    /// Returns a fetched record as the transaction sees it, its own changes included; `None` if it
+    /// does not exist.
     ///
     /// # Panics
-    /// If it was not fetched.
+    /// If the record was not fetched.
     #[inline]
     pub fn get(&self, tx: &Transaction<'_>, record: RecordHandle<R>) -> Option<R> {
         tx.get(record.handle).map(|row| R::load(&row))
     }
 
     /// Sets every column of a fetched record that was asked for by [`Table::update`] or
-    /// [`Table::insert`]. Where there is none to update, or one where one was to be inserted, the transaction fails when it
-    /// commits.
+    /// [`Table::insert`]. The transaction fails when it commits if the record to update is missing,
+    /// or if the record to insert was there.
     ///
     /// # Panics
-    /// If it was not fetched, or was asked for by [`Table::read`].
+    /// If the record was not fetched, or was asked for by [`Table::read`].
     #[inline]
     pub fn set(&self, tx: &mut Transaction<'_>, record: RecordHandle<R>, row: &R) {
         row.store(tx, record.handle);
@@ -302,17 +304,18 @@ impl<R: Record> Table<R> {
     /// Reads one record, with a fetch of its own.
     ///
     /// # Errors
-    /// As [`Transaction::fetch`].
+    /// Those of [`Transaction::fetch`].
     pub async fn find(&self, tx: &mut Transaction<'_>, key: R::Key) -> Result<Option<R>, Failure> {
         let record = self.read(tx, key);
         tx.fetch().await?;
         Ok(self.get(tx, record))
     }
 
-    /// Writes one record, new or not, with fetches of its own. Returns whether it was there.
+    /// Writes one record, new or not, with fetches of its own. Returns whether the record was
+    /// there.
     ///
     /// # Errors
-    /// As [`Transaction::fetch`].
+    /// Those of [`Transaction::fetch`].
     pub async fn put(
         &self,
         tx: &mut Transaction<'_>,

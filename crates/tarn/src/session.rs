@@ -1,7 +1,8 @@
 //! A session: one transaction at a time, again and again.
 //!
 //! Invariant: a session stays on the thread that made it. Between its transactions it holds no
-//! lock; when it is dropped in the middle of one, that one is rolled back, or settled if it was in doubt.
+//! lock. If it is dropped in the middle of a transaction, the transaction is rolled back, or
+//! settled if it was in doubt.
 
 use crate::database::Tarn;
 use crate::error::Error;
@@ -17,23 +18,27 @@ use tarn_store::schema::row::Row;
 /// Runs transactions; see [`Tarn::session`].
 ///
 /// # Threads and executors
-/// A session belongs to the thread that made it, as do its [`Transaction`]s and their futures: they share the thread's hold on the
-/// memory (its port, its counters, its caches) with its [siblings](Session::sibling), without locks or atomics. None of them is
-/// `Send`. [`Tarn`], [`Table`] and [`Error`] are: send those to another thread, and make a session there.
+/// A session belongs to the thread that made it, as do its [`Transaction`]s and their futures. With
+/// its [siblings](Session::sibling) it shares the thread's hold on the memory (its port, its
+/// counters, its caches), without locks or atomics. None of them is `Send`. [`Tarn`], [`Table`] and
+/// [`Error`] are: send those to another thread, and make a session there.
 ///
 /// ```compile_fail
 /// fn goes<T: Send>() {}
 /// goes::<tarn::Session>();
 /// ```
 ///
-/// Any executor can run the futures, if it keeps them on their thread: [`block_on`](crate::block_on) and
-/// [`Executor`](crate::Executor) of this crate, or tokio's current-thread runtime (`LocalSet` and `spawn_local` for several
-/// sessions). Memory does not say that it has answered, so a future that waits calls its waker at once, and another executor polls
-/// busily: it uses its processor as long as a transaction runs or pauses, and its other tasks run in turn.
+/// Any executor can run the futures, if it keeps them on their thread:
+/// [`block_on`](crate::block_on) and [`Executor`](crate::Executor) of this crate, or tokio's
+/// current-thread runtime (`LocalSet` and `spawn_local` for several sessions). Memory does not
+/// report that it has answered. So a future that waits calls its waker at once, and another
+/// executor polls busily: it uses its processor as long as a transaction runs or pauses, and its
+/// other tasks run in turn.
 pub struct Session {
     tarn: Tarn,
     coordinator: Coordinator,
-    /// Given back behind the coordinator, which settles its transaction in doubt if it can.
+    /// Given back after the coordinator was dropped, which settles its transaction in doubt if it
+    /// can.
     _number: Number,
 }
 
@@ -56,13 +61,14 @@ impl Session {
         Session { tarn, coordinator, _number: given }
     }
 
-    /// Runs `body` as one transaction and again whenever it is aborted for the sake of another,
-    /// until it commits, fails, or gives up by [`Transaction::abort`]. What it returned when it
-    /// committed is the result. As it may run more than once, it should change nothing outside.
+    /// Runs `body` as one transaction, again whenever it is aborted in favour of another, until it
+    /// commits, fails, or gives up by [`Transaction::abort`]. The result is the return value of the
+    /// run that committed. As the body may run more than once, it should change nothing outside.
     ///
-    /// Until it commits, a body may see records that do not fit together, and is then run again: it must come to its end whatever
-    /// they say, without a panic. What it returns to the caller, by [`Transaction::abort`] or any other error too, is
-    /// returned only if all that it has read was there at one moment. [`Transaction::fetch_validated`] says so earlier.
+    /// Until it commits, a body may see records that do not fit together, and is then run again. It
+    /// must come to its end without a panic on any such records. The caller gets the body's own
+    /// error, by [`Transaction::abort`] or any other, only if all records that the body read were
+    /// there at one moment. [`Transaction::fetch_validated`] checks that earlier.
     ///
     /// # Errors
     /// The body's own abort, a missed deadline, a mistake of the caller's, a failure of the fabric,
@@ -75,11 +81,12 @@ impl Session {
         self.told(result)
     }
 
-    /// As [`Session::transact`], for a body that means to change nothing: where the protocol has snapshots it
-    /// reads one, and hinders nobody. A body that changes something after all runs once more, with locks.
+    /// Like [`Session::transact`], for a body that means to change nothing. Where the protocol has
+    /// snapshots, the body reads one, and hinders no other transaction. A body that changes
+    /// something after all runs once more, with locks.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Session::transact`].
     pub async fn transact_read_only<R>(
         &mut self,
         body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
@@ -88,8 +95,9 @@ impl Session {
         self.told(result)
     }
 
-    /// Reads the records of these keys, all of one moment, as a transaction of its own: `None` for each that is not there. Where memory
-    /// is near that takes less time than a transaction that asks for them one by one.
+    /// Reads the records of these keys, all of one moment, as a transaction of its own. The result
+    /// has `None` for each key without a record. Where memory is near, this takes less time than a
+    /// transaction that asks for the records one by one.
     ///
     /// ```
     /// # tarn::row! {
@@ -114,7 +122,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// As [`Session::transact_read_only`].
+    /// Those of [`Session::transact_read_only`].
     pub async fn multi_get<R: Record<Key = u64>>(
         &mut self,
         table: Table<R>,
@@ -134,10 +142,11 @@ impl Session {
         result.map_err(|failure| self.explain(failure))
     }
 
-    /// As [`Session::transact`], for programs without coroutines: returns when it has ended.
+    /// Like [`Session::transact`], for programs without coroutines: returns when the transaction
+    /// has ended.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Session::transact`].
     pub fn run<R>(
         &mut self,
         body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
@@ -145,28 +154,31 @@ impl Session {
         block_on(self.transact(body))
     }
 
-    /// Finds out how a transaction ended whose outcome was unknown ([`Error::unknown`]), and makes it final. Any session of the database may
-    /// ask, on any thread, before the transaction's own session goes on or after it is dropped: all are told the same, and it is what
-    /// the records say. A session that goes on, or is dropped, settles its own transaction first.
+    /// Finds out how a transaction with an unknown outcome ended ([`Error::unknown`]), and makes
+    /// the outcome final. Any session of the database may ask, on any thread, before the
+    /// transaction's own session goes on or after it is dropped. All get the same answer, and it
+    /// agrees with the records. A session that goes on, or is dropped, settles its own transaction
+    /// first.
     ///
     /// # Errors
-    /// The fabric's: ask again. A usage error if the transaction's outcome was never unknown, or has been forgotten
-    /// ([`Error::is_no_longer_known`]): the last 65,536 that were settled are known.
+    /// Those of the fabric: ask again. A usage error if the transaction's outcome was never
+    /// unknown, or has been forgotten ([`Error::is_no_longer_known`]): the last 65,536 settled
+    /// transactions are known.
     pub async fn resolve(&mut self, txn: TxnId) -> Result<Resolution, Error> {
         let result = self.coordinator.resolve(txn).await;
         self.told(result)
     }
 
-    /// Another session on the same thread, for another coroutine: while one waits for its round
-    /// trip, the other runs.
+    /// Makes another session on the same thread, for another coroutine: while one waits for its
+    /// round trip, the other runs.
     ///
     /// # Errors
-    /// When there are as many sessions as there may be.
+    /// When there are as many sessions as allowed.
     pub fn sibling(&self) -> Result<Session, Error> {
         self.tarn.sibling(self.coordinator.context())
     }
 
-    /// The thread's counters, clock and generator, for programs that measure.
+    /// Returns the thread's counters, clock and generator, for programs that measure.
     pub fn context(&self) -> &Rc<Context> {
         self.coordinator.context()
     }
@@ -179,7 +191,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // What of its last transactions is over by now keeps nothing of the thread.
+        // The part of its last transactions that is over by now keeps nothing of the thread.
         self.coordinator.context().serve();
     }
 }

@@ -1,4 +1,5 @@
-//! Which record a transaction uses: uniform, or Zipf with its ranks scattered over the keys.
+//! Draws the records that transactions use: uniform, or Zipf with its ranks scattered over the
+//! keys.
 //!
 //! Invariant: the same generator state gives the same key on every machine. Ranks are scattered by a
 //! bijection, so that the hottest keys are not neighbours (as YCSB does: Cooper et al., SoCC 2010).
@@ -38,7 +39,7 @@ impl Keys {
         Ok(Keys { records, zipf })
     }
 
-    /// A key.
+    /// Draws a key.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         match &self.zipf {
@@ -47,8 +48,8 @@ impl Keys {
         }
     }
 
-    /// A key, and dice for the transaction's other draws: for a uniform key one call of the
-    /// generator serves both.
+    /// Draws a key, and makes dice for the transaction's other draws: for a uniform key one call of
+    /// the generator serves both.
     #[inline]
     pub fn draw_with_dice(&self, rng: &mut Rng) -> (u64, Dice) {
         let mut dice = Dice::new(rng);
@@ -59,7 +60,7 @@ impl Keys {
         (key, dice)
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -85,9 +86,10 @@ impl Keys {
     }
 }
 
-/// Zipf over the ranks 1 to `ranks`, by rejection-inversion: exact, and nearly always one logarithm
-/// and one exponential a draw (Hörmann and Derflinger, "Rejection-inversion to generate variates
-/// from monotone discrete distributions", TOMACS 1996). `rand_distr` takes several times as long.
+/// Zipf over the ranks 1 to `ranks`, by rejection-inversion. It is exact, and takes nearly always
+/// one logarithm and one exponential a draw (Hörmann and Derflinger, "Rejection-inversion to
+/// generate variates from monotone discrete distributions", TOMACS 1996). `rand_distr` takes
+/// several times as long.
 #[derive(Clone, Debug)]
 struct Zipf {
     ranks: f64,
@@ -95,7 +97,7 @@ struct Zipf {
     /// The integral of the hat from 1 to its ends, the first rank's whole mass included.
     from: f64,
     to: f64,
-    /// A rank so near the point drawn is accepted without a look at the hat.
+    /// If a rank is this near to the point drawn, it is accepted without evaluating the hat.
     near: f64,
 }
 
@@ -144,7 +146,7 @@ impl Zipf {
 
 /// Several small draws from one word of the generator.
 ///
-/// The word is a fraction of 2^64: a roll multiplies it by the number of sides, takes the integer
+/// The word is a fraction of 2^64. A roll multiplies it by the number of sides, takes the integer
 /// part and keeps the rest (Lemire, "Fast random integer generation in an interval", TOMACS 2019,
 /// without the rejection). While the product of all sides stays below 2^44, no outcome's
 /// probability is off by more than one part in 2^20.
@@ -152,19 +154,19 @@ impl Zipf {
 pub struct Dice(u64);
 
 impl Dice {
-    /// From the generator's next word.
+    /// Makes dice from the generator's next word.
     #[inline]
     pub fn new(rng: &mut Rng) -> Dice {
         Dice(rng.next_u64())
     }
 
-    /// From a word that is uniform already: a hash.
+    /// Makes dice from a word that is uniform already: a hash.
     #[inline]
     pub fn from_word(word: u64) -> Dice {
         Dice(word)
     }
 
-    /// One of `0..sides`.
+    /// Draws one of `0..sides`.
     #[inline]
     pub fn roll(&mut self, sides: u64) -> u64 {
         let product = u128::from(self.0) * u128::from(sides);
@@ -173,12 +175,12 @@ impl Dice {
     }
 }
 
-/// Which transaction comes next: shares in percent, looked up without a branch.
+/// Decides which transaction comes next: shares in percent, looked up without a branch.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix([u8; 100]);
 
 impl Mix {
-    /// From the transactions' shares.
+    /// Makes a mix from the transactions' shares.
     ///
     /// # Panics
     /// If they do not add up to 100: at compile time, where a mix is a constant.
@@ -198,7 +200,7 @@ impl Mix {
         Mix(kinds)
     }
 
-    /// A transaction, by position.
+    /// Draws a transaction, by position.
     #[inline]
     pub fn draw(&self, dice: &mut Dice) -> u8 {
         self.0[dice.roll(100) as usize]

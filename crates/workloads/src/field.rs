@@ -1,8 +1,8 @@
-//! A field's value: how often it was written, and bytes that agree with that.
+//! A field's value: how often the field was written, and bytes that agree with that number.
 //!
-//! Invariant: word 0 of a field written `n` times is `n`, word `i` is `n + i` times an odd constant; a
-//! last part of a word is cut off. Two versions of a field differ in every word, and in both halves
-//! of all but the first, so a mixture of them has words that disagree.
+//! Invariant: word 0 of a field written `n` times is `n`, and word `i` is `n + i` times an odd
+//! constant; the last word may be cut off. Two versions of a field differ in every word, and in
+//! both halves of all words but the first. So a mixture of them has words that disagree.
 
 /// Longest field.
 pub(crate) const FIELD_BYTES_MAX: usize = 150;
@@ -22,16 +22,17 @@ pub(crate) fn fill(field: &mut [u8], count: u64) {
     }
 }
 
-/// The count of a field that was read; `None` if it is torn. Lines are atomic, so of a field that
-/// lies across up to three lines it is enough to look at its first, middle and last word.
+/// Returns the count of a field that was read; `None` if the field is torn. Lines are atomic. So
+/// for a field that lies across up to three lines it is enough to look at its first, middle and
+/// last word.
 #[inline]
 pub(crate) fn count(field: &[u8]) -> Option<u64> {
     let count = u64::from_le_bytes(*field.first_chunk()?);
-    // A field of one word is whole, and most are read in a loop that is worth keeping short.
+    // A field of one word is whole. Most fields are read in a loop that should be short.
     if field.len() == 8 || agrees_with(count, field) { Some(count) } else { None }
 }
 
-/// Whether a field's first, middle and last word are those of this count.
+/// Whether a field's first, middle and last word agree with this count.
 #[inline(never)]
 fn agrees_with(count: u64, field: &[u8]) -> bool {
     let last = (field.len() - 1) / 8;
@@ -42,7 +43,7 @@ fn agrees_with(count: u64, field: &[u8]) -> bool {
     last == 0 || (agrees(last / 2) && agrees(last))
 }
 
-/// The count of a field of which every byte agrees with it.
+/// Returns the count of a field if every byte of it agrees with the count.
 pub(crate) fn whole(field: &[u8]) -> Option<u64> {
     let count = count(field)?;
     let mut expected = [0; FIELD_BYTES_MAX];

@@ -1,9 +1,9 @@
 //! Standard benchmarks: one folder each, with schema, load, one file a transaction, invariants.
 //!
-//! Map: [`workload`] is what a benchmark is; [`distribution`] draws keys; [`routes`] says where a
-//! transaction belongs; [`untold`] is what committed uncounted; then one module a benchmark: [`kvs`], [`smallbank`], [`taobench`], [`tatp`], [`tpcc`],
-//! [`ycsb`]. [`NAMES`] lists them, and [`with_workload!`] runs code for the one that a command line
-//! names:
+//! Map: [`workload`] defines a benchmark; [`distribution`] draws keys; [`routes`] says where a
+//! transaction belongs; [`untold`] describes transactions that committed uncounted. Then there is
+//! one module a benchmark: [`kvs`], [`smallbank`], [`taobench`], [`tatp`], [`tpcc`], [`ycsb`].
+//! [`NAMES`] lists them, and [`with_workload!`] runs code for the one that a command line names:
 //!
 //! ```
 //! use tarn_workloads::{Settings, Workload, with_workload};
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Invariant: a workload never names a protocol or a fabric. Its inputs are drawn from a seeded
-//! generator, and its invariants are judged on the memory that is left, not on what it was told.
+//! generator, and its invariants are judged on the memory that is left, not on the answers it got.
 
 #![forbid(unsafe_code)]
 

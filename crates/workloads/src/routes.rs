@@ -1,24 +1,25 @@
-//! What routing goes by: whether a transaction only reads, and its first record.
+//! The facts that routing uses: whether a transaction only reads, and its first record.
 //!
-//! Invariant: said once. The table is that of the procedure's first access; the key is
+//! Invariant: each is stated once. The table is that of the procedure's first access; the key is
 //! [`Workload::first_key`].
 
 use crate::workload::Workload;
 use tarn_store::schema::TableId;
 use tarn_store::schema::procedure::Procedure;
 
-/// A workload's procedures, for whoever routes its transactions.
+/// A workload's procedures, for routing its transactions.
 pub struct Routes {
     procedures: Vec<Procedure>,
 }
 
 impl Routes {
-    /// Those of a workload.
+    /// Returns the routes of a workload.
     pub fn of<W: Workload>(workload: &W) -> Routes {
         Routes { procedures: workload.procedures() }
     }
 
-    /// Whether this transaction is known to only read, and a key in the shard of its first record.
+    /// Returns whether this transaction is known to only read, and a key in the shard of its first
+    /// record.
     #[inline]
     pub fn of_input<W: Workload>(&self, input: &W::Input) -> (bool, Option<(TableId, u64)>) {
         let Some(procedure) = self.procedures.get(W::kind(input)) else { return (false, None) };

@@ -1,21 +1,24 @@
-//! What transactions may have done that committed, perhaps, without anybody counting them.
+//! The possible effects of uncounted transactions: their coordinators could not count whether they
+//! committed.
 //!
-//! Invariant: a range is as wide as what is not known, and no wider: with no such transaction it is a number.
+//! Invariant: a range is exactly as wide as the uncertainty: without such a transaction it is a
+//! number.
 
 use std::fmt;
 
 /// How a transaction ended that its coordinator could not count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Untold {
-    /// It has committed: so its coordinator was told, but not what it had done.
+    /// It has committed: its coordinator learned that, but not its effects.
     Committed,
-    /// It was in doubt, and has aborted: records that it had changed may have counted on.
+    /// It was in doubt, and has aborted: the versions of records that it had changed may have
+    /// advanced.
     Aborted,
-    /// Nobody was told: its coordinator died on the way.
+    /// Its outcome is unknown: its coordinator died during it.
     Unknown,
 }
 
-/// What such transactions add to a count, from and to, both included.
+/// The amount that such transactions may add to a count, from and to, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slack {
     least: i64,
@@ -23,10 +26,10 @@ pub struct Slack {
 }
 
 impl Slack {
-    /// One more of them, which adds so much if it has committed.
+    /// Adds one such transaction, which changes the count by `least` to `most` if it has committed.
     ///
     /// # Panics
-    /// If the range is none.
+    /// If `least` is larger than `most`.
     pub fn note(&mut self, ended: Untold, least: i64, most: i64) {
         assert!(least <= most, "{least} to {most}");
         let (least, most) = match ended {
@@ -38,31 +41,32 @@ impl Slack {
         self.most += most;
     }
 
-    /// Those of another coordinator as well.
+    /// Adds the uncertainty of another coordinator.
     pub fn add(&mut self, other: Slack) {
         self.least += other.least;
         self.most += other.most;
     }
 
-    /// What is left of the count when another one is taken from it.
+    /// Returns the uncertainty of the difference of two counts.
     #[must_use]
     pub fn less(self, other: Slack) -> Slack {
         Slack { least: self.least - other.most, most: self.most - other.least }
     }
 
-    /// By how much what was found lies beyond what was counted and what these may add.
+    /// Returns how far the found number lies outside the range of the counted number and this
+    /// uncertainty.
     pub fn off(self, found: i64, counted: i64) -> u64 {
         let more = found - counted;
         more.abs_diff(more.clamp(self.least, self.most))
     }
 
-    /// Whether what was found can be what was counted and what these added.
+    /// Whether the found number is possible, given the counted number and this uncertainty.
     pub fn admits(self, found: i64, counted: i64) -> bool {
         self.off(found, counted) == 0
     }
 }
 
-/// Behind a count; nothing, if all is known.
+/// Shown behind a count; empty if all is known.
 impl fmt::Display for Slack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.least, self.most) {

@@ -1,7 +1,7 @@
-//! What a benchmark is.
+//! The interface of a benchmark.
 //!
 //! Invariant: `draw` decides everything about a transaction before it runs, so that a retry runs
-//! the same transaction again; `run` may keep only what committed.
+//! the same transaction again; `run` may keep only the effects of the committed try.
 
 use crate::untold::Untold;
 use tarn_engine::admin::load::Loader;
@@ -14,21 +14,21 @@ use tarn_store::placement::catalog::Options;
 use tarn_store::schema::procedure::{Access, Procedure};
 use tarn_store::schema::{Cells, TableId, TableSchema};
 
-/// A named way to run a benchmark: the benchmark's own definition, or what one paper did.
+/// A named way to run a benchmark: the benchmark's own definition, or a paper's variant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Profile {
-    /// On the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// Where it is from, and every deviation from the benchmark's own definition.
+    /// Its source, and every deviation from the benchmark's own definition.
     pub note: &'static str,
 }
 
-/// What the user chose.
+/// The user's choices.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Settings {
     /// A profile's name; `None` is the first profile.
     pub profile: Option<String>,
-    /// How many records (accounts, subscribers …); `None` is the profile's number.
+    /// The number of records (accounts, subscribers …); `None` is the profile's number.
     pub records: Option<u64>,
     /// Zipf exponent, 0 for uniform; `None` is the profile's.
     pub zipf: Option<f64>,
@@ -37,14 +37,14 @@ pub struct Settings {
 /// One invariant's verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invariant {
-    /// What must hold.
+    /// The condition that must hold.
     pub name: &'static str,
-    /// Whether it does.
+    /// Whether it holds.
     pub ok: bool,
     /// The numbers.
     pub detail: String,
-    /// Whether it must hold also if the tally of some coordinators is lost, with the node that they died
-    /// with: memory decides it, or what a tally may only make worse.
+    /// Whether it must hold also if the tallies of some coordinators are lost, with the node that
+    /// they died with. That is so if memory decides it, or if a tally can only add violations.
     pub of_memory: bool,
 }
 
@@ -57,44 +57,46 @@ pub trait Workload: Sized {
     const PROFILES: &'static [Profile];
     /// Its transactions' names, in the order of [`Workload::kind`].
     const TRANSACTIONS: &'static [&'static str];
-    /// Why its transactions give up by their own decision, in words for reports; empty: they never do.
+    /// The reason why its transactions give up by their own decision, in words for reports; empty
+    /// if they never do.
     const GIVES_UP: &'static str = "";
 
     /// A transaction's inputs.
     type Input;
-    /// What committed transactions add up to (money paid in, versions written …), per coordinator.
+    /// The sum of committed transactions (money paid in, versions written …), per coordinator.
     type Tally: Default + Clone;
 
-    /// The benchmark as the user chose it.
+    /// Makes the benchmark with the user's choices.
     ///
     /// # Errors
-    /// Names the field, the value, and what is allowed.
+    /// Names the field, the value, and the allowed values.
     fn new(settings: &Settings) -> Result<Self, UsageError>;
 
     /// The chosen profile.
     fn profile(&self) -> Profile;
 
-    /// How many records, and the skew, as chosen: for reports.
+    /// Returns the number of records, and the skew, as chosen: for reports.
     fn describe(&self) -> Vec<(&'static str, String)>;
 
-    /// Its tables; their ids are their positions.
+    /// Returns its tables; their ids are their positions.
     fn schemas(&self) -> Vec<TableSchema>;
 
-    /// Its transactions as a database registers them: named and ordered as
-    /// [`Workload::TRANSACTIONS`]. The key of the first access is what routing goes by.
+    /// Returns its transactions as a database registers them: named and ordered as
+    /// [`Workload::TRANSACTIONS`]. Routing uses the key of the first access.
     fn procedures(&self) -> Vec<Procedure>;
 
-    /// About how many cachelines one transaction touches: decides how many coroutines are worth
-    /// while.
+    /// Returns about how many cachelines one transaction touches, which decides how many coroutines
+    /// are worth while.
     fn lines_per_transaction(&self) -> usize;
 
-    /// Log area, in bytes, that the undo images of its longest transaction fit into.
+    /// Returns the size of a log area, in bytes, that the undo images of its longest transaction
+    /// fit into.
     fn log_bytes(&self) -> u64 {
         Options::default().log_bytes
     }
 
-    /// `options` with log areas that are no shorter than its transactions need: what a database is
-    /// planned with that is to run them.
+    /// Returns `options` with log areas that are no shorter than its transactions need. A database
+    /// that is to run them is planned with these options.
     fn sized(&self, options: &Options) -> Options {
         Options { log_bytes: options.log_bytes.max(self.log_bytes()), ..options.clone() }
     }
@@ -105,35 +107,37 @@ pub trait Workload: Sized {
     /// The loader's.
     async fn load(&self, loader: &mut Loader<'_>) -> Result<(), Failure>;
 
-    /// How many records `load` gives.
+    /// Returns the number of records that `load` gives.
     fn records(&self) -> u64;
 
     /// Draws a transaction.
     fn draw(&self, rng: &mut Rng) -> Self::Input;
 
-    /// Which of [`Workload::TRANSACTIONS`] it is.
+    /// Returns the transaction's position in [`Workload::TRANSACTIONS`].
     fn kind(input: &Self::Input) -> usize;
 
-    /// A key in the shard of its first record, which is in the table of its procedure's first access: that
-    /// record's own, unless only an index knows it. What routing goes by.
+    /// Returns a key in the shard of its first record, which is in the table of its procedure's
+    /// first access. It is that record's own key, unless only an index knows it. Routing uses this
+    /// key.
     fn first_key(input: &Self::Input) -> Option<u64>;
 
-    /// Tells further records whose keys its input says, beyond the first. Who ran it remembers where they lie.
+    /// Reports the keys of further records that its input contains, beyond the first. The caller
+    /// remembers where the records lie.
     #[inline]
     fn further_keys(_: &Self::Input, _: &mut dyn FnMut(TableId, u64)) {}
 
-    /// How long whoever asks for this transaction waits before: keying, thinking. Nobody does, unless a
-    /// profile says so.
+    /// Returns the user's pause before this transaction: keying, thinking. There is none, unless a
+    /// profile has pauses.
     #[inline]
     fn pause(&self, _: &Self::Input, _: &mut Rng) -> Option<Nanos> {
         None
     }
 
-    /// Runs it to its end. A transaction that the benchmark rolls back (an unknown number, too low
-    /// a balance) has ended normally: `Ok`.
+    /// Runs the transaction to its end. A transaction that the benchmark rolls back (an unknown
+    /// number, too low a balance) has ended normally: `Ok`.
     ///
     /// # Errors
-    /// What `transact` could not overcome.
+    /// A failure that `transact` could not overcome.
     async fn run(
         &self,
         coordinator: &mut Coordinator,
@@ -141,14 +145,15 @@ pub trait Workload: Sized {
         tally: &mut Self::Tally,
     ) -> Result<(), Failure>;
 
-    /// Notes a transaction that was in doubt and that [`Workload::run`] did not count: what
-    /// [`Workload::check`] holds against the tally allows for it, and for nothing else.
+    /// Notes a transaction that was in doubt and that [`Workload::run`] did not count.
+    /// [`Workload::check`] compares memory with the tally, and allows for these transactions and
+    /// for nothing else.
     fn untold(&self, input: &Self::Input, ended: Untold, tally: &mut Self::Tally);
 
     /// Adds another coordinator's tally.
     fn merge(into: &mut Self::Tally, other: Self::Tally);
 
-    /// What the tally tells beyond counts of transactions: success rates, refused payments.
+    /// Returns facts of the tally beyond counts of transactions: success rates, refused payments.
     fn outcomes(&self, _: &Self::Tally) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -160,7 +165,7 @@ pub trait Workload: Sized {
     async fn check(&self, cx: &Context, tally: &Self::Tally) -> Result<Vec<Invariant>, Failure>;
 }
 
-/// A procedure that uses these records; it is read-only if it only reads.
+/// Makes a procedure that uses these records; it is read-only if it only reads.
 pub(crate) fn procedure(name: &'static str, accesses: &[(TableId, Mode, Cells)]) -> Procedure {
     let read_only = accesses.iter().all(|&(_, mode, _)| mode == Mode::Read);
     let accesses =
@@ -168,7 +173,7 @@ pub(crate) fn procedure(name: &'static str, accesses: &[(TableId, Mode, Cells)])
     Procedure { name, read_only, accesses }
 }
 
-/// The profiles of a constant slice of variants, as a constant slice.
+/// Makes a constant slice of the profiles of a constant slice of variants.
 macro_rules! profiles_of {
     ($variants:expr) => {
         &{
@@ -184,10 +189,10 @@ macro_rules! profiles_of {
 }
 pub(crate) use profiles_of;
 
-/// The variant that the settings name; the first if they name none.
+/// Returns the variant that the settings name; the first if they name none.
 ///
 /// # Errors
-/// Names the profile that is not known and those that are.
+/// Names the unknown profile and the known ones.
 pub(crate) fn choose<V>(
     variants: &'static [V],
     name_of: impl Fn(&V) -> &'static str,

@@ -1,7 +1,8 @@
 //! `cargo xtask alike`: a step that two protocols share lives once, below both.
 //!
-//! Invariant: files of different protocols are compared by their lines of code with all names made equal: without
-//! blank lines, comments, attributes, imports, signatures, lone brackets, and what only tests compile. No line counts twice.
+//! Invariant: files of different protocols are compared by their lines of code with all names made
+//! equal. Blank lines, comments, attributes, imports, signatures, lone brackets and code for tests
+//! are left out. No line counts twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,14 +12,14 @@ use super::tree::Tree;
 use crate::error::Error;
 
 const PROTOCOLS: &str = "crates/engine/src/protocol/";
-/// Shorter runs are idiom.
+/// Shorter runs are idiom and do not count.
 const RUN_MIN: usize = 4;
 /// The longest run that two files may share.
 const RUN_MAX: usize = 12;
 /// The most lines that two files may share in all their runs.
 const LINES_MAX: usize = 30;
 
-/// Words that say what a line does, whatever it does it to.
+/// Words that give the meaning of a line, whatever its names are.
 const KEPT: [&str; 26] = [
     "as", "async", "await", "break", "const", "continue", "crate", "else", "enum", "false", "for",
     "if", "impl", "in", "let", "loop", "match", "move", "mut", "ref", "return", "self", "static",
@@ -28,10 +29,10 @@ const KEPT: [&str; 26] = [
 /// A line that is compared, and its number.
 type Line = (String, usize);
 
-/// Lines that two files share, one after the other.
+/// A run of successive lines that two files share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
-    /// Where it begins in each, counted in compared lines.
+    /// Its beginning in each file, counted in compared lines.
     starts: (usize, usize),
     length: usize,
 }
@@ -82,7 +83,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
 /// A file of a protocol.
 struct File<'a> {
     protocol: &'a str,
-    /// Inside the folder of protocols.
+    /// The path inside the folder of protocols.
     path: &'a str,
     lines: Vec<Line>,
 }
@@ -98,7 +99,7 @@ fn files(tree: &Tree) -> Vec<File<'_>> {
     inside.collect()
 }
 
-/// What is wrong with two files, if they share too much.
+/// Complains about two files, if they share too much.
 fn complaint(first: &File<'_>, second: &File<'_>, runs: &[Run]) -> Option<String> {
     let longest = runs.iter().map(|run| run.length).max()?;
     let sum: usize = runs.iter().map(|run| run.length).sum();
@@ -117,7 +118,7 @@ fn complaint(first: &File<'_>, second: &File<'_>, runs: &[Run]) -> Option<String
     Some(text)
 }
 
-/// The lines of a file that are compared.
+/// Returns the lines of a file that are compared.
 fn lines(source: &Source) -> Vec<Line> {
     let tokens = &source.tokens;
     let mut by_line: BTreeMap<usize, String> = BTreeMap::new();
@@ -144,7 +145,8 @@ fn lines(source: &Source) -> Vec<Line> {
     kept.map(|(line, text)| (text, line)).collect()
 }
 
-/// Where an item ends that begins at a token: the first of the marks outside of round brackets.
+/// Returns the end of the item that begins at a token: the first of the marks outside of round
+/// brackets.
 fn end_of(tokens: &[Token], from: usize, marks: &[&str]) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(from) {
@@ -158,7 +160,7 @@ fn end_of(tokens: &[Token], from: usize, marks: &[&str]) -> usize {
     tokens.len() - 1
 }
 
-/// A token with its name made equal to all others.
+/// Returns a token, with its name made equal to all others.
 fn shown(token: &Token) -> String {
     match token.kind {
         Kind::Identifier if !KEPT.contains(&token.text.as_str()) => "_".to_owned(),
@@ -167,7 +169,8 @@ fn shown(token: &Token) -> String {
     }
 }
 
-/// The runs that two files share, in the order of the first: the longest first is taken, then what it leaves.
+/// Returns the runs that two files share, in the order of the first file. The longest run is taken
+/// first, then the longest of the rest.
 fn runs(first: &[Line], second: &[Line]) -> Vec<Run> {
     let mut taken = (vec![false; first.len()], vec![false; second.len()]);
     let mut runs = Vec::new();
@@ -180,10 +183,11 @@ fn runs(first: &[Line], second: &[Line]) -> Vec<Run> {
     runs
 }
 
-/// The longest run of lines that are not taken, if it is long enough.
+/// Returns the longest run of lines that are not taken, if it is long enough.
 fn longest(first: &[Line], second: &[Line], taken: &(Vec<bool>, Vec<bool>)) -> Option<Run> {
     let mut best: Option<Run> = None;
-    // How many lines end alike at the line before, for each line of the second file.
+    // For each line of the second file: how many lines up to it are equal to those up to the line
+    // before `one`.
     let mut before = vec![0; second.len() + 1];
     for (one, line) in first.iter().enumerate() {
         let mut now = vec![0; second.len() + 1];

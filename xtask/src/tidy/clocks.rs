@@ -1,8 +1,8 @@
-//! The engine knows no wall clock and no thread: the fabric hands it both. What an observer knows of
-//! the time, it uses to stamp histories and for nothing else.
+//! The engine knows no wall clock and no thread: the fabric hands it both. The observer's time is
+//! used to stamp histories and for nothing else.
 //!
-//! Invariant: holds for all code of the engine outside of its tests; that is
-//! what lets the simulator run the code that ships, and give every node a clock of its own.
+//! Invariant: holds for all code of the engine outside of its tests. That lets the simulator run
+//! the code that ships, and give every node a clock of its own.
 
 use super::Finding;
 use super::source::NamePath;

@@ -1,8 +1,7 @@
 //! Commands that documents name exist, with the flags that they are given.
 //!
-//! Invariant: the truth about `cargo xtask` is its own command line, the truth
-//! about `tarn` is the file that a test of the program keeps (`tarn_commands`). Values of
-//! flags and positional arguments are not judged.
+//! Invariant: `cargo xtask` is judged by its own command line, and `tarn` by the file that a test
+//! of the program keeps (`tarn_commands`). Values of flags and positional arguments are not judged.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +76,7 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// What is wrong with a command, and whether it had to be left unchecked.
+/// Returns the faults of a command, and whether it had to be left unchecked.
 fn judge(tree: &Tree, words: &[&str]) -> (Vec<String>, bool) {
     match words {
         ["cargo", "xtask", rest @ ..] => (judge_xtask(rest), false),
@@ -146,7 +145,7 @@ fn unknown_examples(tree: &Tree, words: &[&str]) -> Option<String> {
     (!known).then(|| format!("example `{example}` does not exist"))
 }
 
-/// The value of the first of these options, in the form `--name value` or `--name=value`.
+/// Returns the value of the first of these options, in the form `--name value` or `--name=value`.
 fn option<'a>(words: &[&'a str], names: &[&str]) -> Option<&'a str> {
     words.iter().enumerate().find_map(|(index, word)| {
         if names.contains(word) {

@@ -7,11 +7,11 @@ use super::Finding;
 use super::tree::Tree;
 use crate::metadata::Package;
 
-/// A crate and what it may use.
+/// A crate and the crates that it may use.
 struct Allowed {
     name: &'static str,
     normal: &'static [&'static str],
-    /// Besides the normal ones, in tests only.
+    /// Crates that it may use besides the normal ones, in tests only.
     dev: &'static [&'static str],
 }
 
@@ -56,7 +56,7 @@ const TABLE: [Allowed; 11] = [
     Allowed { name: "tarn-net", normal: &["tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-check", normal: &[], dev: &[] },
     Allowed { name: "tarn-fabric", normal: &[], dev: &[] },
-    // For its features alone (xtask/src/features.rs).
+    // It is there only for its features (xtask/src/features.rs).
     Allowed { name: "xtask", normal: &[], dev: &["tarn-fabric"] },
 ];
 

@@ -1,7 +1,6 @@
-//! Every Rust file opens by saying what it is.
+//! Every Rust file opens with a sentence about itself.
 //!
-//! Invariant: the very first characters are `//!`; what follows is for a reader
-//! to judge.
+//! Invariant: the very first characters are `//!`; a reader judges the text behind them.
 
 use super::Finding;
 use super::tree::Tree;

@@ -1,7 +1,7 @@
-//! What a Markdown document names: links, inline code, lines of shell.
+//! The names in a Markdown document: links, inline code, lines of shell.
 //!
-//! Invariant: prose outside of code and links is never judged, and blocks in a
-//! language other than a shell's are left to whoever compiles that language.
+//! Invariant: prose outside of code and links is never judged, and blocks in a language other than
+//! a shell's are left to the compiler of that language.
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
@@ -67,7 +67,8 @@ fn is_shell(info: &str) -> bool {
     SHELL.contains(&language)
 }
 
-/// Where a block shows prompts, only the lines with a prompt are commands.
+/// Returns the commands of a block. If the block shows prompts, only lines with a prompt are
+/// commands.
 fn shell_lines(first: usize, code: &str) -> Vec<Named> {
     let prompts = code.lines().any(|line| line.starts_with("$ "));
     let mut lines: Vec<Named> = Vec::new();

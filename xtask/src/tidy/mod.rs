@@ -60,7 +60,7 @@ enum Severity {
     Warning,
 }
 
-/// Something that a check has to say about a place.
+/// A finding of a check about a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     severity: Severity,
@@ -89,7 +89,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Runs all checks on the workspace and prints what they found.
+/// Runs all checks on the workspace and prints their findings.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
     let tree = Tree::of_workspace(root)?;
     let mut failures = 0;

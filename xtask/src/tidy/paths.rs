@@ -1,8 +1,7 @@
 //! Paths that documents name exist.
 //!
-//! Invariant: judged against the tracked tree, never against what happens to be
-//! on this disk. `a/{b,c}` stands for both; a component with `*` or `<name>`
-//! ends what can be checked.
+//! Invariant: judged against the tracked tree, never against other files on this disk. `a/{b,c}`
+//! stands for both; a path is checked only up to a component with `*` or `<name>`.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +43,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The words of a piece of code that look like paths of ours and lead nowhere.
+/// Returns the words of a piece of code that look like paths of ours and lead nowhere.
 fn missing_words(tree: &Tree, named: &Named) -> Vec<(usize, String)> {
     let words: Vec<&str> = named.text.split_whitespace().collect();
     let mut missing = Vec::new();
@@ -66,7 +65,7 @@ fn missing_words(tree: &Tree, named: &Named) -> Vec<(usize, String)> {
     missing
 }
 
-/// Whether the word after this one is a file that the command writes.
+/// Returns whether the word after this one is a file that the command writes.
 fn names_output(word: &str) -> bool {
     [">", ">>", "-o"].contains(&word) || word.starts_with("--out")
 }
@@ -90,8 +89,8 @@ fn alternatives(word: &str) -> Vec<String> {
         .collect()
 }
 
-/// The path without what follows it in prose (`:12`, `::Item`, `#part`, a full
-/// stop) and without what only stands for a name (`<name>`, `*`, `…`).
+/// Returns the path without the text that follows it in prose (`:12`, `::Item`, `#part`, a full
+/// stop), and without parts that only stand for a name (`<name>`, `*`, `…`).
 fn checkable(word: &str) -> String {
     let end = word.find([':', '#', '?']).unwrap_or(word.len());
     let fixed = word[..end].split('/').take_while(|part| !part.contains(['*', '<', '$', '…']));
@@ -99,7 +98,7 @@ fn checkable(word: &str) -> String {
     path.trim_end_matches(['.', '/']).to_owned()
 }
 
-/// Where a link of this document leads within the repository.
+/// Returns the place within the repository that a link of this document leads to.
 fn link_target(document: &str, link: &str) -> Option<String> {
     if link.contains(':') || link.starts_with(['#', '/', '<']) {
         return None;

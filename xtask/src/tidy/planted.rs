@@ -42,12 +42,12 @@ pub(super) fn tree_of_packages(packages: Vec<Package>) -> Tree {
     Tree::load(folder, Default::default(), packages, None).expect("nothing to read")
 }
 
-/// Where the findings are.
+/// Returns the lines of the findings.
 pub(super) fn lines_of(findings: &[Finding]) -> Vec<usize> {
     findings.iter().map(|finding| finding.line).collect()
 }
 
-/// A small workspace in which nothing is wrong.
+/// A small workspace without violations.
 const SOUND: [(&str, &str); 7] = [
     ("crates/engine/src/lib.rs", "//! Engine.\nmod protocol;\n"),
     ("crates/engine/src/protocol/ford/mod.rs", "//! Ford.\nuse crate::lock::Lock;\n"),
@@ -58,12 +58,12 @@ const SOUND: [(&str, &str); 7] = [
     ("README.md", "See `crates/engine/src/lib.rs`, run `cargo xtask ci`.\n"),
 ];
 
-/// The names of the checks that find something.
+/// Returns the names of the checks that find something.
 fn noticed_by(tree: &Tree) -> Vec<&'static str> {
     CHECKS.iter().filter(|check| !(check.run)(tree).is_empty()).map(|check| check.name).collect()
 }
 
-/// The sound workspace with one file added or replaced.
+/// Checks the sound workspace with one file added or replaced.
 fn with(path: &str, text: &str) -> Vec<&'static str> {
     let mut files: Vec<(&str, &str)> =
         SOUND.iter().copied().filter(|(other, _)| *other != path).collect();

@@ -1,8 +1,8 @@
 //! Protocols are interchangeable: they do not know each other, and workloads
 //! know none of them.
 //!
-//! Invariant: what counts as a protocol is a folder under the engine's protocol
-//! folder, so a new one is covered from its first file on.
+//! Invariant: every folder under the engine's protocol folder is a protocol, so a new one is
+//! covered from its first file on.
 
 use std::collections::BTreeSet;
 
@@ -50,8 +50,8 @@ pub(super) fn isolation(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// One failure per word in the code of workloads that is a protocol's name. Texts may: a profile is
-/// called after the paper that ran it.
+/// Returns one failure per word in the code of workloads that is a protocol's name. Texts may have
+/// such names: a profile is called after the paper that ran it.
 pub(super) fn names(tree: &Tree) -> Vec<Finding> {
     let protocols = protocols(tree);
     tree.sources

@@ -1,7 +1,7 @@
 //! A Rust file as the checks see it: words with lines, paths, functions.
 //!
-//! Invariant: comments and doc comments are gone, since a rule about code must
-//! not object to prose; what only tests compile is marked, not removed.
+//! Invariant: comments and doc comments are gone, since a rule about code must not object to prose;
+//! code for tests is marked, not removed.
 
 use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
 
@@ -22,7 +22,7 @@ pub(super) struct Token {
     pub(super) kind: Kind,
 }
 
-/// What a token is, as far as the checks care.
+/// The kind of a token, as far as the checks need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Identifier,
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Mark,
 }
 
-/// `a::b::c`, written so or spelled out from a `use` with braces.
+/// `a::b::c`, written like this or taken from a `use` with braces.
 #[derive(Debug)]
 pub(super) struct NamePath {
     pub(super) segments: Vec<String>,
@@ -94,7 +94,7 @@ impl Source {
         at
     }
 
-    /// One tree of a `use`, up to and without what ends it: `,`, `}` or `;`.
+    /// Reads one tree of a `use`, up to and without its end: `,`, `}` or `;`.
     fn imports(&self, from: usize, prefix: &mut Vec<String>, out: &mut Vec<NamePath>) -> usize {
         let depth = prefix.len();
         let mut at = from;
@@ -149,7 +149,7 @@ impl Source {
         }
     }
 
-    /// One tree, or the two colons of a path.
+    /// Adds one tree, or the two colons of a path.
     fn push_trees(&mut self, trees: &[TokenTree], in_test: bool) {
         if is_path_separator(trees) {
             self.push("::", trees[0].span().start().line, in_test, Kind::Mark);
@@ -232,7 +232,7 @@ impl Attribute {
     }
 }
 
-/// Whether a `cfg` predicate contains `test` outside of `not(...)`.
+/// Returns whether a `cfg` predicate contains `test` outside of `not(...)`.
 fn asks_for_test(tree: &TokenTree) -> bool {
     let TokenTree::Group(group) = tree else {
         return tree.to_string() == "test";
@@ -268,7 +268,7 @@ fn brackets(delimiter: Delimiter) -> (&'static str, &'static str) {
     }
 }
 
-/// Files that only tests compile, by where they are.
+/// Returns whether a file is one that only tests compile, by its path.
 fn is_test_file(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.split('/').any(|folder| folder == "tests")
 }

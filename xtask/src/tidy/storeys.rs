@@ -1,7 +1,9 @@
-//! Inside a crate, too, files use what lies below them, and large circles of files that use each other are refused.
+//! Inside a crate, too, files use only files below them, and large circles of files that use each
+//! other are refused.
 //!
-//! Invariant: for a crate of the table with storeys, every file has one, and its paths lead to its own storey or to an
-//! earlier one. Paths are read as written, after `crate::` and `super::`, outside of what only tests compile.
+//! Invariant: for a crate of the table with storeys, every file has one, and its paths lead to its
+//! own storey or to an earlier one. Paths are read as written, after `crate::` and `super::`,
+//! outside of code for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +11,16 @@ use super::Finding;
 use super::source::{NamePath, Source};
 use super::tree::Tree;
 
-/// Files in one circle have to be understood together: more than these cannot be.
+/// Files in one circle have to be understood together. More files than these cannot be.
 const CIRCLE: usize = 8;
 
 /// A crate that keeps the rule.
 struct Crate {
     /// The folder of its manifest.
     folder: &'static str,
-    /// From the lowest to the highest; none if only circles are looked for.
+    /// Its storeys from the lowest to the highest; none if only circles are looked for.
     storeys: &'static [Storey],
-    /// The most files of one circle: [`CIRCLE`], or as many as there were and may not become more.
+    /// The largest circle of files: [`CIRCLE`], or the number that there was, which may not grow.
     circle: usize,
 }
 
@@ -84,7 +86,8 @@ const TABLE: &[Crate] = &[
     Crate { folder: "xtask", storeys: &[], circle: CIRCLE },
 ];
 
-/// One failure per path that leads up, per file without a storey, and per circle that is too large.
+/// Returns one failure per path that leads up, per file without a storey, and per circle that is
+/// too large.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     TABLE.iter().flat_map(|each| judge(tree, each)).collect()
 }
@@ -139,7 +142,8 @@ impl<'a> Modules<'a> {
         arrows
     }
 
-    /// The file that a path from the crate's root leads to: the longest beginning that is one.
+    /// Returns the file that a path from the crate's root leads to: the longest beginning that is a
+    /// file.
     fn named_by(&self, segments: &[String]) -> Option<&str> {
         (1..=segments.len()).rev().find_map(|length| {
             let (module, _) = self.0.get_key_value(&segments[..length].join("::"))?;
@@ -170,7 +174,7 @@ fn is_inside(module: &str, outer: &str) -> bool {
     module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// The names in `#[cfg(test)] mod name;`.
+/// Returns the names in `#[cfg(test)] mod name;`.
 fn test_modules(source: &Source) -> impl Iterator<Item = String> {
     source.tokens.windows(3).filter_map(|tokens| match tokens {
         [keyword, name, end] if keyword.text == "mod" && keyword.in_test && end.text == ";" => {
@@ -180,7 +184,8 @@ fn test_modules(source: &Source) -> impl Iterator<Item = String> {
     })
 }
 
-/// The segments from the crate's root on, if the path is written from the root or from a module around it.
+/// Returns the segments from the crate's root on, if the path is written from the root or from a
+/// module around it.
 fn absolute(from: &str, path: &NamePath) -> Option<Vec<String>> {
     let mut segments = path.segments.as_slice();
     let mut base: Vec<String> = Vec::new();
@@ -201,7 +206,7 @@ fn absolute(from: &str, path: &NamePath) -> Option<Vec<String>> {
     Some(base)
 }
 
-/// The rank of a module's storey; the longest name that the module lies in counts.
+/// Returns the rank of a module's storey; the longest name that the module lies in counts.
 fn rank(module: &str, storeys: &[Storey]) -> Option<usize> {
     let named = storeys.iter().enumerate().flat_map(|(rank, storey)| {
         storey
@@ -213,7 +218,7 @@ fn rank(module: &str, storeys: &[Storey]) -> Option<usize> {
     named.max().map(|(_, rank)| rank)
 }
 
-/// Paths that lead to a later storey, and files that have none.
+/// Returns failures for paths that lead to a later storey, and for files without a storey.
 fn climbs(modules: &Modules<'_>, arrows: &[Arrow<'_>], storeys: &[Storey]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if storeys.is_empty() {
@@ -241,7 +246,7 @@ fn climbs(modules: &Modules<'_>, arrows: &[Arrow<'_>], storeys: &[Storey]) -> Ve
     findings
 }
 
-/// One failure for each set of too many files of which each one reaches all others.
+/// Returns one failure for each set of too many files of which each one reaches all others.
 fn circles(modules: &Modules<'_>, arrows: &[Arrow<'_>], most: usize) -> Vec<Finding> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for arrow in arrows {

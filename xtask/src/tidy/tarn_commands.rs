@@ -11,17 +11,18 @@ pub(super) const KEPT: &str = "xtask/tarn-commands.txt";
 /// One command, the program itself among them.
 #[derive(Debug, Default)]
 pub(super) struct TarnCommand {
-    /// With their two dashes.
+    /// Its flags, with their two dashes.
     pub(super) flags: BTreeSet<String>,
     pub(super) takes_arguments: bool,
 }
 
-/// All of them, by their words: `tarn`, `tarn sim`, `tarn sim nic`.
+/// All commands, by their words: `tarn`, `tarn sim`, `tarn sim nic`.
 #[derive(Debug, Default)]
 pub(super) struct TarnCommands(BTreeMap<String, TarnCommand>);
 
 impl TarnCommands {
-    /// A line that is not indented is a command, an indented one a flag of the last command.
+    /// Reads the file: a line that is not indented is a command, an indented one is a flag of the
+    /// last command.
     pub(super) fn parse(text: &str) -> Self {
         let mut commands = BTreeMap::new();
         let mut last = String::new();

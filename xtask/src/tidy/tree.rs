@@ -12,7 +12,7 @@ use crate::cargo;
 use crate::error::Error;
 use crate::metadata::{Metadata, Package};
 
-/// What the checks look at.
+/// The input of the checks.
 pub(super) struct Tree {
     pub(super) root: PathBuf,
     /// Paths relative to the root, with `/`.
@@ -88,7 +88,7 @@ fn kept_commands(root: &Path) -> Result<TarnCommands, Error> {
         .map_err(|error| Error::failed(format!("cannot read {KEPT}: {error}")))
 }
 
-/// What git tracks or would track; without git, every file outside of `target`.
+/// Returns the files that git tracks or would track; without git, every file outside of `target`.
 fn files_of(root: &Path) -> Result<BTreeSet<String>, Error> {
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let files = match cargo::output_of(cargo::git(root, &list)) {
@@ -99,7 +99,7 @@ fn files_of(root: &Path) -> Result<BTreeSet<String>, Error> {
     Ok(files.into_iter().filter(exists).collect())
 }
 
-/// All files under the root except for build output and hidden git data.
+/// Returns all files under the root except build output and hidden git data.
 pub(super) fn walk(root: &Path) -> Result<BTreeSet<String>, Error> {
     let mut files = BTreeSet::new();
     let mut folders = vec![PathBuf::new()];

@@ -7,7 +7,7 @@ use super::Finding;
 use super::source::Kind;
 use super::tree::Tree;
 
-/// The models run the local backend's own code.
+/// Folders in which `unsafe` may stand. The models among them run the local backend's own code.
 const ALLOWED: [&str; 4] =
     ["crates/fabric/src/local/", "crates/fabric/tests/loom.rs", "crates/sim/", "crates/net/"];
 

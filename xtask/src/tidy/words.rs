@@ -9,7 +9,7 @@ use super::tree::Tree;
 const UNFINISHED: [&str; 3] =
     [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("d", "bg!(")];
 
-/// Beginnings of absolute paths that exist on somebody's machine only.
+/// Beginnings of absolute paths that exist on one person's machine only.
 const MACHINE_PATHS: [&str; 3] =
     [concat!("/ro", "ot"), concat!("/wo", "rk"), concat!("/tmp/", "bash")];
 
@@ -41,7 +41,8 @@ fn contains_macro(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| !line[..at].ends_with(is_word))
 }
 
-/// A path begins where no other path goes on, and its last folder is spelled out.
+/// Returns whether a line has such a path: it begins where no other path goes on, and its last
+/// folder is spelled out.
 fn contains_path(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -211,7 +211,8 @@ fn a_cycle_without_real_time_is_preferred() {
 
 #[test]
 fn the_shortest_cycle_is_shown_also_if_real_time_closes_it() {
-    // Each reads what the next overwrites, and the last was over long before the first began.
+    // Each transaction reads the version that the next overwrites, and the last was over long
+    // before the first began.
     let record = |key: u64| RecordId::new(0, key);
     let ring = |id: u64| {
         let read = record(id % 21);
@@ -233,7 +234,7 @@ fn a_read_of_its_own_write_is_none() {
     let own = "read of its own write";
     let update = || txn(1).read(X, 1).write(X, 2, Update);
     accepted(vec![update()]);
-    // Another value than it wrote, the same, and none.
+    // A read of another value than the transaction wrote, of the same value, and of none.
     let wrote = || marked_write(update(), 0xa);
     let report = refused(vec![marked_read(wrote().read(X, 2), 0xb)], &[own]);
     assert!(
@@ -245,15 +246,16 @@ fn a_read_of_its_own_write_is_none() {
     );
     refused(vec![marked_read(wrote().read(X, 2), 0xa)], &[own]);
     refused(vec![update().read(X, 2)], &[own]);
-    // An insert, found before it was made.
+    // An insert that its own transaction found before making it.
     refused(vec![txn(1).read(X, 3).write(X, 3, Insert)], &[own]);
-    // A delete, found done before it was: at its version and behind it.
+    // A delete that its own transaction found before making it: at its version and behind it.
     for floor in [2, 3] {
         refused(vec![txn(1).read(X, 1).write(X, 2, Delete).read_absent(X, floor)], &[own]);
         refused(vec![txn(1).read_absent(X, floor).write(X, 2, Delete), txn(2).read(X, 1)], &[own]);
     }
     refused(vec![txn(1).read(X, 2).write(X, 2, Delete)], &[own]);
-    // What an aborted one reads promises nothing; an unknown one's counts if somebody saw its writes.
+    // The reads of an aborted transaction promise nothing. Those of an unknown one count if another
+    // transaction saw its writes.
     accepted(vec![update().read(X, 2).with_outcome(Outcome::Aborted)]);
     accepted(vec![unknown(update().read(X, 2))]);
     refused(vec![unknown(update().read(X, 2)), txn(2).read(X, 2)], &[own]);

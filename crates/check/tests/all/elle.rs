@@ -74,7 +74,7 @@ fn outcomes_and_processes() {
     for (line, start) in lines.iter().zip(starts) {
         assert!(line.starts_with(start), "{line}");
     }
-    // The aborted read shows what was read; the unobserved unknown write is in no list.
+    // The aborted read shows the version read; the unobserved unknown write is in no list.
     assert!(lines[4].ends_with(r#":value [[:r "savings:1" [2]]]}"#), "{}", lines[4]);
 }
 

@@ -1,5 +1,5 @@
-//! History files: what is written is read back, and what is broken is refused in words that say
-//! where.
+//! History files: a file that was written is read back, and a broken one is refused in words that
+//! say the place.
 
 use std::fs;
 use std::path::PathBuf;

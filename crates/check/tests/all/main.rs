@@ -1,6 +1,6 @@
 //! The tests of the checker, in one program.
 //!
-//! Invariant: each file checks on its own; they share `common` and `replay`, and nothing that changes.
+//! Invariant: each file checks on its own; they share only the fixed code of `common` and `replay`.
 
 mod anomalies;
 mod common;

@@ -14,7 +14,7 @@ use tarn_check::{
 
 const RECORDS: usize = 3;
 
-/// What a transaction does to one record.
+/// The operation of a transaction on one record.
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Look,
@@ -26,9 +26,10 @@ enum Action {
 #[derive(Clone, Debug)]
 struct Plan {
     actions: Vec<(usize, Action)>,
-    /// How long before and after its turn it was invoked and completed.
+    /// The times from its invocation to its turn, and from its turn to its completion.
     spread: (u64, u64),
-    /// 0: aborted; 1: unknown, did happen; 2: unknown, did not; others committed.
+    /// 0: aborted. 1: unknown, and it happened. 2: unknown, and it did not happen. Others:
+    /// committed.
     fate: u8,
     gap: u64,
 }
@@ -123,8 +124,9 @@ fn execute(plan: &Plan, turn: u64, states: &mut [State]) -> (Vec<Read>, Vec<Writ
     (reads, writes)
 }
 
-/// A read of what its own transaction wrote: as it was written, with another value, as if it had been
-/// there although it was deleted or the other way round, or absent some versions later.
+/// Makes a read of a transaction's own write: as it was written, or with another value. It may also
+/// show a deleted record as present or a written one as absent, or a record as absent some versions
+/// later.
 fn own_read(write: &Write, number: u64) -> Read {
     let is_there = write.kind != WriteKind::Delete;
     let seen = |later, present, fingerprint| Read {
@@ -185,14 +187,14 @@ fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// What the checker said of a history.
+/// The checker's verdicts on a history.
 #[derive(Clone, Copy)]
 struct Verdicts {
     strict: bool,
     snapshots: bool,
 }
 
-/// What is left of a history when it is written as a file is and read again, which must be all of it.
+/// Writes a history as a file and reads it again; asserts that nothing is lost.
 fn through_a_file(history: &History) -> History {
     let line = |txn| serde_json::to_string(txn).expect("a transaction is JSON") + "\n";
     let text: String =
@@ -236,8 +238,8 @@ proptest! {
 proptest! {
     #![proptest_config(config(10_000))]
 
-    /// Reads before a transaction's own inserts, updates and deletes are as they were; one more stands
-    /// behind one of them.
+    /// Reads before a transaction's own inserts, updates and deletes stay as they were; one more
+    /// read stands behind one of the writes.
     #[test]
     fn a_read_of_its_own_write_is_refused(
         plans in plans(),
@@ -271,8 +273,7 @@ proptest! {
     }
 }
 
-/// Operations without rhyme or reason, most of them impossible; the few that are not are the hard
-/// ones.
+/// Makes operations at random, most of them impossible; the few possible ones are the hard cases.
 #[test]
 fn arbitrary_histories_are_judged_alike() {
     let mut random = common::Random(7);
@@ -289,8 +290,8 @@ fn arbitrary_histories_are_judged_alike() {
     assert!(skewed > 30, "too few are snapshot isolated alone: {skewed}");
 }
 
-/// A transaction of a run under snapshot isolation: how many commits its snapshot lags behind, what it
-/// reads and what it would write.
+/// A transaction of a run under snapshot isolation: how many commits its snapshot lags behind, the
+/// records that it reads, and those that it would write.
 #[derive(Clone, Debug)]
 struct Snapshot {
     lag: usize,
@@ -307,8 +308,8 @@ fn snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
     prop::collection::vec(one, 2..7)
 }
 
-/// Runs them in the order of their commits; who would overwrite what came after its snapshot does not
-/// write it.
+/// Runs them in the order of their commits. A transaction that would overwrite a version newer than
+/// its snapshot does not write it.
 fn run_on_snapshots(all: &[Snapshot]) -> History {
     let mut states = vec![[1u64; RECORDS]];
     let mut transactions = Vec::new();
@@ -355,8 +356,8 @@ proptest! {
     }
 }
 
-/// The length of a shortest cycle of the graph of committed transactions in which each edge is written out,
-/// those of real time included.
+/// Returns the length of a shortest cycle of the graph of committed transactions. Each edge is
+/// written out, those of real time included.
 fn shortest_cycle(history: &History) -> Option<usize> {
     let txns = &history.transactions;
     let over_before = |one: usize, other: usize| txns[one].completed_ns < txns[other].invoked_ns;
@@ -384,7 +385,7 @@ fn shortest_cycle(history: &History) -> Option<usize> {
             }
         }
     }
-    // Who can be reached in so many steps, until somebody reaches himself.
+    // The transactions that can be reached in `length` steps, until one reaches itself.
     let mut reached = after.clone();
     (0..txns.len()).for_each(|at| {
         after[at][at] = false;
@@ -404,7 +405,7 @@ fn shortest_cycle(history: &History) -> Option<usize> {
     None
 }
 
-/// Of histories with nothing wrong but cycles, the report shows a shortest one.
+/// If a history has no fault but cycles, the report shows a shortest one.
 #[test]
 fn a_shortest_cycle_is_shown() {
     let mut random = common::Random(9);
@@ -426,8 +427,8 @@ fn a_shortest_cycle_is_shown() {
     assert!(lengths[0] > 100 && lengths[2..6].iter().all(|count| *count > 3), "{lengths:?}");
 }
 
-/// Transactions that each read and write a few records, in no order that anything explains, over a time in
-/// which some are over before others begin.
+/// Makes transactions that each read and write a few records, in an order that cannot be explained,
+/// over a time in which some are over before others begin.
 fn tangled(random: &mut common::Random) -> History {
     let mut versions = [1u64; RECORDS];
     let transactions = (1..=4 + random.below(5)).map(|id| {
@@ -447,7 +448,7 @@ fn tangled(random: &mut common::Random) -> History {
     History { tables: vec!["t".to_owned()], transactions, ..History::default() }
 }
 
-/// What the generator makes is not only what serializability allows as well.
+/// The generator also makes histories that serializability forbids.
 #[test]
 fn a_run_on_snapshots_may_be_skewed() {
     let skew = |read: usize, write: usize, lag| Snapshot {

@@ -14,8 +14,8 @@ use tarn_check::{
 
 const TRANSACTIONS: u64 = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
 
-/// A serial run of transactions of four operations each over `records` records, whose lifetimes
-/// overlap some fifty others; one in a hundred aborted, one in a thousand unknown.
+/// Makes a serial run of transactions of four operations each over `records` records. The lifetime
+/// of each overlaps some fifty others; one in a hundred aborted, one in a thousand is unknown.
 fn run(transactions: u64, records: u64) -> History {
     let mut random = Random(11);
     // Version and whether the record is there; odd keys begin absent.
@@ -94,11 +94,11 @@ fn a_large_run_on_few_records() {
     assert!(report.is_accepted(), "{report}");
 }
 
-/// As [`run`] under snapshot isolation: snapshots up to fifty commits old, writes only where nobody wrote
-/// since.
+/// Like [`run`], under snapshot isolation: snapshots are up to fifty commits old, and a record is
+/// written only if it was not written since.
 fn run_on_snapshots(transactions: u64, records: u64) -> History {
     let mut random = Random(13);
-    // Of each record: when it was written and under which version, ascending.
+    // For each record: the times and versions of its writes, ascending.
     let mut written: Vec<Vec<(u64, u64)>> = vec![vec![(0, 1)]; records as usize];
     let mut history = common::history(Vec::new());
     for turn in 1..=transactions {
@@ -133,7 +133,7 @@ fn a_large_run_on_snapshots() {
     let report = timed("check, strictly", || check(&history, Isolation::StrictSerializable));
     let class = report.anomalies.iter().find_map(Anomaly::cycle_class).expect("write skew");
     assert_eq!((class.phenomenon, class.real_time), (CyclePhenomenon::G2, false), "{report}");
-    // One who reads one record of a later snapshot than the others.
+    // A transaction that reads one record of a later snapshot than the others.
     let torn = history
         .transactions
         .iter()
@@ -157,7 +157,7 @@ fn one_stale_read_in_a_large_run() {
         committed(txn) && txn.reads[0].present && txn.reads[0].version > Version(3)
     });
     let read = &mut history.transactions[stale.expect("a late reader")].reads[0];
-    // Some version long before, of whatever kind; the cycle is what matters.
+    // An earlier version; the resulting cycle is tested, of any kind.
     read.version = Version(read.version.0 - 2);
     read.fingerprint = 0;
     let report = timed("check, stale read", || check(&history, Isolation::StrictSerializable));
@@ -166,7 +166,7 @@ fn one_stale_read_in_a_large_run() {
         Anomaly::Cycle { steps, .. } => Some(steps.len()),
         _ => None,
     });
-    // Who wrote the next version was over long before.
+    // The writer of the next version was over long before.
     assert_eq!(steps, Some(2), "{report}");
 }
 

@@ -14,7 +14,8 @@ fn snapshots(transactions: Vec<Transaction>) -> Report {
     check(&history(transactions), Isolation::SnapshotIsolation)
 }
 
-/// Snapshot isolation allows it, serializability does not, for these reasons.
+/// Asserts that snapshot isolation allows the history and serializability does not, for these
+/// reasons.
 #[track_caller]
 fn only_skewed(transactions: Vec<Transaction>, expected: &[&str]) {
     let report = snapshots(transactions.clone());
@@ -23,7 +24,8 @@ fn only_skewed(transactions: Vec<Transaction>, expected: &[&str]) {
     assert_eq!(classes(&report), expected, "{report}");
 }
 
-/// Snapshot isolation refuses it for these reasons, and serializability refuses it as well.
+/// Asserts that snapshot isolation refuses the history for these reasons, and that serializability
+/// refuses it too.
 #[track_caller]
 fn refused(transactions: Vec<Transaction>, expected: &[&str]) -> Report {
     assert!(!strict(transactions.clone()).is_accepted());
@@ -128,7 +130,7 @@ fn lost_update() {
         vec![txn(1).read(X, 1).write(X, 2, Update), txn(2).read(X, 1).write(X, 3, Update)],
         expected,
     );
-    // The one that was missed had read something else.
+    // The transaction that was missed had read something else.
     refused(vec![txn(1).write(X, 2, Update), txn(2).read(X, 1).write(X, 3, Update)], expected);
 }
 
@@ -142,7 +144,7 @@ fn lost_update_of_a_record_that_was_absent() {
 
 #[test]
 fn two_that_write_one_record_are_not_side_by_side() {
-    // T2 overwrites what T1 wrote, but its snapshot is before T1's commit: it saw the old Y.
+    // T2 overwrites T1's version of X, but its snapshot is before T1's commit: it saw the old Y.
     refused(
         vec![txn(1).write(X, 2, Update).write(Y, 2, Update), txn(2).read(Y, 1).write(X, 3, Update)],
         &["G-single"],
@@ -176,8 +178,8 @@ fn long_fork() {
 
 #[test]
 fn long_fork_by_the_clock() {
-    // T4 was over before T1 began, whose snapshot so has what T4 wrote and not what T2 wrote; T3's is
-    // the other way round.
+    // T4 was over before T1 began, so T1's snapshot has T4's write and not T2's. For T3 it is the
+    // other way round.
     refused(
         vec![
             at(1, 20, 30).read(X, 1),
@@ -192,16 +194,16 @@ fn long_fork_by_the_clock() {
 #[test]
 fn snapshots_are_of_real_time() {
     let stale = &["G-single-realtime"];
-    // Acknowledged before the reader began, and not read.
+    // Acknowledged before the reader began, but not read.
     refused(vec![at(1, 0, 10).write(X, 2, Update), at(2, 20, 30).read(X, 1)], stale);
-    // Not acknowledged yet, but read by one who was done before the next reader began.
+    // Not acknowledged yet, but read by a transaction that was over before the next reader began.
     refused(
         vec![at(1, 0, 100).write(X, 2, Update), at(2, 0, 10).read(X, 2), at(3, 20, 30).read(X, 1)],
         stale,
     );
     // The end of one and the beginning of the other at one instant: they overlap.
     serial(vec![at(1, 0, 10).write(X, 2, Update), at(2, 10, 30).read(X, 1)]);
-    // From the future.
+    // A read of a version that was written only later.
     refused(vec![at(1, 0, 10).read(X, 2), at(2, 20, 30).write(X, 2, Update)], &["G1c-realtime"]);
 }
 
@@ -230,7 +232,8 @@ fn dirty_reads() {
 #[test]
 fn an_unknown_writer_takes_part_if_it_was_observed() {
     let unknown = |id: u64| at(id, 0, 10).with_outcome(Outcome::Unknown);
-    // It may have committed at any time, so that its snapshot is no staler than others'.
+    // The unknown transaction may have committed at any time, so its snapshot is no staler than
+    // others'.
     only_skewed(
         vec![
             unknown(1).read(X, 1).write(Y, 2, Update),

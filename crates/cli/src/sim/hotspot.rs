@@ -1,6 +1,7 @@
-//! `tarn sim hotspot`: some shards are asked for more than others, and others after a while.
+//! `tarn sim hotspot`: some shards get more requests than others, and after a while other shards
+//! do.
 //!
-//! Invariant: whatever the figures, the command fails only if a check does.
+//! Invariant: the command fails only if a check does, whatever the figures are.
 
 use super::{Settings, Verify, chosen, plan_of};
 use crate::bench::within;
@@ -41,15 +42,15 @@ pub struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 100.0, value_parser = number,
           allow_negative_numbers = true)]
     interval_ms: f64,
-    /// A node is overloaded if its average latency is more than so much of the mean
+    /// A node is overloaded if its average latency is more than this share of the mean
     #[arg(long, value_name = "PERCENT", default_value_t = 150, value_parser = whole,
           allow_negative_numbers = true)]
     overload: u64,
-    /// For so many intervals in succession
+    /// Number of such intervals in succession that make it overloaded
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = whole,
           allow_negative_numbers = true)]
     intervals: u64,
-    /// How long whoever holds locks of a shard that is to move is waited for
+    /// How long a shard that is to move waits for transactions that hold its locks
     #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = number,
           allow_negative_numbers = true)]
     patience_ms: f64,

@@ -6,13 +6,13 @@ use crate::scenario::whole;
 use tarn_store::ids::UsageError;
 use tarn_store::placement::catalog::Options;
 
-/// See the module's text.
+/// The flags that shape the index; see the module's documentation.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct LayoutFlags {
     /// Slots of an index bucket [default: 8]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     bucket_slots: Option<u64>,
-    /// Least size of a record's slot in its bucket [default: what the row needs]
+    /// Least size of a record's slot in its bucket [default: the size of the row]
     #[arg(long, value_name = "BYTES", value_parser = whole, allow_negative_numbers = true)]
     slot_bytes: Option<u64>,
     /// Slots laid out for 100 records; fewer than 100 make chains of buckets [default: 200]
@@ -24,7 +24,7 @@ pub(super) struct LayoutFlags {
 }
 
 impl LayoutFlags {
-    /// Puts them into `options`; whether they fit together is the catalog's to say.
+    /// Puts them into `options`; the catalog checks whether they fit together.
     ///
     /// # Errors
     /// A number that no layout can have.

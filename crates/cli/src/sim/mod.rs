@@ -25,11 +25,11 @@ use tarn_lab::simulate::run::Plan;
 use tarn_sim::profile::Profile;
 use tarn_store::ids::UsageError;
 
-/// Runs a workload on a cluster that does not exist, in virtual time: lays out and loads the database
-/// at rest, runs a verification phase whose history is checked for strict serializability, then the
-/// measured phase, then judges the memory. The same flags and seed give the same report, but for what
-/// stands under `wall`. Time is as regular as the hardware's model: to hunt for rare orders, run
-/// `tarn sim random` instead.
+/// Runs a workload on a cluster that does not exist, in virtual time: lays out and loads the
+/// database at rest, runs a verification phase whose history is checked for strict serializability,
+/// then the measured phase, then judges the memory. The same flags and seed give the same report,
+/// except for the figures under `wall`. Time is as regular as the hardware's model: to hunt for
+/// rare orders, run `tarn sim random` instead.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Arguments {
@@ -50,18 +50,18 @@ pub struct Arguments {
     /// One JSON object on standard output instead of the table
     #[arg(long)]
     json: bool,
-    /// What to measure instead of a workload.
+    /// An instrument to run instead of a workload.
     #[command(subcommand)]
     instrument: Option<Instrument>,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Instrument {
-    /// Have some shards asked for more than others, and see them move
+    /// Make some shards get more requests than others, and see them move
     Hotspot(Box<hotspot::Arguments>),
     /// Measure a simulated NIC: rates and latencies of verbs, beside published figures
     Nic(nic::Arguments),
-    /// Let nodes crash under load, and show throughput until it is made good
+    /// Let nodes crash under load, and show throughput until it has recovered
     Outage(Box<outage::Arguments>),
     /// Run the engine under random schedules, by seed, and check each
     Random(Box<random::Arguments>),
@@ -101,7 +101,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(verdict::judge(&report.checks, Expected::Clean))
 }
 
-/// The workload that is named; the error lists the instruments as well, which stand in its place.
+/// Returns the workload that is named. The error also lists the instruments, which may stand in its
+/// place.
 fn named(workload: Option<&str>) -> Result<&str, Stop> {
     let given = workload.unwrap_or("nothing");
     if workload.is_some() && tarn_workloads::NAMES.contains(&given) {
@@ -118,7 +119,7 @@ pub(super) fn chosen(workload: &str, settings: &Settings) -> Result<Chosen, Usag
     super::bench::chosen(workload, (mix_profile.as_ref(), *records, *zipf))
 }
 
-/// What to run, before it is known for how long it is verified.
+/// Plans the run, before the length of its verification is known.
 pub(super) fn plan_of(settings: &Settings, verify: &Verify) -> Result<Plan, Stop> {
     let profile = settings.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
     let profile = with_settings(load_profile("--profile", profile)?, &settings.set)?;
@@ -140,7 +141,7 @@ impl Arguments {
 
 const DEFAULT_PROFILE: &str = "cx5-100g";
 
-/// The profile with what `--set` says.
+/// Returns the profile with the constants that `--set` gives.
 pub(super) fn with_settings(mut profile: Profile, settings: &[String]) -> Result<Profile, Stop> {
     for setting in settings {
         let refused = |allowed: &str| Stop::Input(format!("--set = {setting}; allowed: {allowed}"));
@@ -159,14 +160,14 @@ pub(super) fn with_settings(mut profile: Profile, settings: &[String]) -> Result
     Ok(profile)
 }
 
-/// A profile by its name or from its file; `argument` is where the name was given.
+/// Loads a profile by its name or from its file; `argument` is where the name was given.
 pub(super) fn load_profile(argument: &str, name: &str) -> Result<Profile, Stop> {
     Profile::load(name).map_err(|error| {
         let text = error.to_string();
         if let Some(problem) = text.strip_prefix("profile = ") {
             return Stop::Input(format!("{argument} = {problem}"));
         }
-        // What is wrong inside a file: its first line says where, its last one what.
+        // A fault inside a file: the first line of the text has its place, the last one its reason.
         let problem = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
         let lines: Vec<&str> = problem.lines().map(str::trim).collect();
         let problem = match lines.as_slice() {

@@ -1,4 +1,4 @@
-//! `tarn sim nic`: what the simulated hardware does, beside what was measured on real one.
+//! `tarn sim nic`: the behaviour of the simulated hardware, beside measurements of real hardware.
 //!
 //! Invariant: figures of the model come from runs of the simulator; a published one is shown with its
 //! source, and with the constant that was taken from it, if one was.
@@ -22,7 +22,8 @@ pub struct Arguments {
     /// Only this curve, or several: latency, clients, depth, payload, doorbell, inline, batching, calls
     #[arg(long, value_name = "NAME")]
     curve: Vec<String>,
-    /// One constant of the hardware for this run: nic.read_mops=20, say; several times for several
+    /// One constant of the hardware for this run, for example nic.read_mops=20; several times for
+    /// several
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// One JSON object on standard output instead of the tables
@@ -74,7 +75,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(Verdict::Good)
 }
 
-/// The curves that were asked for; all, if none was.
+/// Returns the curves that were asked for; all, if none was.
 fn curves(names: &[String]) -> Result<Vec<Curve>, Stop> {
     if let Some(name) = names.iter().find(|name| CURVES.iter().all(|curve| curve.name != **name)) {
         let known: Vec<&str> = CURVES.iter().map(|curve| curve.name).collect();

@@ -1,6 +1,7 @@
 //! `tarn sim outage`: nodes crash under load.
 //!
-//! Invariant: whatever the figures, the command fails only if the memory is not sound afterwards.
+//! Invariant: the command fails only if the memory is not sound afterwards, whatever the figures
+//! are.
 
 use super::load_profile;
 use crate::bench::within;
@@ -27,7 +28,8 @@ pub struct Arguments {
     /// Profile of the workload's mix
     #[arg(long, value_name = "NAME")]
     mix_profile: Option<String>,
-    /// Records, as the workload counts them (warehouses, of tpcc: those of its profile; of the others 100000)
+    /// Records, as the workload counts them [default: for tpcc the warehouses of its profile; for
+    /// the others 100000]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     records: Option<u64>,
     /// Protocol
@@ -71,15 +73,15 @@ pub struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = number,
           allow_negative_numbers = true)]
     crash_at_ms: f64,
-    /// So many compute nodes crash
+    /// Number of compute nodes that crash
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = whole,
           allow_negative_numbers = true)]
     crash_compute: u64,
-    /// So many memory nodes crash
+    /// Number of memory nodes that crash
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = whole,
           allow_negative_numbers = true)]
     crash_memory: u64,
-    /// So long after the crash the machines of compute nodes are there again
+    /// Time from the crash until the machines of compute nodes are there again
     #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = number,
           allow_negative_numbers = true)]
     restart_ms: f64,
@@ -87,8 +89,8 @@ pub struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = number,
           allow_negative_numbers = true)]
     lease_ms: f64,
-    /// Most of a memory node's time that the sweep for locks of the dead may take, in percent. Nobody waits
-    /// for it
+    /// Most of a memory node's time that the sweep for locks of the dead may take, in percent. No
+    /// transaction waits for it
     #[arg(long, value_name = "PERCENT", value_parser = whole,
           default_value_t = Pace::default().sweep_share.as_percent().into(),
           allow_negative_numbers = true)]
@@ -153,7 +155,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 }
 
 impl Arguments {
-    /// The workload's settings; one that counts warehouses has a size of its own.
+    /// Returns the workload's settings; one that counts warehouses has a size of its own.
     fn workload_settings(&self) -> Settings {
         let has_own = self.workload == "tpcc";
         let records = self.records.or((!has_own).then_some(RECORDS));
@@ -161,14 +163,14 @@ impl Arguments {
     }
 }
 
-/// Times that depend on one another: each is named with those that bound it.
+/// Checks times that depend on one another: an error names a time and those that bound it.
 fn check_times(shape: &Shape) -> Result<(), UsageError> {
     let refuse = |field: &str, value: f64, allowed: String| {
         Err(UsageError { field: field.to_owned(), value: value.to_string(), allowed })
     };
     let Shape { virtual_ms, crash_at_ms, interval_ms, .. } = *shape;
-    // Five intervals before the crash say what throughput was without it. Who gave no length of an interval
-    // is told of the crash.
+    // The five intervals before the crash show the throughput without it. If the interval is the
+    // default, the error is about the time of the crash.
     let is_given = interval_ms != INTERVAL_MS && crash_at_ms >= INTERVALS_BEFORE * INTERVAL_MS_MIN;
     let longest_ms = (crash_at_ms / INTERVALS_BEFORE).min(INTERVAL_MS_MAX);
     let longest_ms = if is_given { longest_ms } else { INTERVAL_MS_MAX };
@@ -179,7 +181,7 @@ fn check_times(shape: &Shape) -> Result<(), UsageError> {
         );
         return refuse("interval-ms", interval_ms, allowed);
     }
-    // At the least one interval is after the crash.
+    // At least one interval is after the crash.
     let first_ms = INTERVALS_BEFORE * interval_ms;
     if !(first_ms + interval_ms..=VIRTUAL_MS_MAX).contains(&virtual_ms) {
         let least_ms = (crash_at_ms + interval_ms).max(first_ms + interval_ms);

@@ -1,7 +1,7 @@
-//! From the flags of `tarn sim` to what is run.
+//! Turns the flags of `tarn sim` into a plan.
 //!
-//! Invariant: every number that is not allowed is refused by its flag's name, with its value and what
-//! is allowed.
+//! Invariant: every number that is not allowed is refused by its flag's name, with its value and
+//! the allowed range.
 
 use super::Settings;
 use crate::bench::{cluster, within};
@@ -19,29 +19,29 @@ const VIRTUAL_MS_MAX: f64 = 60_000.0;
 const VERIFY_MS_MAX: f64 = 1_000.0;
 const VERIFY_MS_DEFAULT_MAX: f64 = 5.0;
 const VERIFIED_MAX: u64 = 100_000;
-/// Coordinators of a thread and threads of a node, unless somebody says otherwise.
+/// Coordinators of a thread and threads of a node, unless flags say otherwise.
 const COROUTINES: u64 = 4;
 const THREADS: u64 = 4;
 
 /// The verification phase that is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Verify {
-    /// How long.
+    /// Its length, in virtual milliseconds.
     pub ms: Option<f64>,
-    /// Not at all.
+    /// Whether it is left out.
     pub is_left_out: bool,
-    /// Where its history goes.
+    /// The file for its history.
     pub history: Option<PathBuf>,
 }
 
 impl Verify {
-    /// There is none.
+    /// No verification phase.
     pub fn none() -> Verify {
         Verify { is_left_out: true, ..Verify::default() }
     }
 }
 
-/// What to run.
+/// Makes the plan of a run.
 pub fn plan(settings: &Settings, verify: &Verify, profile: Profile) -> Result<Plan, UsageError> {
     let virtual_ms = ms("virtual-ms", settings.virtual_ms.unwrap_or(10.0), VIRTUAL_MS_MAX)?;
     let verify_ms = match (verify.is_left_out, verify.ms) {
@@ -119,7 +119,8 @@ fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
     Ok(Config { cluster, profile, threads, coordinators, timestamps })
 }
 
-/// Every thread has a coordinator, and none more than it can keep in mind.
+/// Checks the number of coordinators: every thread has at least one, and none has more than it can
+/// keep.
 fn coordinators(
     asked: Option<u64>,
     nodes: u64,
@@ -147,7 +148,7 @@ fn coordinators(
 }
 
 fn ms(field: &str, value: f64, most: f64) -> Result<f64, UsageError> {
-    // Shorter than a microsecond is nothing.
+    // Less than a microsecond is too short.
     match (0.001..=most).contains(&value) {
         true => Ok(value),
         false => Err(UsageError {

@@ -24,22 +24,22 @@ const SCHEDULES: u64 = 1_000;
 const JOBS_MAX: u64 = 1_024;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
-/// Runs the engine under random schedules. Each seed draws a small contended cluster (nodes, replicas,
-/// layouts, workload, keys, skew, growth), trouble (delays, stalls and storms of them, slow nodes,
-/// pauses of threads and NICs, a thread that is set back, clocks that are off and drift), the order of
-/// everything that the contract leaves open, and in some seeds the death of a memory node or of a
-/// compute node. Then the history is checked for strict serializability, the memory against the history,
-/// and the workload's invariants. Seeds run until one fails.
+/// Runs the engine under random schedules. Each seed draws a small contended cluster (nodes,
+/// replicas, layouts, workload, keys, skew, growth), trouble (delays, stalls and storms of them,
+/// slow nodes, pauses of threads and NICs, a thread that is set back, clocks that are off and
+/// drift), the order of everything that the contract leaves open, and in some seeds the death of a
+/// memory node or of a compute node. Then the history is checked for strict serializability, the
+/// memory against the history, and the workload's invariants. Seeds run until one fails.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// How many seeds [default: 1000; with --seconds as many as there is time for]
+    /// Number of seeds [default: 1000; with --seconds as many as there is time for]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     schedules: Option<u64>,
-    /// The first of them [default: 0]
+    /// The first seed [default: 0]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     first_seed: Option<u64>,
-    /// Only this one: what a failure's replay says
+    /// Only this seed: a failure's replay has it
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true,
           conflicts_with_all = ["schedules", "first_seed", "seconds"])]
     seed: Option<u64>,
@@ -75,9 +75,10 @@ pub struct Arguments {
 enum Plant {
     /// Lines are read and written word by word.
     TornLines,
-    /// Who is told of a shard serves it, whatever the map says, and is told twice.
+    /// A node that is told that it gets a shard serves it, whatever the map says, and is told
+    /// twice.
     TransferDecides,
-    /// Whoever holds locks of a shard that moves is aborted by force.
+    /// Transactions that hold locks of a shard that moves are aborted by force.
     ForcedDrain,
     /// Clocks run fast or slow by far more than is believed.
     Drift,
@@ -96,7 +97,7 @@ Exit code 0: every seed passed. 1: one failed; `replay` is the command that runs
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if let (Some(path), None) = (&arguments.history, arguments.seed) {
-        // clap lets it pass beside what excludes --seed.
+        // clap allows this flag beside flags that exclude --seed.
         let path = path.display();
         return Err(Stop::Input(format!(
             "--history = {path}; allowed: with --seed, of that one seed"
@@ -107,7 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         record(&order, path)?;
     }
     let progress = Progress::new();
-    // With a limit of time alone the order goes to the last seed that there is.
+    // With only a limit of time, the order goes to the last possible seed.
     let is_counted = arguments.schedules.is_some() || arguments.seconds.is_none();
     let all = is_counted.then_some(order.schedules);
     let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, all))?;
@@ -122,9 +123,9 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(Verdict::Bad)
 }
 
-/// Writes one seed's history. The seed is run for it alone: a sum of many keeps none.
+/// Writes one seed's history. The seed is run again for it: a sum of many keeps no history.
 fn record(order: &Order, path: &Path) -> Result<(), Stop> {
-    // Held open meanwhile: a path that cannot be written costs no run.
+    // Held open meanwhile, so that no run is lost to a path that cannot be written.
     let place = WholeFile::create("--history", path)?;
     let ran = run_seed(&order.subject, order.first_seed)?;
     drop(place);

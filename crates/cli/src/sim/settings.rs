@@ -1,4 +1,4 @@
-//! What `tarn sim` and `tarn trace` have in common: what runs, and on what.
+//! The common settings of `tarn sim` and `tarn trace`: the workload, the protocol, the cluster.
 //!
 //! Invariant: one structure for both, so that the run of a trace is the run that is measured.
 
@@ -11,11 +11,11 @@ use tarn_lab::simulate::stamps::Source;
 pub enum Timestamps {
     /// A counter that all nodes share.
     Counter,
-    /// By messages.
+    /// A service, asked by messages.
     Service,
-    /// By verbs.
+    /// A word of the pool, read by verbs.
     Pool,
-    /// By waiting.
+    /// Clocks: transactions wait out their uncertainty.
     Clock,
 }
 
@@ -33,13 +33,14 @@ impl From<Timestamps> for Source {
 /// Flags; `None` is the default.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Settings {
-    /// What to run: kvs, smallbank, taobench, tatp, tpcc, ycsb
+    /// The workload to run: kvs, smallbank, taobench, tatp, tpcc, ycsb
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
     /// Hardware: a name that `tarn profiles` lists, or a TOML file [default: cx5-100g]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// One constant of the hardware for this run: nic.read_mops=20, say; several times for several
+    /// One constant of the hardware for this run, for example nic.read_mops=20; several times for
+    /// several
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Length of the measured phase in virtual milliseconds [default: 10]
@@ -66,7 +67,7 @@ pub struct Settings {
     /// Zipf exponent of the keys, 0 for uniform [default: the mix profile's]
     #[arg(long, value_name = "THETA", value_parser = number, allow_negative_numbers = true)]
     pub zipf: Option<f64>,
-    /// The workload's profile: its own definition or what a paper ran [default: its first]
+    /// The workload's profile: its own definition or a paper's variant [default: its first]
     #[arg(long, value_name = "NAME")]
     pub mix_profile: Option<String>,
     /// Protocol [default: ford]
@@ -94,16 +95,18 @@ pub struct Settings {
     /// Version tables that each compute node remembers of records whose locks it grants; 0 for none [default: 65536]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub version_cache: Option<u64>,
-    /// For how long readers trust what they read, and writers wait, of a protocol that has such leases [default: 0, none]
+    /// How long readers trust their reads, and writers wait, under a protocol that has such leases
+    /// [default: 0, none]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_ns: Option<u64>,
-    /// A manager looks so often whether that is right for 80 of 100 read-only transactions, and changes it if not [default: never]
+    /// How often a manager checks whether the lease is right for 80 of 100 read-only transactions,
+    /// and changes it if not [default: never]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_adjust_ns: Option<u64>,
     /// The shortest lease that the manager asks for [default: 1]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_least_ns: Option<u64>,
-    /// The longest [default: 16777215]
+    /// The longest lease that the manager asks for [default: 16777215]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_most_ns: Option<u64>,
     /// Seed of every generator [default: 1]

@@ -1,8 +1,8 @@
 //! `tarn sim --sweep`: from flags to points, and from their reports to a table, an object, a page.
 //!
-//! Invariant: every point is read, planned and measured for memory before the first one runs, so that
-//! a grid with a point that cannot be is refused at once; the page appears only when all points have
-//! ended.
+//! Invariant: every point is read, planned and measured for memory before the first one runs, so
+//! that a grid with an impossible point is refused at once. The page appears only when all points
+//! have ended.
 
 use super::{Arguments, chosen, plan_of};
 use crate::bench::within;
@@ -19,7 +19,7 @@ use tarn_lab::sweep::pool::{Done, JOBS_MAX, Pool, PoolError};
 use tarn_lab::sweep::report::SweepReport;
 use tarn_lab::sweep::{Axis, Point, grid, page};
 
-/// What makes a run a sweep.
+/// The flags that make a run a sweep.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SweepFlags {
     /// Run a grid of points: any of these flags with its values (separated by semicolons, if a value
@@ -36,7 +36,7 @@ pub struct SweepFlags {
 }
 
 impl SweepFlags {
-    /// Refuses what only a sweep has, where there is none.
+    /// Refuses flags of a sweep, where there is no sweep.
     pub(super) fn check_alone(&self) -> Result<(), Stop> {
         let jobs = self.jobs.map(|jobs| ("--jobs", jobs.to_string()));
         let html = self.html.as_ref().map(|path| ("--html", path.display().to_string()));
@@ -62,8 +62,8 @@ struct PointArguments {
     arguments: Arguments,
 }
 
-/// Says so if points with more replicas would also have more memory nodes, as they have unless told otherwise: then
-/// they do not differ in replicas alone.
+/// Prints a notice if points with more replicas also have more memory nodes, which is the default:
+/// then they differ not only in replicas.
 fn notice_unlike(arguments: &Arguments, axes: &[Axis]) {
     let varies = |name: &str| axes.iter().find(|axis| axis.name == name);
     let is_set = arguments.settings.memory_nodes.is_some() || varies("memory-nodes").is_some();
@@ -93,7 +93,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         point.memory_bytes =
             look_at(&point.arguments).map_err(|stop| in_point(&stop_text(stop), &point.name()))?;
     }
-    // Files are removed and points ended in order.
+    // After a signal, files are removed and points are ended in order.
     let stop = interrupt::flag()?;
     let html = arguments.sweep.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
@@ -111,7 +111,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(Verdict::Bad)
 }
 
-/// The page may be none of the profiles: neither that of all points nor that of one.
+/// Refuses a page that is one of the profiles: that of all points or that of one.
 fn refuse_own_inputs(arguments: &Arguments, axes: &[Axis]) -> Result<(), Stop> {
     let of_all = ("--profile", arguments.settings.profile.as_deref().map(Path::new));
     let of_points = axes.iter().filter(|axis| axis.name == "profile").flat_map(|axis| &axis.values);
@@ -129,7 +129,7 @@ fn run_points(points: &[Point], jobs: usize, stop: &AtomicBool) -> Result<Vec<Do
     })
 }
 
-/// The axes, if their names are flags that can be varied.
+/// Returns the axes, if their names are flags that can be varied.
 fn axes(texts: &[String]) -> Result<Vec<Axis>, Stop> {
     let command = PointArguments::command();
     let allowed: Vec<&str> = command
@@ -150,7 +150,7 @@ fn axes(texts: &[String]) -> Result<Vec<Axis>, Stop> {
     Ok(axes)
 }
 
-/// This program's arguments without those of the sweep.
+/// Returns this program's arguments without those of the sweep.
 fn base(given: impl Iterator<Item = OsString>) -> Result<Vec<String>, Stop> {
     let mut base = Vec::new();
     let mut skip = false;
@@ -170,7 +170,7 @@ fn base(given: impl Iterator<Item = OsString>) -> Result<Vec<String>, Stop> {
     Ok(base)
 }
 
-/// Reads and plans a point; the memory that it will take, in bytes.
+/// Reads and plans a point; returns the memory that it will take, in bytes.
 fn look_at(arguments: &[String]) -> Result<u64, Stop> {
     let point = PointArguments::try_parse_from(arguments)
         .map_err(|error| Stop::Input(complaint::of_clap(&error)))?;

@@ -1,4 +1,4 @@
-//! The command line: what it prints, what it refuses, and with which exit code.
+//! The command line: its output, its refusals, and its exit codes.
 //!
 //! Invariant: bad input ends in exactly one line on standard error and exit code 2, and leaves no
 //! file behind.
@@ -234,7 +234,7 @@ fn a_history_is_written_checked_exported_and_refused_when_cut_short() {
 fn a_violation_is_shown_and_ends_in_exit_code_1() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("lost.jsonl");
-    // Two transactions read version 1 and both overwrite it.
+    // Two transactions read version 1, and both overwrite it.
     let lines = [
         r#"{"tarn_history":1,"meta":{},"tables":["savings"]}"#,
         r#"{"id":1,"coordinator":0,"invoked_ns":0,"completed_ns":9,"outcome":"committed","reads":[[0,7,1,true,0]],"writes":[[0,7,2,"update",0]]}"#,
@@ -257,7 +257,7 @@ fn help_has_examples() {
     assert!(tarn_line("--version").out.starts_with("tarn "));
 }
 
-/// Linux alone has a device that is always full.
+/// Only Linux has a device that is always full.
 #[cfg(target_os = "linux")]
 fn full() -> std::process::Stdio {
     fs::OpenOptions::new().write(true).open("/dev/full").expect("a device").into()
@@ -338,7 +338,7 @@ fn a_slip_in_a_name_is_guessed_wherever_a_name_is_given() {
         let said = refused(line);
         assert!(said.ends_with(&format!("; did you mean {meant}?")), "{line}: {said}");
     }
-    // What is near nothing is not guessed.
+    // If no name is near, there is no guess.
     for line in ["bench mongodb", "bench kvs --seed whole", "check no/such/bench"] {
         let said = refused(line);
         assert!(!said.contains("did you mean"), "{line}: {said}");

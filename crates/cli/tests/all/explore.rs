@@ -1,5 +1,5 @@
-//! The litmus suite through the program: every rule that is taken away is found
-//! in a short trace, and what is printed as a replay prints the same again.
+//! The litmus suite through the program: every rule that is taken away is found in a short trace,
+//! and the printed replay prints the same again.
 //!
 //! Invariant checked: each switch of each protocol is planted here or known to change cost alone; a planted
 //! bug shows in the named litmus within `STEPS_MAX` verbs and events.
@@ -15,14 +15,15 @@ use tarn_lab::schedules::mixture::Layout;
 use tarn_sim::explore::Bounds;
 use tarn_store::history::fingerprint;
 
-/// Verbs that landed, and what else happened, of a whole execution.
+/// The verbs that landed and the other events of a whole execution, at most.
 const STEPS_MAX: usize = 30;
 
-/// Of items that are not exhausted in a test: so many, and not so many seconds, are the same everywhere.
+/// Bounds for items that are not exhausted in a test. A number of executions is the same
+/// everywhere; a number of seconds is not.
 const BOUNDED: Bounds = Bounds { executions: 2_000, ..Bounds::NONE };
 const BRIEF: Bounds = Bounds { executions: 300, ..Bounds::NONE };
 
-/// A rule that is taken away, where that shows, on which shape, and beside which fault.
+/// A rule that is taken away, and the litmus, shape and fault with which its absence shows.
 struct Planted {
     protocol: &'static str,
     missing: &'static str,
@@ -160,11 +161,12 @@ const PLANTED: &[Planted] = &[
     planted("2pl", ("-check-fences", "split-leaf"), "1x1", FaultKind::None),
 ];
 
-/// Alone the second costs a round and breaks nothing: what lets readers pass is raised before it is too late.
+/// The second alone costs a round and breaks nothing: the mark that lets readers pass is raised in
+/// time.
 const INTENT_FOR_ALL: &str = "-raise-before-validation,-exclusive-if-reads";
 
-/// A way is stale only if a leaf was split and its separator entered after it was read: these two take
-/// some forty verbs alone.
+/// A way is stale only if, after it was read, a leaf was split and its separator entered: these two
+/// alone take some forty verbs.
 const STEPS_MAX_BY_STALE_WAYS: usize = 60;
 
 /// Switches that change cost and nothing else.
@@ -186,16 +188,19 @@ const HARMLESS: &[(&str, &str)] = &[
     ("drtm", "-share-leases"),
     ("drtm", "-lock-together"),
     ("dslr", "-wide-counts"),
-    // It matters beside deaths alone, of which DSLR promises nothing.
+    // It matters only beside deaths, for which DSLR promises nothing.
     ("dslr", "-sibling-with-split"),
 ];
 
-/// Switches that nothing of what is explored shows: memory of versions is used again after half a second, and
-/// explored time does not pass (the engine's `lotus_torn.rs`); `backups-first` and `whole-decision` need deaths of a memory node and of a coordinator beside a
-/// reader, which half a million executions do not come to (the engine's tests drive them there: `lotus_memory.rs`); nobody
-/// opens shards of the dead here, which is when `await-survivors` matters, nor reads again what `stray-cells` is about; and no
-/// index grows here, so that the rules of splits are not asked for (the engine's `growth_lotus.rs`, `growth_weak.rs` and `growth_dies.rs`). Memory is
-/// not near here, where alone somebody looks whether anybody writes (the engine's `multi_get.rs`, and the fabric's models).
+/// Switches that nothing explored shows. Memory of versions is used again after half a second, and
+/// explored time does not pass (the engine's `lotus_torn.rs`). `backups-first` and `whole-decision`
+/// need deaths of a memory node and of a coordinator beside a reader, which half a million
+/// executions do not reach (the engine's tests drive them there: `lotus_memory.rs`). No node opens
+/// shards of the dead here, which is when `await-survivors` matters, and no transaction repeats the
+/// reads that `stray-cells` is about. No index grows here, so that the rules of splits are not
+/// needed (the engine's `growth_lotus.rs`, `growth_weak.rs` and `growth_dies.rs`). Memory is not
+/// near here, and only readers of near memory look for writers (the engine's `multi_get.rs`, and
+/// the fabric's models).
 const UNSEEN: &[(&str, &str)] = &[
     ("lotus", "-checksum"),
     ("lotus", "-backups-first"),
@@ -208,32 +213,37 @@ const UNSEEN: &[(&str, &str)] = &[
     ("lotus", "-forget-moved"),
     ("oocc", "-header-first"),
     ("oocc", "-announce-writes"),
-    // It takes the death of a memory node behind a refusal, and of who was refused (the engine's `taken_back.rs`).
+    // It takes the death of a memory node behind a refusal, and the death of the refused node (the
+    // engine's `taken_back.rs`).
     ("oocc", "-take-log-back"),
-    // Five transactions: more orders than can be explored. The engine's `explicit_leases.rs` has the one that matters.
+    // Five transactions: too many orders to explore. The engine's `explicit_leases.rs` has the
+    // order that matters.
     ("oocc", "-implicit,-exclusive-if-explicit"),
 ];
 
-/// Switches that nothing here shows within the time of a test; the random schedules do:
+/// Switches that nothing here shows within the time of a test; the random schedules show them:
 /// `crates/cli/tests/all/schedules.rs`.
 const IN_SCHEDULES: &[(&str, &str)] = &[
     ("motor", "-fence-before-recovery"),
     ("motor", "-release-own"),
     ("lotus", "-drop-at-grant"),
     ("oocc", "-release-own"),
-    // It takes a death of each kind, and somebody who has written between them.
+    // It takes a death of each kind, and a transaction that has written between them.
     ("oocc", "-followed-is-released"),
-    // Nobody changes leases in the explorer; its toys have words that change.
+    // No manager changes leases in the explorer. Toy programs in the simulator's tests have words
+    // that change.
     ("oocc", "-compare-lease"),
-    // A leaf that a dead writer has changed on one node beside a record that he has not on another.
+    // It takes a dead writer's change of a leaf on one node, and on another node a record that it
+    // has not changed.
     ("oocc", "-mark-decided"),
-    // Who waits gives up in the explorer when nobody can do anything else, and few come for one word.
+    // In the explorer a waiting transaction gives up when no other can do anything, and few wait
+    // for one word.
     ("dslr", "-pass-in-turn"),
     ("dslr", "-wide-counts,-reset-at-rest"),
 ];
 
-/// A switch that changes cost alone as long as no backup is promoted. What it breaks then the random schedules
-/// show: `crates/cli/tests/all/schedules.rs`.
+/// A switch that changes only cost as long as no backup is promoted. The random schedules show its
+/// effect after a promotion: `crates/cli/tests/all/schedules.rs`.
 const HARMLESS_WITHOUT_DEATHS: &[(&str, &str)] = &[("ford", "-lock-at-primary")];
 
 fn order(planted: &Planted) -> Order {
@@ -251,7 +261,7 @@ fn explored(order: &Order) -> Sum {
     run(order, &|_| {}).expect("an order that can be")
 }
 
-/// Readers that are one call, by rounds: nobody else's rule is missed by them.
+/// Readers that are one call, by rounds: they too show the absence of each rule.
 #[test]
 fn rules_taken_away_are_found_by_readers_that_are_one_call() {
     let missing = [
@@ -271,15 +281,15 @@ fn rules_taken_away_are_found_by_readers_that_are_one_call() {
     }
 }
 
-/// Two records share a line, and under OOCC neither says who wrote it: what is right stays right, with deaths too, and what recovery must
-/// know about them is missed.
+/// Two records share a line, and under OOCC neither names its last writer. A right variant stays
+/// right, with deaths too. The absence of the rules that recovery needs for such records shows.
 #[test]
 fn records_of_half_a_line_are_explored() {
     let of = |litmus: &str, missing: &str, fault| {
         let variant = format!("corrected{missing}");
         let crashes = u32::from(fault != FaultKind::None);
         let (fault, litmuses) = ((crashes > 0).then_some(fault), vec![litmus.to_owned()]);
-        // Until a rule that is missing is missed.
+        // Explored until the absence of the rule shows.
         let bounds = if missing.is_empty() { BOUNDED } else { Bounds::NONE };
         let order = Order { litmuses, crashes, fault, jobs: 2, ..Order::all("oocc", &variant) };
         explored(&Order { layout: Some(Layout::Half), bounds, ..order })
@@ -305,7 +315,7 @@ fn records_of_half_a_line_are_explored() {
     }
 }
 
-/// The command's tail, as the program takes it.
+/// Returns the command's arguments, as the program takes them.
 fn arguments(replay: &str) -> Vec<&str> {
     let line = replay.strip_prefix("tarn ").expect("a command of this program");
     line.split_whitespace().collect()
@@ -325,7 +335,7 @@ fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() 
         );
         let most = match missing {
             "-check-fences" => STEPS_MAX_BY_STALE_WAYS,
-            // Timestamps, values apart from their heads: more verbs for the same.
+            // Timestamps, and values apart from their heads, need more verbs for the same.
             _ if planted.protocol != "ford" => STEPS_MAX_BY_STALE_WAYS,
             _ => STEPS_MAX,
         };
@@ -344,8 +354,9 @@ fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() 
     assert_kept(&replays);
 }
 
-/// Compares the found replays with the table beside this test: protocol, rule, litmus, shape, fault, fingerprint of the
-/// drawn trace, command. `TARN_BLESS=1 cargo test -p tarn-cli --test all every_rule_taken_away` renews the table.
+/// Compares the found replays with the table beside this test: protocol, rule, litmus, shape,
+/// fault, fingerprint of the drawn trace, command.
+/// `TARN_BLESS=1 cargo test -p tarn-cli --test all every_rule_taken_away` renews the table.
 fn assert_kept(replays: &str) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/replays.txt");
     if std::env::var_os("TARN_BLESS").is_some() {
@@ -361,7 +372,7 @@ fn every_switch_is_planted_or_harmless() {
     for info in ALL {
         for switch in info.switches {
             let is_it = |&(protocol, missing): &(&str, &str)| {
-                // The last of several is what is shown.
+                // The last of several switches is the one that is shown.
                 let last = missing.rsplit(',').next().unwrap_or(missing);
                 let name = last.trim_start_matches("unsafe-no").trim_start_matches('-');
                 protocol == info.name && name == switch.name
@@ -374,7 +385,7 @@ fn every_switch_is_planted_or_harmless() {
         }
     }
     for (protocol, missing) in HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS) {
-        // Of the others there are too many orders for a test.
+        // For the other protocols there are too many orders for a test.
         let bounds = if *protocol == "ford" { Bounds::NONE } else { BRIEF };
         let order = Order::all(protocol, &format!("corrected,{missing}"));
         let sum = explored(&Order { bounds, jobs: 2, ..order });

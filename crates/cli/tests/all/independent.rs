@@ -1,27 +1,30 @@
-//! A second opinion on histories: `tarn check` and a checker of linearizability that others wrote.
+//! A second opinion on histories: `tarn check` beside a checker of linearizability by other
+//! authors.
 //!
-//! A database as a whole is one object, a transaction one operation on it: its history is strictly
-//! serializable if and only if that object's is linearizable (Herlihy and Wing, "Linearizability",
-//! TOPLAS 1990, section 3.3). The other checker is `todc-utils`: the search of Wing and Gong with Lowe's
-//! cache of visited states. It is told values that were read and written, and times, and nothing else:
-//! where our checker follows version numbers, it has to search.
+//! A database as a whole is one object, and a transaction is one operation on it. The database's
+//! history is strictly serializable if and only if that object's is linearizable (Herlihy and Wing,
+//! "Linearizability", TOPLAS 1990, section 3.3). The other checker is `todc-utils`: the search of
+//! Wing and Gong with Lowe's cache of visited states. It gets only the values that were read and
+//! written, and the times. Where our checker follows version numbers, it has to search.
 //!
-//! Invariant checked: on 20 histories of the corrected engine, and on those of planted bugs until 20 are
-//! violated, accepted ones included, each from a seed of random schedules and through a file, both give
-//! the same verdict. No verdict decides which are judged. Nothing of our checker is used in
-//! between: the file is read here as plain JSON, versions are skipped.
+//! Invariant checked: both checkers give the same verdict. They judge 20 histories of the corrected
+//! engine, and histories of planted bugs, accepted ones included, until 20 are violated. Each
+//! history is from a seed of random schedules and goes through a file. No verdict decides which
+//! histories are judged. Nothing of our checker is used in between: the file is read here as plain
+//! JSON, versions are skipped.
 //!
 //! A history is taken if values tell its versions apart: whole rows, no deletes (two absences look
 //! alike), and no undone transaction, whose values were not recorded. It has at most `COORDINATORS`
 //! coordinators and `COMMITTED` transactions, since the search is exponential in the former.
 //!
-//! Seeds with faults or dropped callers are left to our checker: it is told which of their transactions
-//! never happened, while the other one takes the first value that is read of a record for the loaded one.
+//! Seeds with faults or dropped callers are left to our checker. It knows which of their
+//! transactions never happened, while the other checker takes the first value that is read of a
+//! record for the loaded one.
 //!
-//! `tarn check` is stricter in one thing: a version that was read with two values is a violation, also
-//! if the second value is that of the next version, whose reader an outsider would put behind its writer
-//! (a read past a lock can do that: half of a record was new). Histories to which it objects for that alone
-//! are counted and not compared.
+//! `tarn check` is stricter in one thing. A version that was read with two values is a violation,
+//! also if the second value is that of the next version. An outsider would put the reader of that
+//! value behind the next version's writer. (A read past a lock can do that: half of a record was
+//! new.) Histories to which `tarn check` objects only for that reason are counted and not compared.
 
 use crate::common::tarn;
 use serde_json::Value;
@@ -37,11 +40,11 @@ use todc_utils::specifications::Specification;
 
 const COORDINATORS: usize = 6;
 const COMMITTED: std::ops::RangeInclusive<usize> = 12..=70;
-/// Seeds that are looked at for each subject.
+/// Number of seeds that are looked at for each subject.
 const SEEDS: u64 = 20_000;
 
-/// What is run, and how many histories of it are judged: accepted ones of the corrected engine, violated
-/// ones of a planted bug.
+/// The variants that are run, and how many histories of each are judged: accepted ones of the
+/// corrected engine, violated ones of a planted bug.
 const SUBJECTS: [(&str, &str, usize); 6] = [
     ("corrected", "nothing", 20),
     ("corrected,-validate-reads", "skipped validation", 4),
@@ -60,12 +63,13 @@ type Seen = Option<u64>;
 struct Operation {
     reads: Vec<(Record, Seen)>,
     writes: Vec<(Record, Seen)>,
-    /// Nobody knows whether it took effect: it does when its reads are right, or else nothing.
+    /// It is unknown whether it took effect. If its reads are right it does, otherwise it does
+    /// nothing.
     is_unknown: bool,
 }
 
-/// The database: what each record holds. A record that nobody has looked at yet holds anything, since
-/// what was loaded is in no history; the first who reads it says what.
+/// The database: the content of each record. A record that was not read yet may hold anything,
+/// since loaded values are in no history; its first read decides its content.
 struct Database;
 
 impl Specification for Database {
@@ -90,7 +94,8 @@ impl Specification for Database {
     }
 }
 
-/// The transactions of a file, with when they were invoked and ended; `None` for aborted ones.
+/// Returns the transactions of a file, with the times of their invocation and end; `None` for
+/// aborted ones.
 fn transactions(path: &Path) -> Vec<(Operation, u64, u64)> {
     let text = std::fs::read_to_string(path).expect("a history");
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -112,17 +117,17 @@ fn transaction(line: &Value) -> Option<(Operation, u64, u64)> {
     let read = |each: &Value| each[3].as_bool().expect("a flag").then(|| number(&each[4]));
     let written = |each: &Value| (each[3] != "delete").then(|| number(&each[4]));
     let (reads, writes) = (list("reads", &read), list("writes", &written));
-    // Who was never told may take effect at any later time.
+    // A transaction whose client was never told may take effect at any later time.
     let completed = line["completed_ns"].as_u64().filter(|_| !is_unknown).unwrap_or(u64::MAX);
     let invoked = number(&line["invoked_ns"]);
     Some((Operation { reads, writes, is_unknown }, invoked, completed))
 }
 
-/// The other checker's verdict.
+/// Returns the other checker's verdict.
 fn is_linearizable(transactions: &[(Operation, u64, u64)]) -> bool {
     let mut events = Vec::new();
     for (process, (operation, invoked, completed)) in transactions.iter().enumerate() {
-        // Of two events at one time a call is first: the two transactions overlap.
+        // If two events have one time, a call is first: the two transactions overlap.
         events.push((*invoked, 0, process, Action::Call(operation.clone())));
         events.push((*completed, 1, process, Action::Response(operation.clone())));
     }
@@ -131,7 +136,7 @@ fn is_linearizable(transactions: &[(Operation, u64, u64)]) -> bool {
     WGLChecker::<Database>::is_linearizable(History::from_actions(actions.collect()))
 }
 
-/// Whether values tell versions apart in it, and it is small enough to be searched.
+/// Whether its values tell versions apart, and it is small enough to be searched.
 fn is_suitable(ran: &Ran) -> bool {
     let txns = &ran.history.transactions;
     let taken = || txns.iter().filter(|txn| txn.outcome != Outcome::Aborted);
@@ -146,8 +151,8 @@ fn is_suitable(ran: &Ran) -> bool {
         })
 }
 
-/// What our checker says of it, as far as an outsider can see it, who sees no versions. `None`: it objects
-/// to two values of one version alone.
+/// Returns our checker's verdict on it, as seen by an outsider without version numbers. `None`: our
+/// checker objects only to two values of one version.
 fn our_verdict(ran: &Ran) -> Option<bool> {
     let report = check(&ran.history, Isolation::StrictSerializable);
     if report.is_accepted() {
@@ -157,7 +162,7 @@ fn our_verdict(ran: &Ran) -> Option<bool> {
     others.then_some(false)
 }
 
-/// Histories that can be judged, in the order of their seeds; nobody's verdict decides which.
+/// Returns histories that can be judged, in the order of their seeds; no verdict decides which.
 fn runs(subject: &Subject) -> impl Iterator<Item = Ran> {
     let is_small = |seed: &u64| {
         let drawn = Drawn::of(*seed, None);
@@ -171,7 +176,8 @@ fn runs(subject: &Subject) -> impl Iterator<Item = Ran> {
     (0..SEEDS).filter(is_small).map(run).filter(is_suitable)
 }
 
-/// Both verdicts on a run, through a file written by its printed command, ours by `tarn check`.
+/// Returns both verdicts on a run, through a file written by its printed command; ours by
+/// `tarn check`.
 fn verdicts_by_command(subject: &Subject, seed: u64, file: &Path) -> (bool, bool) {
     let name = file.to_str().expect("text");
     let replay = format!("{} --history {name}", subject.replay(seed));
@@ -232,14 +238,14 @@ fn the_translation_knows_real_time_absence_and_the_unknown() {
     };
     assert!(over(&insert, &reads_present) && over(&reads_absent, &insert));
     assert!(!over(&insert, &reads_absent));
-    // One that was never told may have happened, or not.
+    // A transaction of unknown outcome may have happened, or not.
     let unknown = Operation { is_unknown: true, ..insert.clone() };
     for read in [&reads_absent, &reads_present] {
         assert!(is_linearizable(&[(unknown.clone(), 0, u64::MAX), (read.clone(), 20, 30)]));
     }
     let backwards = [(reads_present, 20, 30), (reads_absent, 40, 50)];
     assert!(!is_linearizable(&[&[(unknown, 0, u64::MAX)], &backwards[..]].concat()));
-    // Write skew: each read what the other wrote.
+    // Write skew: each read the record that the other wrote.
     let skew = [
         (operation(&[(1, Some(1)), (2, Some(1))], &[(1, Some(2))]), 0, 9),
         (operation(&[(1, Some(1)), (2, Some(1))], &[(2, Some(2))]), 0, 9),

@@ -1,6 +1,7 @@
 //! The tests of the program, in one program.
 //!
-//! Invariant: no file depends on another or on running alone; what a test writes lies in a folder of its own.
+//! Invariant: no file depends on another or on running alone; a test writes only into a folder of
+//! its own.
 
 mod cli;
 mod common;

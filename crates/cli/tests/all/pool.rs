@@ -1,5 +1,5 @@
-//! The pool that runs points of a sweep: the reports are those of points that run alone, and whatever
-//! goes wrong is named.
+//! The pool that runs points of a sweep. Its reports are those of points that run alone, and every
+//! error is named.
 //!
 //! Invariant: no process outlives its pool.
 
@@ -73,7 +73,7 @@ impl Watch for Stopper<'_> {
 
 #[test]
 fn an_interruption_names_what_was_not_finished() {
-    // The second point takes minutes, if nobody ends it.
+    // The second point takes minutes, unless it is ended.
     let points = points(&["virtual-ms=0.2,60000,0.3"]);
     let stop = AtomicBool::new(false);
     let watch = Stopper { stop: &stop, begun: RefCell::default() };

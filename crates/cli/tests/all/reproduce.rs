@@ -1,6 +1,7 @@
-//! Published figures: what `tarn reproduce` prints and refuses.
+//! Published figures: the output and the refusals of `tarn reproduce`.
 //!
-//! Invariant checked: bad input ends in one line and exit code 2, an unsafe variant is named wherever it may run.
+//! Invariant checked: bad input ends in one line and exit code 2; an unsafe variant is named
+//! wherever it may run.
 
 use crate::common::tarn_line;
 use serde_json::Value;

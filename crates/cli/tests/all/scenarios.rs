@@ -6,7 +6,8 @@
 use crate::common::{root, tarn};
 use std::path::PathBuf;
 
-/// How often a planted bug may hide: what shows depends on how threads happen to be interleaved.
+/// The number of runs in which a planted bug may stay hidden: its effect depends on how threads are
+/// interleaved.
 const TRIES: u64 = 4;
 
 fn scenarios(folder: &str) -> Vec<PathBuf> {

@@ -1,8 +1,8 @@
 //! Random schedules through the program: every planted bug is found, and the printed command runs it again to the
 //! same trace.
 //!
-//! Invariant checked: within `FOUND_WITHIN` seeds each bug shows; what is printed as its replay, given to
-//! the program, ends in exit code 1 with the same digest and the same counterexample.
+//! Invariant checked: within `FOUND_WITHIN` seeds each bug shows. The printed replay, given to the
+//! program, ends in exit code 1 with the same digest and the same counterexample.
 
 use crate::common::{assert_refused, tarn_line};
 use serde_json::Value;
@@ -11,10 +11,11 @@ use tarn_lab::schedules::Subject;
 use tarn_lab::schedules::many::{Order, run_all};
 use tarn_lab::schedules::report::Sum;
 
-/// Seeds within which every planted bug shows; the median over twenty first seeds is below 120 for each.
+/// Seeds within which every planted bug shows; for each, the median over twenty first seeds is
+/// below 120.
 const FOUND_WITHIN: u64 = 2_000;
 
-/// Each rule of a protocol that is taken away, and what its absence breaks.
+/// Each rule of a protocol that is taken away, and the damage that its absence does.
 const PLANTED: &[(&str, &str, &str)] = &[
     ("ford", "-validate-reads", "skipped validation"),
     ("ford", "-refuse-locked", "read past a lock"),
@@ -113,9 +114,10 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("2pl", "-refuse-locked", "looked at again past a lock"),
 ];
 
-/// Switches that matter under a dead coordinator's number alone, which nothing has shown here in 1,000
-/// seeds, or at a death between two writes of a growth (one seed of a hundred thousand here): the explorer and the engine's
-/// own schedules of crashes and of growth that dies show that they are missed.
+/// Switches that matter only under a dead coordinator's number, or at a death between two writes of
+/// a growth. The former did not show here in 1,000 seeds, the latter in one seed of a hundred
+/// thousand. The explorer and the engine's own schedules of crashes and of growth that dies show
+/// their absence.
 const IN_CRASHES: &[(&str, &str)] = &[
     ("ford", "-settle-before-log"),
     ("motor", "-settle-before-log"),
@@ -126,8 +128,9 @@ const IN_CRASHES: &[(&str, &str)] = &[
     ("oocc", "-header-first"),
 ];
 
-/// Switches whose absence the explorer shows (`crates/cli/tests/all/explore.rs`): it takes a snapshot of one moment, a
-/// death between two writes (of a split: here one seed of six thousand), or a window that just ends; nothing has shown OOCC's here in 2,000 seeds.
+/// Switches whose absence the explorer shows (`crates/cli/tests/all/explore.rs`). They need a
+/// snapshot of one moment, a death between two writes (of a split: here one seed of six thousand),
+/// or a window that just ends. OOCC's did not show here in 2,000 seeds.
 const IN_THE_EXPLORER: &[(&str, &str)] = &[
     ("motor", "-stamp-first"),
     ("ford", "-sibling-with-split"),
@@ -137,7 +140,8 @@ const IN_THE_EXPLORER: &[(&str, &str)] = &[
     ("oocc", "-refuse-intent"),
     ("oocc", "-implicit,-count-before-reading"),
     ("oocc", "-implicit,-ask-behind-locks"),
-    // Here one seed of nine thousand of an earlier build, none of a hundred thousand now.
+    // With an earlier build it showed here in one seed of nine thousand, now in none of a hundred
+    // thousand.
     ("oocc", "-implicit,-count-at-once"),
     ("oocc", "-sibling-with-split"),
     // Here one seed of three thousand, and none.
@@ -145,7 +149,7 @@ const IN_THE_EXPLORER: &[(&str, &str)] = &[
     ("2pl", "-sibling-with-split"),
 ];
 
-/// Switches that a test of their own shows, from a seed on.
+/// Switches whose absence shows in a test of their own, which begins at a later seed.
 const LATE: &[(&str, &str)] = &[("oocc", "-mark-decided")];
 
 /// Switches that change cost and nothing else, also beside deaths.
@@ -163,16 +167,19 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-exclusive-if-reads"),
     ("oocc", "-stillness"),
     ("oocc", "-half-lines"),
-    // Memory is not near here, where alone it matters: the engine's `multi_get.rs` shows it on real threads.
+    // It matters only for near memory, which is not here: the engine's `multi_get.rs` shows it on
+    // real threads.
     ("oocc", "-announce-writes"),
-    // A death of each kind behind a refusal, which no seed of 20,000 had: the engine's `taken_back.rs` has it.
+    // It needs a death of each kind behind a refusal, which no seed of 20,000 had: the engine's
+    // `taken_back.rs` has it.
     ("oocc", "-take-log-back"),
-    // Five transactions in one order, which the engine's `explicit_leases.rs` has: nothing has shown it here.
+    // It needs five transactions in one order, which the engine's `explicit_leases.rs` has; it did
+    // not show here.
     ("oocc", "-implicit,-exclusive-if-explicit"),
     ("drtm", "-share-leases"),
     ("drtm", "-lock-together"),
     ("dslr", "-wide-counts"),
-    // It matters beside deaths alone, of which DSLR promises nothing.
+    // It matters only beside deaths, for which DSLR promises nothing.
     ("dslr", "-sibling-with-split"),
 ];
 
@@ -190,7 +197,7 @@ fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
     sum
 }
 
-/// The bug is found, and found again by the printed command.
+/// Asserts that the bug is found, and found again by the printed command.
 #[track_caller]
 fn is_found_and_replayed(subject: &Subject, bug: &str) {
     let sum = sum(subject, FOUND_WITHIN, 2);
@@ -219,11 +226,11 @@ fn every_planted_bug_is_found_and_replayed_to_the_same_trace() {
 
 #[test]
 fn every_switch_is_planted_or_harmless() {
-    // LOTUS's are shown in `lotus.rs`.
+    // Those of LOTUS are shown in `lotus.rs`.
     for info in ALL.iter().filter(|info| info.name != "lotus") {
         for switch in info.switches {
             let is_it = |&(protocol, missing): &(&str, &str)| {
-                // The last of several is what is shown.
+                // The last of several switches is the one that is shown.
                 let last = missing.rsplit(',').next().unwrap_or(missing);
                 let name = last.trim_start_matches("unsafe-no").trim_start_matches('-');
                 protocol == info.name && name == switch.name

@@ -1,4 +1,4 @@
-//! `tarn sim` and `tarn profiles`: what they print, what they refuse, and that a seed decides all but
+//! `tarn sim` and `tarn profiles`: their output, their refusals, and that a seed decides all but
 //! the wall clock.
 //!
 //! Invariant: bad input ends in exactly one line on standard error and exit code 2, and leaves no
@@ -109,7 +109,7 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
 
 #[test]
 fn leases_are_adjusted_and_the_time_to_adjust_is_printed() {
-    // One writer in 64 is looked at: so long that a score of them are.
+    // The manager looks at one writer in 64: the run is long enough for about twenty of them.
     let line = "sim ycsb --protocol oocc --mix-profile oocc-ri --compute-nodes 2 --records 2000 --virtual-ms 8 \
                 --coordinators 16 --read-lease-ns 100 --read-lease-adjust-ns 100000";
     let report = object(&format!("{line} --json"));
@@ -232,7 +232,7 @@ fn every_workload_runs_and_says_what_limits_it() {
         for part in ["throughput", "utilisation", "busiest", "accepted", "audit", "digest"] {
             assert!(ended.out.contains(part), "{workload}: {part}: {}", ended.out);
         }
-        // Atomics run side by side: how many at a time is no share.
+        // Atomics run side by side: the number at a time is no share.
         let shares = ended.out.lines().find(|line| line.contains("utilisation")).expect("a line");
         assert!(shares.contains("; atomics ") && shares.ends_with(" at a time"), "{shares}");
     }
@@ -312,7 +312,7 @@ fn a_nic_is_measured_beside_what_was_published() {
         assert!(each["source"].as_str().is_some_and(|source| !source.is_empty()));
         let told = each["standing"] != "predicted";
         assert_eq!(told, each["rests_on"].is_string());
-        // What the model was told it keeps, or says why not.
+        // The model keeps a value that it was given, or says why not.
         assert!(!told || (0.9..1.1).contains(&ratio) || each["miss"].is_string(), "{each}");
     }
     let table = tarn_line("sim nic --profile cx6-200g --curve doorbell").out;
@@ -364,7 +364,7 @@ fn constants_are_set_for_one_run_and_the_report_says_so() {
     assert!(said.starts_with("error: --curve = doorbells; allowed: latency, "), "{said}");
 }
 
-/// With one thread for many coordinators the processor is what there is too little of.
+/// With one thread for many coordinators, the processor is the bottleneck.
 #[test]
 fn what_a_transaction_costs_its_coordinator_is_charged() {
     let rate = |more: &str| {
@@ -381,7 +381,7 @@ fn what_a_transaction_costs_its_coordinator_is_charged() {
     assert!(rate("--set cpu.transaction_ns=5000").0 < 0.5 * charged);
 }
 
-/// Reads of known keys have no working set, and are charged otherwise.
+/// Reads of known keys have no working set, and are charged in another way.
 #[test]
 fn what_a_call_costs_its_coordinator_is_charged() {
     let rate = |protocol: &str, more: &str| {
@@ -403,7 +403,8 @@ fn what_a_call_costs_its_coordinator_is_charged() {
     assert_eq!(charged, dear, "it reads as a transaction");
 }
 
-/// A machine that is back before its crash is noticed waits: its coordinators' logs are still needed.
+/// A machine that is back before its crash is noticed has to wait: its coordinators' logs are still
+/// needed.
 #[test]
 fn an_outage_is_sound_and_the_same_twice() {
     let line = "sim outage --records 400 --compute-nodes 3 --crash-compute 1 --threads 1 --coroutines 2 --interval-ms 0.2 \
@@ -422,7 +423,7 @@ fn an_outage_is_sound_and_the_same_twice() {
     assert!(report["before_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
 }
 
-/// Indexes are audited, and all rules are held against what was acknowledged.
+/// Indexes are audited, and all rules are checked against the acknowledged transactions.
 #[test]
 fn an_outage_of_tpcc_is_judged_by_its_conditions() {
     let line = "sim outage tpcc --mix-profile tiny --records 2 --compute-nodes 3 --crash-compute 1 --threads 1 \
@@ -432,7 +433,7 @@ fn an_outage_of_tpcc_is_judged_by_its_conditions() {
     let report: Value = serde_json::from_str(&ended.out).expect("one object");
     let rules = report["checks"]["rules"]["each"].as_array().expect("a list");
     let names: Vec<&str> = rules.iter().filter_map(|rule| rule["name"].as_str()).collect();
-    // C11 and the number of rows among them: what the dead had counted is not lost.
+    // C11 and the number of rows are among them: the counts of dead coordinators are not lost.
     assert_eq!(rules.len(), 16, "{names:?}");
     assert!(rules.iter().all(|rule| rule["ok"] == true), "{rules:?}");
     let audit = &report["checks"]["audit"];
@@ -448,7 +449,8 @@ fn what_dies_at_the_end_is_made_good_before_the_memory_is_judged() {
     }
 }
 
-/// The hot shards go to others until each has its share, and nothing that was acknowledged is lost.
+/// The hot shards go to other nodes until each has its share, and no acknowledged transaction is
+/// lost.
 #[test]
 fn a_hotspot_is_dealt_out_and_throughput_comes_back() {
     let line = "sim hotspot --records 40000 --interval-ms 1 --hot-ms 20 --virtual-ms 40 --json";

@@ -1,7 +1,7 @@
-//! `tarn swarm`: what it prints, what it covers, and that its replays are the same runs.
+//! `tarn swarm`: its output, its coverage, and that its replays are the same runs.
 //!
-//! Invariant checked: a failure of the swarm is found again by the command that it prints, to the same
-//! digest; nothing that was reached is missing from the matrix, and an empty cell that is required ends
+//! Invariant checked: a failure of the swarm is found again by the command that it prints, to the
+//! same digest. No reached cell is missing from the matrix, and an empty cell that is required ends
 //! in exit code 1.
 
 use crate::common::{assert_refused, tarn_line};
@@ -77,7 +77,8 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
 fn a_signal_ends_a_swarm_that_never_ends_with_its_report() {
     for (variant, code) in [("corrected", 130), ("corrected,-keep-version", 1)] {
         let program = env!("CARGO_BIN_EXE_tarn");
-        // After two seconds, and surely after some seeds; killed if the signal were ignored.
+        // The signal comes after two seconds, surely after some seeds; if it were ignored, the
+        // program would be killed.
         let arguments = ["-s", "INT", "-k", "60", "2", program, "swarm", "--json", "--variant"];
         let mut swarm = Command::new("timeout");
         swarm.arg("--preserve-status").args(arguments).arg(variant).stdin(Stdio::null());

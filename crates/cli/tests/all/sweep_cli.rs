@@ -1,4 +1,4 @@
-//! `tarn sim --sweep`: what it prints, the page it writes, what it refuses.
+//! `tarn sim --sweep`: its output, its page, its refusals.
 //!
 //! Invariant: bad input ends in exactly one line on standard error and exit code 2, and leaves no file
 //! behind.
@@ -16,7 +16,8 @@ fn object(line: &str) -> Value {
     serde_json::from_str(&ended.out).expect("one object")
 }
 
-/// One replica on one memory node is not held against three on three without a word, and what the README shows is like with like.
+/// One replica on one memory node is not compared with three on three without a notice, and the
+/// README's sweep compares like with like.
 #[test]
 fn a_sweep_over_replicas_says_if_memory_nodes_vary_as_well() {
     let notice = "notice: points of 1, 3 replicas have as many memory nodes; ";
@@ -130,7 +131,7 @@ fn the_page_stands_alone_and_one_seed_gives_one_page() {
     let html = page("one.html", 1);
     assert_eq!(html, page("two.html", 3));
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 2, "something is left");
-    // Nothing is fetched, nothing runs.
+    // The page fetches nothing and runs nothing.
     for word in ["http:", "https:", "<script", "<link", "@import", "url(", "src="] {
         assert!(!html.contains(word), "{word}");
     }

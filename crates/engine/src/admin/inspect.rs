@@ -1,7 +1,7 @@
-//! Looks at memory while no transaction runs: what is stored, and whether it is sound.
+//! Inspects memory while no transaction runs: which records are stored, and whether memory is sound.
 //!
-//! Invariant: read-only. It trusts nothing that a protocol says: it reads every bucket of every
-//! replica and compares.
+//! Invariant: it only reads. It trusts nothing that a protocol says: it reads every bucket of every replica
+//! and compares.
 
 use crate::admin::inspect_trees::audit_index;
 use crate::admin::inspect_versions::{is_block, wrong_cells};
@@ -22,31 +22,31 @@ use tarn_store::schema::row::Row;
 
 /// A stored record, as a scan shows it.
 pub struct Stored<'a> {
-    /// Key word.
+    /// The key word.
     pub key: u64,
-    /// Its version.
+    /// The record's version.
     pub version: Version,
-    /// How often it was changed since it was loaded, where its version counts that; one of timestamps does not.
+    /// How often the record was changed since it was loaded, where its version counts that; a timestamp does
+    /// not.
     pub changes: Option<u64>,
     /// The full key, of a table whose keys are longer than a word.
     pub full_key: &'a [u8],
-    /// Its payload.
+    /// The record's payload.
     pub row: Row<'a>,
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Audit {
-    /// Records present at primaries.
+    /// Records that are present at primaries.
     pub records: u64,
     /// Slots of deleted records whose versions may have readers.
     pub tombstones: u64,
-    /// Locks that nobody should hold any more.
+    /// Locks that should not be held any more.
     pub locks_left: u64,
     /// Lines of a backup that differ from the primary's.
     pub replicas_differ: u64,
-    /// Records in a bucket that is not theirs, or twice in one; buckets of another depth than the
-    /// index header implies.
+    /// Records in a wrong bucket, or twice in one; buckets of another depth than the index header implies.
     pub misplaced: u64,
     /// Cells of versions that are not committed, are out of order, or lead to no record of theirs; records whose lines
     /// are of different versions.
@@ -94,10 +94,10 @@ impl fmt::Display for Audit {
     }
 }
 
-/// Shows every record of a table at the primaries.
+/// Calls `visit` with every record of a table at the primaries.
 ///
 /// # Errors
-/// The fabric's.
+/// An error of the fabric.
 pub async fn scan(
     cx: &Context,
     table: TableId,
@@ -126,11 +126,11 @@ pub async fn scan(
     Ok(())
 }
 
-/// Shows every block (bucket or overflow block) of a table at the primaries: the buffer and where in
-/// it the block's image lies.
+/// Calls `visit` with every block (bucket or overflow block) of a table at the primaries: the buffer, and the
+/// place of the block's image in it.
 ///
 /// # Errors
-/// The fabric's.
+/// An error of the fabric.
 pub async fn blocks(
     cx: &Context,
     table: TableId,
@@ -153,7 +153,7 @@ pub async fn blocks(
     Ok(())
 }
 
-/// The images of the slots of a block whose image lies at `at`.
+/// The places of the slots' images in a block whose image lies at `at`.
 pub fn slots(table: &Table, at: BufferOffset) -> impl Iterator<Item = BufferOffset> {
     let slot_bytes = table.slot.slot_bytes;
     (0..table.geometry.slots).map(move |slot| at.plus(DIRECTORY_BYTES + slot * slot_bytes))
@@ -191,10 +191,10 @@ async fn show(
     Ok(())
 }
 
-/// Compares replicas, counts leftover locks, checks that every record is where its key leads.
+/// Compares replicas, counts leftover locks, and checks that every record is where its key leads.
 ///
 /// # Errors
-/// The fabric's.
+/// An error of the fabric.
 pub async fn audit(cx: &Context) -> Result<Audit, Failure> {
     cx.follow();
     let mut audit = Audit::default();
@@ -215,7 +215,7 @@ pub async fn audit(cx: &Context) -> Result<Audit, Failure> {
     Ok(audit)
 }
 
-/// The index header: at rest, the same everywhere.
+/// Audits the index header: it must be at rest, and the same at every member.
 async fn audit_header(
     cx: &Context,
     table: &Table,
@@ -294,7 +294,7 @@ async fn compare_replicas(
     for position in 1..cx.groups.whole().members(block.group()).len() {
         let other = read_block(cx, round, table, block, position).await?;
         audit.replicas_differ += differing(round, table, at, other);
-        // Whoever is promoted is believed.
+        // A backup that is promoted is believed: its fingerprints must be true as well.
         audit.misplaced += u64::from(is_bucket && are_wrong(table, round, other));
         for slot in 0..table.geometry.slots {
             let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
@@ -320,7 +320,7 @@ async fn compare_replicas(
     Ok(())
 }
 
-/// Lines of two images of one block that differ, LOCK words aside.
+/// How many lines of two images of one block differ, LOCK words aside.
 fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOffset) -> u64 {
     let slots =
         (0..table.geometry.slots).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
@@ -338,7 +338,7 @@ fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOf
             let bytes =
                 |image: BufferOffset, from, to| round.bytes(image.plus(offset + from), to - from);
             let same = |from, to| bytes(first, from, to) == bytes(second, from, to);
-            // What an undo left of fingerprints is void, at every replica.
+            // Fingerprints that an undo left behind are void, at every replica.
             let void = |image| (offset == 0).then(|| void_words(round, image)).flatten();
             let equal = match (void(first), void(second)) {
                 (Some((from, to)), Some(_)) => same(VERSION_AT, from) && same(to, end),
@@ -366,13 +366,13 @@ async fn read_block(
     round.begin();
     let target = cx.groups.whole().replica(block, position);
     let at = round.read(target, table.geometry.bucket_bytes);
-    // Memory is scanned in order: nothing to gain from waiting for a prefetch.
+    // Memory is scanned in order: waiting for a prefetch gains nothing.
     round.hot();
     cx.port.execute(round).await?;
     Ok(at)
 }
 
-/// Every bucket of a table in one group, in the state that the index header says.
+/// Every bucket of a table in one group, in the state that the index header gives.
 async fn buckets(
     cx: &Context,
     table: &Table,

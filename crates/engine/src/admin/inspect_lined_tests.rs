@@ -1,6 +1,6 @@
-//! Records with a version in every line as they are loaded, and what the audit says of torn ones.
+//! Records with a version in every line as they are loaded, and the audit's answer to torn ones.
 //!
-//! Invariant: a database that was loaded is clean, and each test changes one thing of it.
+//! Invariant: a database that was just loaded is clean, and each test changes one thing in it.
 
 use super::*;
 use crate::admin::inspect_scene::thread_on;
@@ -14,7 +14,7 @@ use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 const RECORDS: u64 = 60;
 const A: ColumnId = ColumnId(0);
 const TEXT: ColumnId = ColumnId(1);
-/// One line, six, two behind a full key.
+/// Records of one line (`SMALL`), of six (`WIDE`), of two with a full key (`KEYED`).
 const SMALL: TableId = TableId(0);
 const WIDE: TableId = TableId(1);
 const KEYED: TableId = TableId(2);
@@ -59,7 +59,7 @@ async fn load(cx: &Context) {
             };
             loader.insert(table, key, fill).await.expect("room");
         }
-        // Not all of it is set: the rest is zeros, whatever was loaded before.
+        // Only one column is set: the others are zeros, whatever was loaded before.
         let fill = |row: &mut crate::admin::load::RowMut<'_>| row.set(A, key * 3);
         loader.insert(KEYED, &full_key(key), fill).await.expect("room");
     }
@@ -70,7 +70,7 @@ fn look(cx: &Context) -> Audit {
     block_on(audit(cx)).expect("a look")
 }
 
-/// Where a record of a table lies that is in its bucket itself.
+/// The address of a record that is in its bucket itself.
 fn any_record(cx: &Context, table: TableId) -> Address {
     let table = cx.table(table);
     let mut round = Round::new();
@@ -82,7 +82,8 @@ fn any_record(cx: &Context, table: TableId) -> Address {
     bucket.plus((image.0 - at.0) as usize)
 }
 
-/// What the audit finds once a word is changed, at every copy or not at the primary; then it is put back.
+/// The audit's result after a word was changed, at every copy or at the backups alone. The word is put back
+/// after that.
 fn changed(cx: &Context, at: Address, primary_too: bool) -> Audit {
     let mut round = Round::new();
     let seen = round.read(cx.groups.primary(at), 8);
@@ -140,7 +141,7 @@ fn a_torn_record_and_a_copy_that_differs_are_told() {
     assert_eq!(changed(&cx, wide.plus(LINED_WRITER_AT), false).replicas_differ, 1);
     assert_eq!(changed(&cx, wide.plus(5 * LINE_BYTES + 8), false).replicas_differ, 1);
     assert_eq!(changed(&cx, wide, true).locks_left, 1);
-    // A record of one line is of one version, whichever.
+    // A record of one line is always of one version.
     assert!(changed(&cx, any_record(&cx, SMALL).plus(VERSION_AT), true).is_clean());
 }
 

@@ -1,6 +1,6 @@
-//! A thread on an empty database in three memory nodes: for tests of what loading and the audit make of a layout.
+//! A thread on an empty database in three memory nodes, for tests of loading and of the audit.
 //!
-//! Invariant: nothing but the catalog is the caller's choice.
+//! Invariant: the caller chooses nothing but the catalog.
 
 use crate::cluster::membership::EmbeddedMembership;
 use crate::protocol::{ALL, AnyProtocol};

@@ -1,9 +1,9 @@
-//! Looks at ordered indexes while no transaction runs.
+//! Inspects ordered indexes while no transaction runs.
 //!
-//! Invariant checked: at each level the nodes cover all keys, left to right, without gap or overlap; no
-//! node of the chain is dead or locked; entries lie within fences, where look-ups find them, and only
-//! once; separators lead to nodes that begin there; every record has its entries and every entry its
-//! record; replicas are equal, where what they hold counts.
+//! Invariant checked: at each level the nodes cover all keys, left to right, without gap or overlap. No node
+//! of the chain is dead or locked. Entries lie within fences, where look-ups find them, and only once.
+//! Separators lead to nodes that begin there. Every record has its entries, and every entry its record.
+//! Replicas are equal in all bytes that count.
 
 use crate::admin::inspect::{Audit, scan};
 use crate::site::Context;
@@ -17,7 +17,7 @@ use tarn_store::layout::VERSION_AT;
 use tarn_store::layout::index_plan::Index;
 use tarn_store::layout::node::{META_AT, Node, NodeShape};
 
-/// Nodes of one level: where each begins.
+/// The nodes of one level, with the key at which each begins.
 type Lows = BTreeMap<u64, Vec<u8>>;
 
 /// Audits one index.
@@ -78,7 +78,7 @@ fn are_at_home(index: &Index, node: Node<'_>) -> bool {
     node.level() > 0 || node.used().all(is_found)
 }
 
-/// Whether an inner node's separators lead to nodes that begin there, the first to the first.
+/// Whether an inner node's separators lead to nodes that begin there, and one of them is its LOW fence.
 fn leads_to(node: Node<'_>, below: &Lows) -> bool {
     let begins = |slot: usize| {
         below.get(&node.child(slot).to_word()).is_some_and(|low| low == node.key(slot))
@@ -86,7 +86,7 @@ fn leads_to(node: Node<'_>, below: &Lows) -> bool {
     node.used().all(begins) && node.used().any(|slot| node.key(slot) == node.low())
 }
 
-/// Entries, added up in any order.
+/// A sum of entries, which is the same in any order.
 #[derive(Default)]
 struct Sum {
     count: u64,
@@ -101,7 +101,7 @@ impl Sum {
     }
 }
 
-/// How far the entries are from what the table's records should have.
+/// How far the entries are from those that the table's records should have.
 async fn differing(cx: &Context, index: &Index, found: &Sum) -> Result<u64, Failure> {
     let mut expected = Sum::default();
     let mut slot = vec![0; index.shape.slot_bytes(0)];
@@ -115,7 +115,7 @@ async fn differing(cx: &Context, index: &Index, found: &Sum) -> Result<u64, Fail
     Ok(expected.count.abs_diff(found.count).max(differ))
 }
 
-/// A node at every member: the same header but for LOCK, and the same slots where any are in use.
+/// Compares a node at every member: the same header but for LOCK, and the same slots where any are in use.
 async fn compare_replicas(
     cx: &Context,
     index: &Index,

@@ -1,7 +1,7 @@
-//! Whether a record's versions are what their readers rely on, while nothing runs.
+//! Checks that a record's versions are as their readers expect them, while no transaction runs.
 //!
-//! Invariant: it believes no cell: what a cell leads to is read and compared with it. Asked of primaries; that
-//! backups hold the same is what [`crate::admin::inspect`] compares.
+//! Invariant: it believes no cell: the record that a cell leads to is read and compared with the cell. It
+//! looks at primaries; [`crate::admin::inspect`] compares backups with them.
 
 use crate::site::Context;
 use crate::steps::settle::is_stray;
@@ -13,10 +13,10 @@ use tarn_store::layout::{
 };
 use tarn_store::placement::catalog::Table;
 
-/// How many cells of the record in a slot are wrong; its image lies at `image`, and it lies at `slot`.
+/// How many cells of the record in a slot are wrong. The slot lies at `slot`, its image at `image`.
 ///
 /// # Errors
-/// The fabric's.
+/// An error of the fabric.
 pub async fn wrong_cells(
     cx: &Context,
     round: &mut Round,
@@ -32,7 +32,7 @@ pub async fn wrong_cells(
         let astray = table.slot.apart(bytes).filter(|&body| !is_block(cx, table, body));
         return Ok(astray.count() as u64);
     }
-    // Versions of recovered lives are none: readers pass over them, and writers take their places.
+    // Versions of recovered lives do not count: readers pass over them, and writers take their places.
     let stray = |it: &Seen| it.word.is_invisible() && is_stray(cx, it.txn);
     let is_none = table.slot.newest_committed(bytes).is_none();
     if is_none && seen.iter().all(|it| it.word.is_empty() || stray(it)) {
@@ -59,7 +59,7 @@ pub async fn wrong_cells(
     Ok(wrong)
 }
 
-/// Versions on their way, and such as are of one time.
+/// How many versions are not committed, or are of the same time as another.
 fn wrong_times(seen: &[Seen]) -> u64 {
     let invisible = seen.iter().filter(|it| it.word.is_invisible()).count();
     let mut shown: Vec<Timestamp> = shown(seen).collect();
@@ -68,7 +68,7 @@ fn wrong_times(seen: &[Seen]) -> u64 {
     (invisible + twice) as u64
 }
 
-/// Cells that say to have discarded what is not older than all that are shown.
+/// How many cells say that they have discarded a version that is not older than all that are shown.
 fn shown_again(seen: &[Seen]) -> u64 {
     let oldest = shown(seen).min().unwrap_or(Timestamp::MAX);
     seen.iter().filter(|it| it.prev_ts >= oldest).count() as u64
@@ -82,7 +82,8 @@ fn shape(table: &Table, cells: Cells) -> u64 {
     cells.shape(table.id, table.slot.payload_bytes)
 }
 
-/// Whether a committed cell's TO can be: a record in the slot's group, or none of a version that says "deleted".
+/// Whether a committed cell's TO is possible: a record in the slot's group, or none for a version that says
+/// "deleted".
 fn leads_somewhere(cx: &Context, table: &Table, cell: Cell, slot: Address) -> bool {
     if cell.to.is_deleted() {
         return cell.to == CellAddress::deleted();
@@ -98,12 +99,13 @@ pub fn is_block(cx: &Context, table: &Table, address: Address) -> bool {
     let end = address.offset_bytes() + table.slot.body_bytes() as u64;
     let is_inside =
         usize::from(address.group().0) < catalog.groups() && end <= catalog.group_bytes();
-    // Slots of half a line make blocks of chains that end within one, and bodies of the one version come behind.
+    // Slots of half a line make blocks of chains that end within a line, and bodies of records of one version
+    // may follow.
     let unit = if table.slot.record == RecordLayout::InPlace { 8 } else { LINE_BYTES };
     is_inside && address.offset_bytes().is_multiple_of(unit as u64)
 }
 
-/// Whether what a cell leads to is its record.
+/// Whether a cell leads to its own record.
 async fn holds(
     cx: &Context,
     round: &mut Round,

@@ -1,6 +1,7 @@
-//! Records in several versions as they are loaded, and each way in which memory can be wrong: the audit tells.
+//! Records in several versions as they are loaded, and each way in which memory can be wrong: the audit must
+//! tell.
 //!
-//! Invariant: a database that was loaded is clean, and each test changes one thing of it.
+//! Invariant: a database that was just loaded is clean, and each test changes one thing in it.
 
 use super::*;
 use crate::admin::inspect::{Audit, audit, scan};
@@ -17,7 +18,7 @@ use tarn_store::schema::{ColumnId, ColumnType, TableId, TableSchema};
 
 const RECORDS: u64 = 60;
 const A: ColumnId = ColumnId(0);
-/// Packed if it may be; never, for its size; never, for its key.
+/// `SMALL` is packed if that is allowed; `WIDE` never, for its size; `LONG` never, for its key.
 const SMALL: TableId = TableId(0);
 const WIDE: TableId = TableId(1);
 const LONG: TableId = TableId(2);
@@ -92,7 +93,7 @@ fn set(cx: &Context, at: Address, value: u64, primary_too: bool) {
     block_on(cx.port.execute(&mut round)).expect("written");
 }
 
-/// What the audit finds once a word is changed everywhere; then it is put back.
+/// The audit's result after a word was changed everywhere. The word is put back after that.
 fn changed(cx: &Context, at: Address, value: u64) -> Audit {
     let before = word(cx, at);
     set(cx, at, value, true);
@@ -142,7 +143,7 @@ fn a_version_on_its_way_at_rest_is_wrong() {
     let coming = VersionWord::invisible(Timestamp(5)).word();
     let packed = slot_of(&cx, SMALL, 5).plus(PACKED_VERSIONS_AT);
     assert_eq!(changed(&cx, packed.plus(8), coming).cells_wrong, 1);
-    // Not even one that is committed is left.
+    // Not even a committed version is left.
     let found = changed(&cx, packed, coming);
     assert_eq!((found.cells_wrong, found.records, found.tombstones), (2, 3 * RECORDS - 1, 1));
     let cell = slot_of(&cx, WIDE, 5).plus(CELLS_AT + 32);
@@ -155,7 +156,7 @@ fn two_versions_of_one_time_and_a_discarded_one_that_is_still_shown_are_wrong() 
     let packed = slot_of(&cx, SMALL, 5).plus(PACKED_VERSIONS_AT);
     assert_eq!(changed(&cx, packed.plus(8), 1).cells_wrong, 1);
     let cells = slot_of(&cx, WIDE, 5).plus(CELLS_AT);
-    // One that says "deleted", of the same time.
+    // The second cell says "deleted"; below it gets the time of the first.
     set(&cx, cells.plus(32 + CELL_TO_AT), CellAddress::deleted().word(), true);
     assert!(look(&cx).is_clean());
     assert_eq!(changed(&cx, cells.plus(32), 1).cells_wrong, 1);
@@ -172,7 +173,8 @@ fn a_cell_that_leads_to_no_record_of_its_own_is_wrong() {
         let cell = slot_of(&cx, table, key).plus(CELLS_AT);
         let to = CellAddress::from_word(word(&cx, cell.plus(CELL_TO_AT)));
         let other = slot_of(&cx, table, key + 1).plus(CELLS_AT + CELL_TO_AT);
-        // Another's record, none at all, one that is out of bounds, one under an undecided coordinator.
+        // Another's record, none at all, one out of bounds, one under an undecided coordinator, one that is
+        // not aligned.
         for wrong in [word(&cx, other), 0, (1 << 36) - 64, to.undecided_by(3).word(), to.word() + 8]
         {
             assert_eq!(changed(&cx, cell.plus(CELL_TO_AT), wrong).cells_wrong, 1, "{wrong:x}");
@@ -201,7 +203,7 @@ fn what_differs_at_a_backup_is_found_in_slots_and_records() {
         assert_eq!((found.replicas_differ, found.cells_wrong), (1, 0), "{found}");
         set(&cx, at, before, false);
     }
-    // Behind the payload a record's memory may hold what it held before.
+    // Behind the payload a record's memory may hold older bytes.
     set(&cx, record.plus(336), 5, false);
     assert!(look(&cx).is_clean());
 }

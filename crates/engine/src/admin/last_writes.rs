@@ -1,9 +1,9 @@
-//! What memory must hold once a history is over, record by record.
+//! The contents that memory must have once a history is over, record by record.
 //!
-//! Invariant: every record is judged: what was loaded counts as written first, a record that is there
-//! without anybody's having written it is wrong, and so is one that has vanished without a delete.
-//! Only what committed counts; what undid a transaction of the dead restores bytes under a version that
-//! the record may have been given, if it had been written at all.
+//! Invariant: every record is judged. Loaded records count as written first. A record that is there without a
+//! write is wrong, and so is one that has vanished without a delete. Only committed transactions count. The
+//! undo of a dead node's transaction restores a record's bytes under a new version. The record has that
+//! version only if the transaction had written it.
 
 use crate::admin::inspect::{Stored, scan};
 use crate::site::Context;
@@ -12,10 +12,10 @@ use tarn_store::history::{RecordedOutcome, RecordedTxn, RecordedWrite, WriteKind
 use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
 
-/// Every record that is there, as if it had been inserted now: for after loading.
+/// Every record that is there, as if it had been inserted now. It is used after loading.
 ///
 /// # Errors
-/// The fabric's.
+/// An error of the fabric.
 pub async fn stored(cx: &Context) -> Result<Vec<RecordedWrite>, Failure> {
     let mut all = Vec::new();
     for table in cx.database().catalog.tables() {
@@ -38,19 +38,19 @@ pub async fn stored(cx: &Context) -> Result<Vec<RecordedWrite>, Failure> {
 #[derive(Debug)]
 pub struct LastWrites {
     writes: BTreeMap<(TableId, u64), RecordedWrite>,
-    /// Versions that an undone transaction's records may have been given: only those have it that it
-    /// had written before it died.
+    /// Versions that undoing a transaction may have given to records. Only records that the transaction had
+    /// written before it died have them.
     undone: BTreeSet<(TableId, u64, u64)>,
 }
 
 impl LastWrites {
-    /// Of a history in which nothing is in doubt any more, on what was loaded.
+    /// The last writes of a history in which no transaction is in doubt any more, on the loaded records.
     pub fn of(history: &[RecordedTxn], loaded: &[RecordedWrite]) -> LastWrites {
         let first = loaded.iter().map(|write| ((write.table, write.key), *write));
         let mut last = LastWrites { writes: first.collect(), undone: BTreeSet::new() };
         let committed = |txn: &&RecordedTxn| txn.outcome == RecordedOutcome::Committed;
         for txn in history.iter().filter(committed) {
-            // Whoever writes reads; what undid another transaction did not.
+            // A transaction that writes also reads; the undo of another transaction does not.
             let is_undoing = txn.reads.is_empty();
             for write in &txn.writes {
                 let key = (write.table, write.key);
@@ -67,10 +67,10 @@ impl LastWrites {
         last
     }
 
-    /// Where the memory at rest does not hold that, in words.
+    /// A record at which the memory at rest differs from these writes, in words, if there is one.
     ///
     /// # Errors
-    /// The fabric's.
+    /// An error of the fabric.
     pub async fn differing(mut self, cx: &Context) -> Result<Option<String>, Failure> {
         let mut difference = None;
         for table in cx.database().catalog.tables() {
@@ -82,7 +82,7 @@ impl LastWrites {
             })
             .await?;
         }
-        // Nodes of ordered indexes, which are of no table, are the audit's.
+        // Nodes of ordered indexes belong to no table: the audit looks at them.
         let tables = cx.database().catalog.tables().len();
         let is_record = |write: &&RecordedWrite| usize::from(write.table.0) < tables;
         let mut left = self.writes.values().filter(is_record);
@@ -90,7 +90,7 @@ impl LastWrites {
         Ok(difference.or_else(|| lost.map(|write| format!("not there: {write:?}"))))
     }
 
-    /// What is wrong with a record that is there; it is taken off the list.
+    /// The error of a record that is there, if it has one. The record is taken off the list.
     fn wrong(&mut self, table: TableId, stored: &Stored<'_>) -> Option<String> {
         let (key, version) = (stored.key, stored.version.counter());
         let Some(write) = self.writes.remove(&(table, key)) else {

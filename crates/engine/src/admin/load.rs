@@ -1,10 +1,10 @@
 //! Fills tables before any transaction runs.
 //!
-//! Invariant: whoever loads has the tables to itself: no locks, no log. Several loaders may work at
-//! once if each takes the keys of its own [`Part`], which never share a bucket. Keys are unique;
-//! loading one twice is the caller's bug and is not looked for. Records are placed exactly where an
-//! insert would place them, at every replica, with version 1. Entries of ordered indexes are gathered and
-//! built into trees by the loader that finishes last ([`crate::admin::load_trees`]).
+//! Invariant: a loader has the tables to itself: no locks, no log. Several loaders may work at once if each
+//! takes the keys of its own [`Part`]; parts never share a bucket. Keys are unique; loading one twice is the
+//! caller's bug and is not looked for. Records are placed exactly where an insert would place them, at every
+//! replica, with version 1. Entries of ordered indexes are gathered; the loader that finishes last builds
+//! trees of them ([`crate::admin::load_trees`]).
 
 use crate::admin::load_trees::build;
 use crate::cluster::loads::Run;
@@ -21,15 +21,15 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::schema::row::Value;
 use tarn_store::schema::{ColumnId, Key, TableId, TableSchema};
 
-/// Records on their way at once.
+/// How many records one batch loads.
 const BATCH: usize = 32;
 
-/// One of several loaders' share of the keys.
+/// One loader's share of the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// Which share.
+    /// The number of the share.
     pub index: u32,
-    /// Of how many.
+    /// How many shares there are.
     pub of: u32,
 }
 
@@ -72,10 +72,10 @@ pub struct Loader<'a> {
     part: Part,
     round: Round,
     pending: Vec<Pending>,
-    /// Of long chains, the first block that may have room: those before it are full.
+    /// For long chains, the first block that may have room: the blocks before it are full.
     tails: BTreeMap<u64, Address>,
     loaded: u64,
-    /// The payload being filled, of records in lines.
+    /// The payload being filled, for records in lines.
     row: Vec<u8>,
     /// Entries of each ordered index.
     runs: Vec<Run>,
@@ -107,7 +107,7 @@ impl<'a> Loader<'a> {
     /// Loads a record, if its key is in this loader's part.
     ///
     /// # Errors
-    /// `OutOfMemory`, or the fabric's.
+    /// `OutOfMemory`, or an error of the fabric.
     pub async fn insert<'k>(
         &mut self,
         table: TableId,
@@ -166,7 +166,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Notes what a record brings to its table's ordered indexes.
+    /// Notes the entries that a record brings to its table's ordered indexes.
     fn add_entries(&mut self, table: &Table, (word, full_key): (u64, &[u8]), image: BufferOffset) {
         let slot = &table.slot;
         let payload = match slot.lined() {
@@ -182,8 +182,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Writes what is still on its way. The last of all loaders to finish builds the ordered indexes:
-    /// every one of them must.
+    /// Writes the records that are still pending. The last of all loaders to finish builds the ordered
+    /// indexes: every loader must call this.
     ///
     /// # Errors
     /// As [`Loader::insert`]; `UniqueViolation` if two records have one key of a unique index.
@@ -238,7 +238,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// A slot of the bin that was free when it was read, and that nobody before in the batch took.
+    /// A slot of the bin that was free when it was read, and that no earlier record of the batch took.
     fn free_in_bin(&self, before: &[Pending], one: &Pending) -> Option<Address> {
         let layout = &self.cx.table(one.table).slot;
         let slot_bytes = layout.slot_bytes;
@@ -250,7 +250,7 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// A free slot of the bucket or its chain, which is made longer if need be.
+    /// A free slot of the bucket or its chain. The chain is made longer if need be.
     async fn free_in_bucket(&mut self, one: &Pending) -> Result<Address, Failure> {
         let table = self.cx.table(one.table);
         let (slot_bytes, bucket_bytes) = (table.slot.slot_bytes, table.geometry.bucket_bytes);

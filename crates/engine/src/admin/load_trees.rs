@@ -1,8 +1,8 @@
-//! Ordered indexes of loaded records: every loader brings the entries of its records, and who finishes
-//! last builds the trees.
+//! Ordered indexes of loaded records: every loader brings the entries of its records, and the loader that
+//! finishes last builds the trees.
 //!
-//! Invariant: nobody else uses the database meanwhile. An index that has entries already is built anew
-//! with all of them; its old nodes are marked dead then, for whoever remembers them, and are not used again.
+//! Invariant: no other code uses the database meanwhile. An index that has entries already is built anew with
+//! all of them. Its old nodes are then marked dead, for threads that remember them, and are not used again.
 
 use crate::cluster::loads::Run;
 use crate::site::Context;
@@ -16,13 +16,13 @@ use tarn_store::layout::index_plan::Index;
 use tarn_store::layout::node::Node;
 use tarn_store::layout::{VERSION_AT, Version};
 
-/// Nodes that one round writes.
+/// How many nodes one round writes.
 const BATCH: usize = 16;
 
 /// Builds the tree of every index that has new entries.
 ///
 /// # Errors
-/// `UniqueViolation`: two records have one key of a unique index. `OutOfMemory`, or the fabric's.
+/// `UniqueViolation`: two records have one key of a unique index. `OutOfMemory`, or an error of the fabric.
 pub(crate) async fn build(cx: &Context, runs: Vec<Run>) -> Result<(), Failure> {
     for (index, run) in cx.database().catalog.indexes().iter().zip(runs) {
         if !run.is_empty() {

@@ -1,9 +1,9 @@
-//! What keeps the copies of a database up to number: promotes, replaces, fills.
+//! Keeps the copies of a database up to their number: promotes, replaces, fills.
 //!
-//! Invariant: any number of compute nodes may run this; one changes the configuration at a time and one
-//! copies at a time, and what either leaves half done another begins anew. A copy that was made is
-//! believed only if no life was expelled and nobody settled a transaction while it was made: what they
-//! changed may have passed the copier by.
+//! Invariant: any number of compute nodes may run this. One changes the configuration at a time, and one
+//! copies at a time. Another begins anew whatever either leaves half done. A finished copy is believed only
+//! if no life was expelled and no transaction was settled while it was made. Changes by recovery and settling
+//! may have passed the copier by.
 
 use crate::admin::rereplicate::{Copied, copy};
 use crate::cluster::configuration::CopierId;
@@ -17,34 +17,34 @@ use tarn_fabric::error::FabricError;
 use tarn_store::ids::{ConfigurationNumber, Failure, ViewNumber};
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// Something that was done.
+/// A step of repair that was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mended {
     /// Dead nodes left the map, or spares began to join: a configuration was opened.
     Changed {
-        /// Its number.
+        /// The configuration's number.
         number: ConfigurationNumber,
-        /// For so long no transaction began.
+        /// How long no transaction began.
         frozen_ns: u64,
     },
     /// Every joining copy was made complete, and counts from this configuration on.
     Joined {
-        /// Its number.
+        /// The configuration's number.
         number: ConfigurationNumber,
-        /// For so long no transaction began.
+        /// How long no transaction began.
         frozen_ns: u64,
-        /// What was copied, in the last pass.
+        /// The numbers of the last copying pass.
         copied: Copied,
     },
     /// A life was recovered on the way.
     Recovered(NodeId, Recovery),
 }
 
-/// Looks after dead memory nodes until `stop`: one coroutine of each compute node that is to take part
-/// runs this, on a port of its own.
+/// Looks after dead memory nodes until `stop`. One coroutine of each compute node that is to take part runs
+/// this, on a port of its own.
 ///
 /// # Errors
-/// The fabric's, once this node is expelled.
+/// An error of the fabric, once this node is expelled.
 pub async fn mend(
     cx: &Context,
     terms: Terms,
@@ -64,7 +64,7 @@ pub async fn mend(
             Err(failure) if cx.port.last_error() == Some(FabricError::Fenced) => {
                 return Err(failure);
             }
-            // A node died under our hands: the next look finds it.
+            // A node died meanwhile: the next look finds it.
             Ok(()) | Err(_) => {}
         }
         cx.port.sleep(Nanos(pace.look_every_ns)).await;
@@ -72,10 +72,10 @@ pub async fn mend(
     Ok(())
 }
 
-/// Does what there is to do now.
+/// Does the repairs that are due now.
 ///
 /// # Errors
-/// The fabric's.
+/// An error of the fabric.
 pub async fn step(
     cx: &Context,
     terms: Terms,
@@ -95,7 +95,8 @@ pub async fn step(
                 cx.metrics.recovery(RecoveryEvent::Promoted);
                 report(Mended::Changed { number, frozen_ns });
             }
-            // Long enough for others to begin theirs, and for transactions beside dead nodes to end.
+            // The pause is long enough for others to begin their change, and for transactions beside dead
+            // nodes to end.
             Changed::SteppedAside => cx.port.sleep(Nanos(terms.patience_ns)).await,
             Changed::NotNow | Changed::Kept => {}
         }
@@ -105,7 +106,7 @@ pub async fn step(
     Ok(())
 }
 
-/// What must not change while a copy is made.
+/// The circumstances that must not change while a copy is made.
 fn circumstances(cx: &Context) -> (ConfigurationNumber, ViewNumber, u64) {
     let database = cx.database();
     let configurations = &database.configurations;
@@ -127,8 +128,8 @@ impl<'a> Copying<'a> {
 }
 
 impl Drop for Copying<'_> {
-    /// A copier that is dropped as it writes leaves WRITEs on their way, which would undo newer ones: its
-    /// life ends with it, and the right passes on when that is recovered.
+    /// A copier that is dropped while it writes leaves WRITEs on their way, which would undo newer ones. So
+    /// its life ends with it, and the right passes on when that life is recovered.
     fn drop(&mut self) {
         match self.cx.writes_copy.get() {
             true => _ = self.cx.database().membership.expel(self.cx.node.id),
@@ -153,7 +154,7 @@ async fn complete(
         for &node in groups.joining(group) {
             match copy(cx, (group, node), pace, &is_believed).await? {
                 Some(more) => copied.add(more),
-                // It would not be believed, or somebody has to be promoted first.
+                // The copy would not be believed, or a backup has to be promoted first.
                 None => return Ok(()),
             }
         }

@@ -1,6 +1,6 @@
-//! Beside transactions: loading, inspection, new copies of groups, repair.
+//! Work beside transactions: loading, inspection, new copies of groups, repair.
 //!
-//! Invariant: loads and inspections run while no transaction does; copies are made beside them.
+//! Invariant: loads and inspections run while no transaction does; copies are made beside transactions.
 
 pub mod inspect;
 #[cfg(test)]

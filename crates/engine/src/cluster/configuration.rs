@@ -1,20 +1,19 @@
-//! Configurations: the map of replica groups that transactions run on, and how one follows another.
+//! Configurations: the map of replica groups that transactions run on, and how one configuration follows another.
 //!
-//! Invariant: a transaction runs in one configuration, and two configurations never run at once. A
-//! change is announced first: from then on no transaction begins anywhere. When every thread of every
-//! member is quiet (nothing runs, nothing is in doubt), and every life that was expelled is recovered,
-//! the next one is opened. So whatever the new primaries' LOCK words say, no older transaction
-//! contradicts it. See docs/design/0013-memory-node-recovery.md.
+//! Invariant: a transaction runs in one configuration, and two configurations never run at once. A change is announced
+//! first: from then on no transaction begins anywhere. The next configuration is opened when every thread of every
+//! member is quiet (nothing runs, nothing is in doubt) and every expelled life is recovered. So no older transaction
+//! contradicts the LOCK words of the new primaries. See docs/design/0013-memory-node-recovery.md.
 //!
-//! A number stands for one map: each opened configuration has the number after the one before, and a change
-//! that does not take place leaves map and number as they were. Timestamps of the pool, lists of dead nodes
-//! and remembered trees go by the number alone. Which change may open the next one is told by a ticket of its
-//! own, which no two changes share.
+//! A number stands for one map. Each opened configuration has the number after the one before. A change that does not
+//! take place leaves map and number as they were. Timestamps of the pool, lists of dead nodes and remembered trees go
+//! by the number alone. Each change has a ticket of its own, which no other change shares; the ticket says which change
+//! may open the next map.
 //!
-//! The hot path pays one load of the announced number a try, and where a thread begins to work one
-//! store that whoever changes the configuration must see before he looks: busy threads announce
-//! themselves, so that idle ones need not be asked. All of it is memory of one process so far; a
-//! service over a network has the same four messages: announce, quiet, open, report.
+//! The hot path pays one load of the announced number for each try. A thread that begins to work pays one store, which
+//! a node that changes the configuration must see before it looks. Busy threads announce themselves, so that idle
+//! threads need not be asked. So far all this is memory of one process. A service over a network has the same four
+//! messages: announce, quiet, open, report.
 
 use crate::cluster::membership::{Membership, Standing};
 use std::collections::BTreeSet;
@@ -28,13 +27,13 @@ use tarn_store::placement::replica_groups::ReplicaGroups;
 /// The map that transactions run on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
-    /// Its number.
+    /// The number of the configuration.
     pub number: ConfigurationNumber,
     /// Where replica groups live.
     pub groups: ReplicaGroups,
 }
 
-/// One thread, as whoever changes the configuration sees it.
+/// One thread, as the node that changes the configuration sees it.
 #[derive(Debug)]
 pub struct ThreadSlot {
     node: NodeId,
@@ -42,7 +41,7 @@ pub struct ThreadSlot {
 }
 
 impl ThreadSlot {
-    /// The thread begins to work: before it looks at the announced number.
+    /// The thread begins to work. It calls this before it looks at the announced number.
     #[inline]
     pub(crate) fn occupy(&self) {
         self.busy.store(true, Ordering::SeqCst);
@@ -55,28 +54,28 @@ impl ThreadSlot {
     }
 }
 
-/// The right to open the next configuration, until somebody takes it over from a dead node.
+/// The right to open the next configuration. Another node takes it over if its holder dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
     number: ConfigurationNumber,
     ticket: Ticket,
 }
 
-/// Tells changes apart, also those that would open the same number: each one announced has a greater one.
+/// Distinguishes changes, even those that would open the same number. Each announced change has a greater ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ticket(u64);
 
 impl Change {
-    /// The number that it would open.
+    /// The number of the configuration that this change would open.
     pub fn number(self) -> ConfigurationNumber {
         self.number
     }
 }
 
-/// A thread of a life: who copies.
+/// The thread that copies, and its life.
 pub type CopierId = (NodeId, Endpoint);
 
-/// Somebody looks after dead nodes while this lives.
+/// A coroutine looks after dead nodes while this value lives.
 pub struct Mending<'a>(&'a AtomicU32);
 
 impl Drop for Mending<'_> {
@@ -85,7 +84,7 @@ impl Drop for Mending<'_> {
     }
 }
 
-/// Every configuration so far, and who is at work in them; see the module's text.
+/// The open configuration, the change under way and the threads at work; see the module's text.
 pub struct Configurations {
     announced: AtomicU64,
     menders: AtomicU32,
@@ -96,7 +95,7 @@ pub struct Configurations {
 struct State {
     open: Arc<Configuration>,
     changing: Option<NodeId>,
-    /// Of the change that was announced last.
+    /// The ticket of the change that was announced last.
     ticket: Ticket,
     copying: Option<CopierId>,
     seats: Vec<Arc<ThreadSlot>>,
@@ -106,7 +105,7 @@ struct State {
 }
 
 impl Configurations {
-    /// The first configuration, open.
+    /// Opens the first configuration.
     pub fn new(groups: ReplicaGroups) -> Configurations {
         let number = ConfigurationNumber::FIRST;
         let copies = (0..groups.count()).map(|group| groups.replicas(GroupId(group as u16)));
@@ -133,39 +132,38 @@ impl Configurations {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The number that a transaction must run in to begin: the open one, or, while a change is announced,
-    /// the next, in which no transaction runs yet.
+    /// The number that a transaction must run in to begin. It is the open configuration's number. While a change is
+    /// announced, it is the next number, in which no transaction runs yet.
     #[inline]
     pub fn announced(&self) -> ConfigurationNumber {
         ConfigurationNumber(self.announced.load(Ordering::SeqCst))
     }
 
-    /// The configuration that was opened last. Transactions run in it if its number is the announced
-    /// one.
+    /// The configuration that was opened last. Transactions run in it if its number is the announced one.
     pub fn open(&self) -> Arc<Configuration> {
         Arc::clone(&self.state().open)
     }
 
-    /// A thread of a life sits down.
+    /// A thread of a life registers.
     pub fn register(&self, node: NodeId) -> Arc<ThreadSlot> {
         let seat = Arc::new(ThreadSlot { node, busy: AtomicBool::new(false) });
         self.state().seats.push(Arc::clone(&seat));
         seat
     }
 
-    /// A thread is no more. If it was busy, its seat stays: only its node's recovery ends what it left.
+    /// A thread has ended. If it was busy, its slot stays: only the recovery of its node settles its transactions.
     pub fn unregister(&self, seat: &Arc<ThreadSlot>) {
         if !seat.busy.load(Ordering::Acquire) {
             self.state().seats.retain(|other| !Arc::ptr_eq(other, seat));
         }
     }
 
-    /// Somebody looks after dead nodes: failures of memory nodes are waited out.
+    /// Whether any coroutine looks after dead nodes. If so, callers wait until a failed memory node is replaced.
     pub fn is_mended(&self) -> bool {
         self.menders.load(Ordering::Acquire) > 0
     }
 
-    /// Somebody looks after dead nodes from now on.
+    /// Registers a coroutine that looks after dead nodes.
     pub fn begin_mending(&self) -> Mending<'_> {
         self.menders.fetch_add(1, Ordering::AcqRel);
         Mending(&self.menders)
@@ -176,8 +174,8 @@ impl Configurations {
         &self.copies_wanted
     }
 
-    /// Whether this thread may fill joining copies. Whoever did before has said that it is over, or its
-    /// life is recovered, so that its access is gone: a late WRITE of its would undo newer ones.
+    /// Whether this thread may fill joining copies. It may if the last copier has ended its work, or if that copier's
+    /// life is recovered, so that its access is gone. A late WRITE of the last copier would undo newer writes.
     pub fn claim_copying(&self, me: CopierId, membership: &dyn Membership) -> bool {
         let mut state = self.state();
         let over = |(node, _): CopierId| membership.standing(node) == Standing::Recovered;
@@ -213,7 +211,7 @@ impl Configurations {
         self.state().down.contains(&node)
     }
 
-    /// An empty memory node is there: a spare, or a dead node's new life, which has a slot of its own.
+    /// Adds an empty memory node: a spare, or a dead node's new life, which has a slot of its own.
     pub fn add_spare(&self, node: NodeSlot) {
         self.state().spares.push(node);
     }
@@ -224,28 +222,28 @@ impl Configurations {
         state.spares.iter().copied().filter(|node| !state.down.contains(node)).collect()
     }
 
-    /// Who changes the configuration, and who copies, whether they live or not.
+    /// The node that changes the configuration and the thread that copies, whether they live or not.
     pub fn at_work(&self) -> (Option<NodeId>, Option<CopierId>) {
         let state = self.state();
         (state.changing, state.copying)
     }
 
-    /// Transactions that somebody resolved so far: a copy made beside that is not trusted.
+    /// The number of transactions in doubt that have been resolved. A copy that was made meanwhile is not trusted.
     pub fn settled(&self) -> u64 {
         self.state().settled
     }
 
-    /// Changes announced so far: for whoever tells states apart.
+    /// The number of changes announced so far, for code that tells states apart.
     pub fn changes(&self) -> u64 {
         self.state().ticket.0
     }
 
-    /// A transaction in doubt is resolved.
+    /// Counts a transaction in doubt that was resolved.
     pub fn note_settled(&self) {
         self.state().settled += 1;
     }
 
-    /// Announces a change: no transaction begins any more. `None` if a living member is at one.
+    /// Announces a change: no transaction begins any more. `None` if a change of another living member is under way.
     pub fn announce(&self, by: NodeId, membership: &dyn Membership) -> Option<Change> {
         let mut state = self.state();
         let busy = |other: NodeId| other != by && membership.is_member(other);
@@ -259,7 +257,7 @@ impl Configurations {
         Some(Change { number, ticket: state.ticket })
     }
 
-    /// Whether a change is still its announcer's: it was not taken over, opened or called off.
+    /// Whether a change still belongs to its announcer: it was not taken over, opened or called off.
     pub fn is_announced(&self, change: Change) -> bool {
         self.state().is_announced(change)
     }
@@ -275,10 +273,10 @@ impl Configurations {
         late
     }
 
-    /// Opens the announced configuration with `groups`, if the change is still the caller's, who is a
-    /// member, no life is expelled and not recovered, and none has ended since the caller saw `view`. All
-    /// that is one moment: a life that ends later ends in this configuration, and whoever recovers it
-    /// finds this map. Whether it is open.
+    /// Opens the announced configuration with `groups`, under four conditions. The change is still the caller's. The
+    /// caller is a member. No life is expelled and not recovered. No life has ended since the caller saw `view`. All
+    /// this is one moment: a life that ends later ends in this configuration, and its recoverer finds this map. Returns
+    /// whether the configuration was opened.
     pub fn finish(
         &self,
         change: Change,
@@ -297,8 +295,8 @@ impl Configurations {
         })
     }
 
-    /// Calls a change off: transactions begin again in the open configuration. Its number stays, since transactions
-    /// that were not quiet may still run in it. Nothing, if the change was taken over or has taken place.
+    /// Calls a change off: transactions begin again in the open configuration. Its number stays, because transactions
+    /// that were not quiet may still run in it. Does nothing if the change was taken over or has taken place.
     pub fn call_off(&self, change: Change) {
         let mut state = self.state();
         if state.is_announced(change) {

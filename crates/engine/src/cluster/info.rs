@@ -1,57 +1,57 @@
-//! What a protocol says of itself without running: its promises, its switches and variants, its phases.
+//! The constants that a protocol declares about itself: its promises, its switches and variants, its phases.
 //!
-//! Invariant: constants. Judges, coverage and tests believe them, so that nobody but the protocol knows its
-//! name or its numbers: what is here is read by one of them.
+//! Invariant: everything here is constant. Judges, coverage and tests read these constants, so that only the protocol
+//! itself knows its name and its numbers.
 
 use tarn_store::history::{Undone, WriteKind};
 use tarn_store::ids::{AbortReason, UsageError};
 
-/// What a protocol needs of compute nodes beside threads that run coordinators.
+/// The services that a protocol needs of compute nodes, beside threads that run coordinators.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Needs {
-    /// Locks in their memory.
+    /// Locks in the memory of compute nodes.
     pub locks: bool,
     /// Timestamps, in one order for all nodes.
     pub timestamps: bool,
     /// Implicit leases: a reader holds one and a writer waits it out, without a message ([`crate::cluster::lease`]).
     pub read_leases: bool,
-    /// Explicit ones: each node counts what is read ([`crate::services::readers`]).
+    /// Explicit leases: each node counts its readers ([`crate::services::readers`]).
     pub readers: bool,
 }
 
 impl Needs {
-    /// Nothing.
+    /// No service.
     pub const NONE: Needs =
         Needs { locks: false, timestamps: false, read_leases: false, readers: false };
     /// Timestamps.
     pub const TIMESTAMPS: Needs = Needs { timestamps: true, ..Needs::NONE };
     /// Locks and timestamps.
     pub const LOCKS_AND_TIMESTAMPS: Needs = Needs { locks: true, ..Needs::TIMESTAMPS };
-    /// Leases.
+    /// Implicit leases.
     pub const READ_LEASES: Needs = Needs { read_leases: true, ..Needs::NONE };
     /// Leases, and readers that are counted.
     pub const EXPLICIT_LEASES: Needs = Needs { readers: true, ..Needs::READ_LEASES };
 }
 
-/// What a protocol promises beyond its [`Isolation`].
+/// The promises of a protocol beyond its [`Isolation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProtocolCaps {
-    /// Offers snapshot isolation as well.
+    /// It offers snapshot isolation as well.
     pub snapshot_isolation: bool,
     /// Range reads are free of phantoms.
     pub ranges: bool,
-    /// Its hash indexes grow; else chains of blocks do.
+    /// Its hash indexes grow; otherwise chains of blocks grow.
     pub growth: bool,
-    /// Survives crashes of compute nodes.
+    /// It survives crashes of compute nodes.
     pub crash_recovery: bool,
-    /// Survives deaths of memory nodes: a backup is promoted, and copies are made again beside transactions.
+    /// It survives deaths of memory nodes: a backup is promoted, and new copies are made while transactions run.
     pub memory_recovery: bool,
-    /// Nothing is left locked of a transaction whose caller drops it half-way.
+    /// If a caller drops a transaction half-way, no lock of it is left.
     pub survives_drops: bool,
 }
 
 impl ProtocolCaps {
-    /// Everything.
+    /// All promises.
     pub const ALL: ProtocolCaps = ProtocolCaps {
         snapshot_isolation: true,
         ranges: true,
@@ -60,7 +60,7 @@ impl ProtocolCaps {
         memory_recovery: true,
         survives_drops: true,
     };
-    /// Nothing.
+    /// No promise.
     pub const NONE: ProtocolCaps = ProtocolCaps {
         snapshot_isolation: false,
         ranges: false,
@@ -74,68 +74,69 @@ impl ProtocolCaps {
 /// One deviation from a paper's text, or one rule whose absence is a planted bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switch {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it does while it is on.
+    /// The effect while the switch is on.
     pub effect: &'static str,
-    /// Whether the paper's text has it: `--variant literal` keeps exactly those.
+    /// Whether the paper's text has it. `--variant literal` keeps exactly the switches that it has.
     pub in_literal: bool,
-    /// Whether the public code, which later papers measured, has it: `--variant measured` keeps
-    /// exactly those.
+    /// Whether the public code, which later papers measured, has it. `--variant measured` keeps exactly the switches
+    /// that it has.
     pub in_measured: bool,
-    /// Without it transactions are not isolated at all, and what is asked is only how fast they would
-    /// be: it can be taken away by `unsafe-no-NAME`, and in simulations alone.
+    /// Without this switch transactions are not isolated at all. It is taken away only to ask how fast they would then
+    /// be, by `unsafe-no-NAME` and in simulations alone.
     pub simulated_only: bool,
 }
 
-/// What transactions can rely on.
+/// The isolation that transactions can rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isolation {
     /// Some serial order explains all reads, and it respects real time.
     StrictSerializable,
-    /// Each transaction reads what was committed at one moment, its snapshot, which lies between its beginning
-    /// and its end; of two that write one record, one has its snapshot after the other's commit. So write
-    /// skew may happen, and what follows from it, but nothing else.
+    /// Each transaction reads the state that was committed at one moment, its snapshot, which lies between its
+    /// beginning and its end. If two transactions write one record, one takes its snapshot after the other's commit. So
+    /// write skew and its consequences may happen, but nothing else.
     SnapshotIsolation,
 }
 
-/// When a phase can be reached at all.
+/// The conditions under which a phase can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Only {
     /// In this variant, and not in the corrected one.
     InVariant(&'static str),
     /// While no memory node dies.
     WithoutMemoryDeath,
-    /// In passing: nothing is awaited in it, so that no death finds a transaction there.
+    /// In passing: the phase awaits nothing, so no death finds a transaction in it.
     InPassing,
     /// On tables with ordered indexes.
     WithOrderedIndexes,
-    /// Where memory is reached by loads and stores, which simulated memory is not.
+    /// Where memory is reached by loads and stores. Simulated memory is not.
     WhereMemoryIsNear,
 }
 
-/// A phase that cannot be reached always: who asks that everything be reached does not ask for it elsewhere.
+/// A phase that can be reached only under a condition. A check that every phase is reached excuses it where the
+/// condition does not hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
     /// One of the protocol's phases.
     pub phase: &'static str,
-    /// When it can.
+    /// The condition under which it can be reached.
     pub only: Only,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
 impl Limit {
-    /// A phase of scans.
+    /// The phase of scans.
     pub const SCAN: Limit =
         Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" };
-    /// A phase of changes of leaves.
+    /// The phase that changes leaves.
     pub const LOCK_LEAF: Limit = Limit {
         phase: "lock_leaf",
         only: Only::WithOrderedIndexes,
         why: "leaves are of ordered indexes",
     };
-    /// A commit in one batch.
+    /// The commit in one batch.
     pub const UNLOCK_WITH_DATA: Limit = Limit {
         phase: "unlock_with_data",
         only: Only::WithoutMemoryDeath,
@@ -144,7 +145,7 @@ impl Limit {
     };
 }
 
-/// Why transactions abort whose records have one version, and locks beside them.
+/// Reasons to abort, for protocols whose records have one version and keep their locks beside the records.
 pub const IN_PLACE_ABORTS: &[AbortReason] = &[
     AbortReason::LockRefused,
     AbortReason::ReadLocked,
@@ -157,40 +158,40 @@ pub const IN_PLACE_ABORTS: &[AbortReason] = &[
     AbortReason::User,
 ];
 
-/// What there is to know about a protocol without running it.
+/// The constants that describe a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtocolInfo {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Who published it.
+    /// The publication that it implements.
     pub citation: &'static str,
-    /// What it promises.
+    /// Its promises.
     pub caps: ProtocolCaps,
     /// Its switches; all are on unless a variant says otherwise.
     pub switches: &'static [Switch],
     /// Its phases, in the order of [`crate::site::metrics::Tally::phases`].
     pub phases: &'static [&'static str],
-    /// Those that cannot be reached always.
+    /// The phases that can be reached only under a condition.
     pub limits: &'static [Limit],
-    /// Why it may abort a transaction: no other reason is ever given.
+    /// The reasons for which it may abort a transaction. It never gives another one.
     pub aborts: &'static [AbortReason],
-    /// The version under which a record has its old value once a transaction was undone that had written
-    /// it, by its kind and its version's counter; `None` if undoing leaves no trace that a reader sees.
+    /// The version of a record that has its old value again after a transaction that wrote it was undone. The arguments
+    /// are the kind of the write and the counter of its version. `None` if undoing leaves no trace that a reader sees.
     pub undone: fn(WriteKind, u64) -> Option<u64>,
-    /// The version of a node of an ordered index once a transaction was undone that had found it at the first of
-    /// these and written the second; `None` likewise.
+    /// The version of an ordered index's node after a transaction was undone. The transaction had found the node at the
+    /// first version and written the second. `None` if undoing leaves no trace that a reader sees.
     pub undone_node: fn(u64, u64) -> Option<Undone>,
 }
 
 impl ProtocolInfo {
-    /// Whether a phase is reached on tables with ordered indexes alone.
+    /// Whether a phase is reached only on tables with ordered indexes.
     pub fn needs_ordered_indexes(&self, phase: &str) -> bool {
         let needs = |it: &Limit| it.phase == phase && it.only == Only::WithOrderedIndexes;
         self.limits.iter().any(needs)
     }
 }
 
-/// A variant: which switches are on, and which isolation is asked for.
+/// A variant: the switches that are on, and the isolation that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switches {
     bits: u64,
@@ -198,13 +199,12 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Reads a variant: `corrected` (everything on), `literal` (what the paper's text has) or
-    /// `measured` (what the public code has), then any number of `,-name` and `,+name`. What may be
-    /// missing in simulations alone is taken away by `,unsafe-no-name`. `,si` asks for snapshot isolation
-    /// in place of strict serializability.
+    /// Reads a variant: `corrected` (everything on), `literal` (the switches of the paper's text) or `measured` (those
+    /// of the public code), then any number of `,-name` and `,+name`. `,unsafe-no-name` takes away a switch that may be
+    /// missing in simulations alone. `,si` asks for snapshot isolation in place of strict serializability.
     ///
     /// # Errors
-    /// Names the part that is not known, or that the protocol does not offer, and what is allowed.
+    /// Names the part that is unknown or that the protocol does not offer, and the allowed values.
     pub fn parse(info: &ProtocolInfo, variant: &str) -> Result<Switches, UsageError> {
         let mut parts = variant.split(',').map(str::trim);
         let those = |keeps: fn(&Switch) -> bool| {
@@ -243,7 +243,7 @@ impl Switches {
         Ok(Switches { bits, isolation })
     }
 
-    /// What transactions are to rely on.
+    /// The isolation that transactions rely on.
     #[inline]
     pub fn isolation(self) -> Isolation {
         self.isolation
@@ -255,7 +255,7 @@ impl Switches {
         self.bits & (1 << index) != 0
     }
 
-    /// What is missing that may be missing in simulations alone.
+    /// The name of a missing switch that may be missing in simulations alone, if there is one.
     pub fn unsafe_without(self, info: &ProtocolInfo) -> Option<&'static str> {
         let missing =
             |(index, switch): &(usize, &Switch)| switch.simulated_only && !self.is_on(*index);
@@ -266,7 +266,7 @@ impl Switches {
 /// The part of a variant that asks for snapshot isolation.
 const SNAPSHOT: &str = "si";
 
-/// Snapshot isolation, of a protocol that offers it.
+/// Snapshot isolation, if the protocol offers it.
 fn snapshot_of(info: &ProtocolInfo) -> Result<Isolation, UsageError> {
     if info.caps.snapshot_isolation {
         return Ok(Isolation::SnapshotIsolation);
@@ -278,7 +278,7 @@ fn snapshot_of(info: &ProtocolInfo) -> Result<Isolation, UsageError> {
     })
 }
 
-/// What takes a switch away that nobody but a simulation may miss.
+/// The prefix that takes away a switch which only a simulation may run without.
 pub(crate) const UNSAFE_PREFIX: &str = "unsafe-no-";
 
 fn unknown_variant(info: &ProtocolInfo, part: &str) -> UsageError {

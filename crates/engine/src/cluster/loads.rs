@@ -1,6 +1,6 @@
-//! Entries of ordered indexes that loaders have brought, before their trees are built.
+//! Entries of ordered indexes that loaders have handed in, before their trees are built.
 //!
-//! Invariant: the loader that finishes last gets all of them, once.
+//! Invariant: the loader that finishes last gets all entries, once.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,7 +22,7 @@ impl Loads {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One of `of` loaders has finished; if it is the last, all runs are its to build.
+    /// One of `of` loaders has finished. Returns all runs to the last loader, which builds the indexes from them.
     pub(crate) fn bring(&self, runs: Vec<Run>, of: u32) -> Option<Vec<Run>> {
         let mut brought = self.brought();
         brought.finished += 1;

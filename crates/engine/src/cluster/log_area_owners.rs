@@ -1,13 +1,17 @@
-//! Transactions in doubt of a database: which are open, which coordinators' numbers they need, and how they ended.
+//! A database's transactions in doubt: which are open, which coordinators' numbers they need, and how they ended.
 //!
-//! Invariants: a transaction in doubt needs its number's log area until it is settled; until then that number is its thread's,
-//! and whoever else begins under it waits. One caller at a time settles a transaction. How it ended is noted once, and that is
-//! what every caller is told from then on, for the last [`VERDICTS_MAX`] transactions that were settled. Where a round may land after it
-//! was dropped, only the transaction's own thread may settle it: what that thread had sent comes before what it sends now at each memory
-//! node, and before nothing that others send (`Backend::abandon`). A thread that is no more will not settle anything there: then its node's
-//! recovery has to. Where nothing lands later ([`tarn_fabric::backend::Caps::ends_when_dropped`]), any thread settles it.
+//! Invariants: a transaction in doubt needs the log area of its number until it is settled. Until then the number
+//! belongs to its thread, and any other coordinator that begins under the number waits. One caller at a time settles a
+//! transaction. The outcome is noted once, and from then on every caller gets that outcome. Outcomes of the last
+//! [`VERDICTS_MAX`] settled transactions are kept.
 //!
-//! It is memory of the process that all compute nodes run in so far, as configurations are.
+//! On some backends a round may land after it was dropped. There only the transaction's own thread may settle it: at
+//! each memory node, the verbs that this thread sent earlier come before those that it sends now. They are not ordered
+//! with the verbs of other threads (`Backend::abandon`). A thread that has ended will not settle anything there, so the
+//! recovery of its node must. On backends where nothing lands later
+//! ([`tarn_fabric::backend::Caps::ends_when_dropped`]), any thread settles it.
+//!
+//! Like configurations, this is so far memory of the one process that all compute nodes run in.
 
 use crate::cluster::configuration::ThreadSlot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,14 +19,14 @@ use std::sync::{Arc, Mutex};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_store::ids::{Resolution, TxnId, VERDICTS_MAX};
 
-/// For what a number is needed.
+/// The reason why a number is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// Its transaction is in doubt; a thread of this node settles it, if one is named.
+    /// The transaction is in doubt; a thread of the named node settles it, if a node is named.
     Doubt(Option<NodeId>),
-    /// Another thread has settled its transaction, which ended so: its own has still to give up what it holds.
+    /// Another thread has settled the transaction with this outcome. Its own thread has still to release its locks.
     Settled(Verdict),
-    /// Its transaction's last writes are on their way.
+    /// The transaction's last writes are on their way.
     Writes,
 }
 
@@ -32,13 +36,13 @@ pub(crate) struct Hold {
     number: u32,
     id: TxnId,
     need: Need,
-    /// Its thread is no more.
+    /// The transaction's thread has ended.
     is_left: bool,
-    /// It holds what its own thread alone can give up: locks that are no words of their own.
+    /// The transaction holds locks that only its own thread can release, because they are no words of their own.
     is_bound: bool,
-    /// LOCK words that it may have locked, whether its log names them or not.
+    /// LOCK words that the transaction may have locked, whether its log names them or not.
     locks: Vec<Address>,
-    /// Its thread's, if that is no more.
+    /// The slot of the transaction's thread, if that thread has ended.
     seat: Option<Arc<ThreadSlot>>,
 }
 
@@ -46,18 +50,18 @@ pub(crate) struct Hold {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
     pub(crate) resolution: Resolution,
-    /// An entry in a log said so; if not, it had not come to write one.
+    /// Whether an entry in a log said so. If not, the transaction had not yet written one.
     pub(crate) was_logged: bool,
 }
 
-/// What is known of a transaction.
+/// The known state of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Known {
-    /// It is in doubt.
+    /// The transaction is in doubt.
     Open {
-        /// Its coordinator's number.
+        /// The number of its coordinator.
         number: u32,
-        /// Its thread is no more.
+        /// Its thread has ended.
         is_left: bool,
         /// Its thread has ended with locks that no other thread can release: recovery of its node releases them.
         is_lost: bool,
@@ -74,9 +78,9 @@ pub(crate) enum Known {
 pub(crate) struct State {
     holds: Vec<Hold>,
     verdicts: BTreeMap<TxnId, Verdict>,
-    /// Those that have one, the oldest first.
+    /// The transactions that have a verdict, the oldest first.
     settled: VecDeque<TxnId>,
-    /// Lives that are being recovered: no other thread may begin to settle what they have in doubt.
+    /// Lives that are being recovered. No thread of another life may begin to settle their transactions in doubt.
     closed: BTreeSet<NodeId>,
 }
 
@@ -85,7 +89,7 @@ impl State {
         self.holds.iter_mut().find(|hold| hold.id == id && matches!(hold.need, Need::Doubt(_)))
     }
 
-    /// Other lives whose threads settle what this one has in doubt.
+    /// Other lives whose threads are settling this life's transactions in doubt.
     pub(crate) fn settling(&self, life: NodeId) -> Vec<NodeId> {
         let its = self.holds.iter().filter(|hold| hold.id.node() == life);
         let by = its.filter_map(|hold| match hold.need {
@@ -95,7 +99,7 @@ impl State {
         by.collect()
     }
 
-    /// Notes how a transaction ended, unless that is known; how it ended.
+    /// Notes how a transaction ended, unless that is known already. Returns the outcome that is known now.
     pub(crate) fn note(&mut self, id: TxnId, verdict: Verdict) -> Verdict {
         if let Some(known) = self.verdicts.get(&id) {
             return *known;
@@ -111,7 +115,7 @@ impl State {
     }
 }
 
-/// Of a database; see the module's text.
+/// The owners of a database's log areas; see the module's text.
 #[derive(Default, Debug)]
 pub struct LogAreaOwners(Mutex<State>);
 
@@ -120,7 +124,8 @@ impl LogAreaOwners {
         how(&mut self.0.lock().expect("no panic under this lock"))
     }
 
-    /// Whether a transaction needs this number's log area: nobody else should be given it.
+    /// Whether a transaction needs this number's log area. If so, the number should not be given to another
+    /// coordinator.
     pub fn is_held(&self, number: u32) -> bool {
         self.change(|state| state.holds.iter().any(|hold| hold.number == number))
     }
@@ -131,7 +136,7 @@ impl LogAreaOwners {
         self.change(|state| state.holds.iter().filter(is_open).map(|hold| hold.id).collect())
     }
 
-    /// A transaction is in doubt.
+    /// Notes that a transaction is in doubt.
     pub(crate) fn doubt(&self, number: u32, id: TxnId, locks: Vec<Address>, is_bound: bool) {
         let need = Need::Doubt(None);
         let hold = Hold { number, id, need, is_left: false, is_bound, locks, seat: None };
@@ -141,19 +146,19 @@ impl LogAreaOwners {
         });
     }
 
-    /// A transaction's last writes are on their way.
+    /// Notes that a transaction's last writes are on their way.
     pub(crate) fn hold_writes(&self, number: u32, id: TxnId) {
         let (need, locks) = (Need::Writes, Vec::new());
         let hold = Hold { number, id, need, is_left: false, is_bound: false, locks, seat: None };
         self.change(|state| state.holds.push(hold));
     }
 
-    /// They have landed.
+    /// The last writes have landed.
     pub(crate) fn release_writes(&self, id: TxnId) {
         self.change(|state| state.holds.retain(|it| it.id != id || it.need != Need::Writes));
     }
 
-    /// What is known of a transaction.
+    /// The known state of a transaction.
     pub(crate) fn known(&self, id: TxnId) -> Known {
         self.change(|state| {
             if let Some(verdict) = state.verdicts.get(&id) {
@@ -175,8 +180,8 @@ impl LogAreaOwners {
         })
     }
 
-    /// A thread of `by` settles it from now on, if no other does, and its life is not being recovered; `is_over` says of a node that
-    /// it will not go on.
+    /// Claims the right to settle a transaction, for a thread of `by`. Returns false if another node has the claim, or
+    /// if the transaction's life is being recovered. `is_over` says whether a node's claim has lapsed.
     pub(crate) fn claim(&self, id: TxnId, by: NodeId, is_over: impl Fn(NodeId) -> bool) -> bool {
         self.change(|state| {
             let is_closed = by != id.node() && state.closed.contains(&id.node());
@@ -202,8 +207,8 @@ impl LogAreaOwners {
         });
     }
 
-    /// Closes a life for recovery: threads of other lives can no longer claim its transactions in doubt. Returns the other lives
-    /// that hold such a claim now.
+    /// Closes a life for recovery: threads of other lives can no longer claim its transactions in doubt. Returns the
+    /// other lives that hold such a claim now.
     pub(crate) fn close(&self, life: NodeId) -> Vec<NodeId> {
         self.change(|state| {
             state.closed.insert(life);
@@ -216,8 +221,9 @@ impl LogAreaOwners {
         self.change(|state| state.closed.contains(&life))
     }
 
-    /// It is settled: how, and the seat of a thread that is no more, if nothing else of that thread is in doubt. `by_its_own`: nothing of
-    /// it is left. Else its thread has still to give up what it holds, unless that is no more; if nobody else can, recovery will.
+    /// Notes that a transaction is settled. Returns how it ended, and the slot of its thread if the thread has ended
+    /// and has nothing else in doubt. With `by_its_own` nothing of the transaction is left. Otherwise its thread must
+    /// still release the transaction's locks. If that thread has ended and no other could release them, recovery does.
     pub(crate) fn settle(
         &self,
         id: TxnId,
@@ -242,24 +248,25 @@ impl LogAreaOwners {
         })
     }
 
-    /// Notes how a transaction ended that was not in doubt, or is forgotten; how it ended.
+    /// Notes how a transaction ended that was not in doubt, or is forgotten. Returns the outcome that is known now.
     pub(crate) fn note(&self, id: TxnId, verdict: Verdict) -> Verdict {
         self.change(|state| state.note(id, verdict))
     }
 
-    /// Its own thread needs the number no more.
+    /// The transaction's own thread needs the number no more.
     pub(crate) fn drop_doubt(&self, id: TxnId) {
         self.change(|state| state.holds.retain(|it| it.id != id || it.need == Need::Writes));
     }
 
-    /// Its own thread has given up what a transaction held that another thread has settled.
+    /// The transaction's own thread has released the locks of a transaction that another thread has settled.
     pub(crate) fn forget(&self, id: TxnId) {
         self.change(|state| {
             state.holds.retain(|it| it.id != id || !matches!(it.need, Need::Settled(_)))
         });
     }
 
-    /// The thread of all of these is no more: one moment, since the last of them that is settled frees the seat.
+    /// The thread of all these transactions has ended. They change in one step, since the last of them that is settled
+    /// frees the slot.
     pub(crate) fn leave(&self, ids: &[TxnId], seat: &Arc<ThreadSlot>) {
         self.change(|state| {
             for hold in state.holds.iter_mut().filter(|hold| ids.contains(&hold.id)) {
@@ -268,7 +275,8 @@ impl LogAreaOwners {
         });
     }
 
-    /// A life is recovered, with these of its transactions: all others of it that were in doubt have written nothing.
+    /// A life is recovered, and `found` are its transactions with an outcome. All its other transactions in doubt have
+    /// written nothing.
     pub(crate) fn bury(&self, life: NodeId, found: &[(TxnId, Resolution)]) {
         self.change(|state| {
             state.closed.remove(&life);
@@ -286,25 +294,25 @@ impl LogAreaOwners {
         });
     }
 
-    /// LOCK words that it may have locked.
+    /// LOCK words that the transaction may have locked.
     pub(crate) fn locks(&self, id: TxnId) -> Vec<Address> {
         self.change(|state| state.doubt(id).map(|hold| hold.locks.clone()).unwrap_or_default())
     }
 
-    /// The first that is in doubt, and that nobody settles, of those that `is_meant` says; under which number.
+    /// The first transaction in doubt that no thread is settling and that `is_meant` accepts, with its number.
     pub(crate) fn first_open(&self, is_meant: impl Fn(TxnId, u32) -> bool) -> Option<(TxnId, u32)> {
         let is_it = |it: &&Hold| it.need == Need::Doubt(None) && is_meant(it.id, it.number);
         self.change(|state| state.holds.iter().find(is_it).map(|hold| (hold.id, hold.number)))
     }
 
-    /// The first of a thread that is no more, likewise, if others can give up all that it holds.
+    /// The same, for transactions whose thread has ended and whose locks any other thread can release.
     pub(crate) fn first_abandoned(&self, is_meant: impl Fn(TxnId) -> bool) -> Option<(TxnId, u32)> {
         let is_left = |it: &Hold| it.is_left && !it.is_bound && is_meant(it.id);
         let is_it = |it: &&Hold| it.need == Need::Doubt(None) && is_left(it);
         self.change(|state| state.holds.iter().find(is_it).map(|hold| (hold.id, hold.number)))
     }
 
-    /// One that needs a number, of those that `is_meant` says, and whether its thread is no more.
+    /// A transaction that needs this number and that `is_meant` accepts, and whether its thread has ended.
     pub(crate) fn holder(
         &self,
         number: u32,

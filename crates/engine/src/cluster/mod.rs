@@ -1,6 +1,7 @@
-//! The cluster: which compute nodes live, which map of memory is in force, and what a protocol says of itself.
+//! The cluster: which compute nodes live, which map of memory is in force, and the constants that each protocol
+//! declares about itself.
 //!
-//! Invariant: state and rules that all compute nodes agree on. Nothing here sends a verb.
+//! Invariant: this is state and rules that all compute nodes agree on. Nothing here sends a verb.
 
 pub mod configuration;
 pub mod info;

@@ -1,8 +1,8 @@
 //! Which compute node recovers the dead, and which sweep is due.
 //!
-//! Invariants: of a compute node one coroutine recovers at a time. One sweep for all lives that were recovered before it began, and one sweep
-//! at a time in the whole cluster. It begins when no life waits for its recovery. A sweep that a dead sweeper or a dropped
-//! future leaves half done is due again, and any node may make it.
+//! Invariants: on each compute node one coroutine recovers at a time. One sweep serves all lives that were recovered
+//! before it began, and the whole cluster runs one sweep at a time. A sweep begins only when no life waits for its
+//! recovery. If a dead sweeper or a dropped future leaves a sweep half done, it is due again, and any node may make it.
 
 use crate::cluster::membership::{Membership, Standing};
 use std::sync::atomic::AtomicBool;
@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard};
 use tarn_fabric::address::NodeId;
 use tarn_store::ids::ViewNumber;
 
-/// Of a compute node: whether one of its coroutines recovers.
+/// Whether one of a compute node's coroutines is recovering.
 #[derive(Default, Debug)]
 pub struct Turns(pub(crate) AtomicBool);
 
-/// What the cluster knows of sweeps: memory of one process so far, as its configurations are.
+/// The cluster's knowledge of sweeps. Like configurations, it is memory of one process so far.
 #[derive(Default, Debug)]
 pub struct Sweeps(Mutex<State>);
 
@@ -22,15 +22,15 @@ pub struct Sweeps(Mutex<State>);
 struct State {
     /// The view after the last recovery.
     wanted: Option<ViewNumber>,
-    /// The view in which the last pass began that came to its end.
+    /// The view in which the last completed pass began.
     covered: Option<ViewNumber>,
-    /// Whose pass is under way, and its number.
+    /// The node that makes the current pass, and the number of the pass.
     by: Option<(NodeId, u64)>,
-    /// Passes begun.
+    /// The number of passes begun.
     passes: u64,
 }
 
-/// The right to make a pass, until this is dropped.
+/// The right to make a pass, until this value is dropped.
 pub(crate) struct Claimed<'a> {
     sweeps: &'a Sweeps,
     number: u64,
@@ -48,7 +48,7 @@ impl Sweeps {
         state.wanted = state.wanted.max(Some(view));
     }
 
-    /// Whether locks may be left of lives that were recovered since the last whole pass began.
+    /// Whether locks may remain of lives that were recovered since the last completed pass began.
     pub fn is_due(&self) -> bool {
         let state = self.state();
         state.wanted > state.covered
@@ -71,7 +71,7 @@ impl Sweeps {
 }
 
 impl Claimed<'_> {
-    /// The pass has come to its end.
+    /// The pass is complete.
     pub(crate) fn end(self) {
         let mut state = self.sweeps.state();
         state.covered = state.covered.max(Some(self.began_in));
@@ -130,7 +130,7 @@ mod tests {
         assert!(membership.recovered(two, one));
         sweeps.want(membership.view());
         let claimed = sweeps.claim(one, &membership).expect("the sweeper is dead");
-        // What the dead one drops is no longer its own.
+        // The dead node no longer owns the pass that it drops.
         drop(of_the_dead);
         assert!(sweeps.claim(one, &membership).is_none());
         claimed.end();

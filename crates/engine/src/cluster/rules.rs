@@ -1,35 +1,35 @@
 //! Rules and phases that several systems share, each described once.
 //!
-//! Invariant: a system lists the rules that a variant of it may be without, and the phases that it has; by these lists rules and
-//! phases are numbered. Code that systems share asks for a rule or enters a phase by its name here. A shared rule that a system
-//! does not list is always kept.
+//! Invariant: a system lists the rules that a variant of it may drop, and the phases that it has. These lists number
+//! the rules and phases. Shared code names a rule or a phase by its name here. A shared rule that a system does not
+//! list is always kept.
 
 use super::info::Switch;
 
 /// A rule that several systems share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
-    /// A commit compares what it has read without locks with what is there now.
+    /// A commit compares the records that it read without locks with their present versions.
     ValidateReads,
-    /// A record that another has locked is neither read nor validated.
+    /// A record that another transaction has locked is neither read nor validated.
     RefuseLocked,
-    /// Locks are released when the data are everywhere.
+    /// Locks are released when all replicas have the data.
     UnlockLate,
-    /// An abort releases what was granted, and nothing else.
+    /// An abort releases only the locks that were granted.
     ReleaseGranted,
-    /// A transaction that found nothing protects that.
+    /// A transaction that found no record protects that absence.
     ProtectAbsent,
     /// An abort releases its locks.
     ReleaseOnAbort,
-    /// Locks are asked for.
+    /// A transaction takes its locks by CAS.
     LockCas,
     /// Recovery revokes the dead node's access before it reads.
     FenceBeforeRecovery,
-    /// A log area is used again when its last entry is over.
+    /// A log area is used again only when its last entry is no longer needed.
     SettleBeforeLog,
-    /// Recovery releases the dead transaction's locks alone.
+    /// Recovery releases only the dead transaction's locks.
     ReleaseOwn,
-    /// A record that comes back counts on.
+    /// A record that comes back continues the old count of versions.
     KeepVersion,
     /// Changes of a range that was scanned are noticed.
     ProtectRanges,
@@ -43,17 +43,17 @@ pub enum Rule {
     ConfirmLeases,
     /// A writer waits until leases have ended.
     WaitOutLeases,
-    /// A lease that another asked for counts.
+    /// A lease that another transaction asked for counts as well.
     ShareLeases,
     /// A round asks for all locks that it can.
     LockTogether,
-    /// A ticket's lock is held when its turn has come.
+    /// A ticket's lock is held only when its turn has come.
     WaitTurn,
     /// A ticket that is given up is passed on in its turn.
     PassInTurn,
-    /// Counts of tickets are set back at rest.
+    /// Counts of tickets are set back only when all tickets are served.
     ResetAtRest,
-    /// Counts of tickets end late.
+    /// Counts of tickets reach a high limit before they are set back.
     WideCounts,
 }
 
@@ -142,7 +142,7 @@ const RULES: [(&str, &str); 23] = [
     ("wide-counts", "counts end at 32768; off: at 32, so that words are set back all the time"),
 ];
 
-/// The forms of a system that has been published, and that keep a rule: its text, and the public code that others measured.
+/// The published forms of a system that keep a rule: the paper's text, and the public code that others measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Published {
     /// The paper's text has it.
@@ -153,14 +153,14 @@ pub struct Published {
 
 /// Both forms have the rule.
 pub const PUBLISHED: Published = Published { in_literal: true, in_measured: true };
-/// The text has it, the public code has not.
+/// The text has it, the public code does not.
 pub const IN_TEXT: Published = Published { in_literal: true, in_measured: false };
-/// The public code has it, the text has not.
+/// The public code has it, the text does not.
 pub const IN_CODE: Published = Published { in_literal: false, in_measured: true };
 /// Neither has it.
 pub const OURS: Published = Published { in_literal: false, in_measured: false };
 
-/// A rule of one system, or a shared one that has another effect there.
+/// A rule of one system, or a shared rule that has another effect there.
 pub const fn rule(name: &'static str, effect: &'static str, published: Published) -> Switch {
     let Published { in_literal, in_measured } = published;
     Switch { name, effect, in_literal, in_measured, simulated_only: false }
@@ -170,10 +170,10 @@ pub const fn rule(name: &'static str, effect: &'static str, published: Published
 const NONE: u8 = u8::MAX;
 
 impl Rule {
-    /// Every rule, in order.
+    /// The number of shared rules.
     const COUNT: usize = RULES.len();
 
-    /// It, in a system's list.
+    /// The rule as an entry of a system's list.
     pub const fn of(self, published: Published) -> Switch {
         let (name, effect) = RULES[self as usize];
         let simulated_only = matches!(self, Rule::LockCas);
@@ -186,7 +186,7 @@ impl Rule {
 pub struct RuleNumbers([u8; Rule::COUNT]);
 
 impl RuleNumbers {
-    /// Those of this list.
+    /// The numbers for this list.
     pub const fn of(list: &[Switch]) -> RuleNumbers {
         let (mut numbers, mut at) = ([NONE; Rule::COUNT], 0);
         while at < list.len() {
@@ -212,7 +212,7 @@ impl RuleNumbers {
     }
 }
 
-/// The number of a rule of one system, by its list.
+/// The number that a system's own rule has in its list.
 ///
 /// # Panics
 /// If the list has no such rule.
@@ -230,19 +230,19 @@ pub const fn rule_number(list: &[Switch], name: &str) -> usize {
 /// A phase that several systems share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// A record is looked for.
+    /// A record's address is looked up.
     Locate,
-    /// A record is read where it was seen last.
+    /// A record is read where it was last seen.
     ReadDirect,
     /// The lock on a record is asked for.
     Lock,
-    /// The lock on a record is asked for where it was seen last.
+    /// The lock on a record is asked for where the record was last seen.
     LockDirect,
     /// The lock on a directory record is asked for.
     LockDirectory,
-    /// A payload is read that lies apart.
+    /// A payload that is stored apart is read.
     ReadBody,
-    /// What was read is looked at again.
+    /// Reads are validated.
     Validate,
     /// The log is sent.
     Log,
@@ -304,7 +304,7 @@ const PHASES: [&str; 21] = [
 pub struct PhaseNumbers([u8; PHASES.len()]);
 
 impl PhaseNumbers {
-    /// Those of this list.
+    /// The numbers for this list.
     pub const fn of(list: &[&str]) -> PhaseNumbers {
         let (mut numbers, mut at) = ([NONE; PHASES.len()], 0);
         while at < list.len() {
@@ -330,7 +330,7 @@ impl PhaseNumbers {
     }
 }
 
-/// The number of a phase of one system, by its list.
+/// The number that a system's own phase has in its list.
 ///
 /// # Panics
 /// If the list has no such phase.

@@ -1,20 +1,21 @@
-//! Numbers of a compute node's threads, which are given again.
+//! Numbers of a compute node's threads. A number is used again after its thread has gone.
 //!
-//! Invariant: a number is one thread's at a time, and whoever has it next names its transactions behind all that were
-//! named under it before. So no two transactions of a node's life have one tag ([`tarn_store::ids`]), however many threads
-//! come and go; what the thread before has left, locks and doubts, is not taken for the next one's.
+//! Invariant: a number belongs to one thread at a time. The next thread under a number continues the count of
+//! transactions where the last one stopped. So no two transactions of a node's life have the same tag
+//! ([`tarn_store::ids`]), however many threads come and go. Locks and transactions in doubt that a thread leaves behind
+//! are not mistaken for those of the next thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tarn_store::ids::{OwnerTag, THREADS_MAX};
 
 struct Seen {
-    /// A bit for each number in use.
+    /// One bit for each number in use.
     taken: u64,
     /// The last count under each number.
     counts: [u64; THREADS_MAX],
 }
 
-/// Of a compute node; see the module's text.
+/// The thread numbers of a compute node; see the module's text.
 pub struct Threads(Mutex<Seen>);
 
 const _: () = assert!(THREADS_MAX == u64::BITS as usize);
@@ -26,12 +27,12 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// Nothing under this lock panics.
+    /// Locks the state. No code under this lock panics.
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number that no thread has, for a thread that will come, if there is one.
+    /// Reserves a free number for a future thread; `None` if all are taken.
     pub fn reserve(&self) -> Option<u16> {
         let mut seen = self.seen();
         let number = seen.taken.trailing_ones();
@@ -40,19 +41,19 @@ impl Threads {
         Some(free)
     }
 
-    /// A number is nobody's any more.
+    /// Frees a number.
     pub fn give_back(&self, number: u16) {
         self.seen().taken &= !(1 << number);
     }
 
-    /// A thread has come under a number: the count that its tags go on behind.
+    /// A thread starts under a number. Returns the count after which its tags continue.
     pub(crate) fn come(&self, number: u16) -> u64 {
         let mut seen = self.seen();
         seen.taken |= 1 << number;
         seen.counts[usize::from(number)]
     }
 
-    /// A thread names no more transactions: this was its last tag.
+    /// A thread names no more transactions; `last` was its last tag.
     pub(crate) fn end_with(&self, last: OwnerTag) {
         self.seen().counts[usize::from(last.thread())] = last.count();
     }

@@ -1,10 +1,11 @@
-//! A further operation on a record that the transaction has already: what it means, and what it takes.
+//! A further operation on a record that the transaction has already: its meaning, and the steps that it needs.
 //!
-//! Invariant: one record stays one entry, and operations on it mean what they would mean one after the other on a map. What the
-//! transaction has changed is what its next operation finds, fetched between or not: an operation on a record that is not
-//! fetched yet waits until it is ([`fetch_in_turns`]). What an operation found is its own handle's to say
-//! ([`crate::transaction::sequel::Wish`]). Here it is decided what an operation means; how the protocol
-//! gets what it needs for it is [`Protocol::upgrade`]'s.
+//! Invariant: one record stays one entry, and operations on it have the meaning that they would have one after the
+//! other on a map. The transaction's next operation finds the record as the transaction has changed it, whether it
+//! was fetched in between or not. An operation on a record that is not fetched yet waits until it is
+//! ([`fetch_in_turns`]). Each operation's own handle has the operation's result ([`crate::transaction::sequel::Wish`]).
+//! This file decides the meaning of an operation. [`Protocol::upgrade`] decides how the protocol gets the parts that
+//! the operation needs.
 
 use crate::protocol;
 use crate::protocol::Protocol;
@@ -18,7 +19,7 @@ use tarn_store::ids::{Failure, Mode};
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::{Cells, ColumnId};
 
-/// A further operation on a record that the transaction has: its handle.
+/// Merges a further operation into the entry of its record. Returns the operation's handle.
 #[cold]
 pub(crate) fn merge_access(
     cx: &Context,
@@ -45,13 +46,13 @@ pub(crate) fn merge_access(
     txn.handle_of_wish(txn.sequel.wishes.len() - 1)
 }
 
-/// Whether two operations on a record that is not fetched are one: neither changes what the other finds.
+/// Returns whether two operations on a record that is not fetched can be one: neither changes the other's result.
 fn is_one_wish(first: Mode, second: Mode) -> bool {
     let is_value = |mode| matches!(mode, Mode::Read | Mode::Update);
     is_value(first) && is_value(second)
 }
 
-/// Two operations on a record that is not fetched, and whose value alone they want.
+/// Joins a second operation to the entry of a record that is not fetched. Both want the record's value alone.
 fn join(entry: &mut Entry, mode: Mode, cells: Cells, table: &Table) {
     if mode == Mode::Update {
         entry.mode = mode;
@@ -59,20 +60,22 @@ fn join(entry: &mut Entry, mode: Mode, cells: Cells, table: &Table) {
     entry.cells = widened(table, entry.mode, entry.cells.union(cells));
 }
 
-/// Whether an operation on this record waits already.
+/// Returns whether an operation on this record waits already.
 fn waits(txn: &Txn, index: usize) -> bool {
     let is_of_it = |waiting: &Waiting| txn.sequel.entry_of(waiting) == Some(index);
     txn.notes.is_waiting() && txn.sequel.waiting.iter().any(is_of_it)
 }
 
-/// Whether a scan that the next fetch runs would show too much or too little of a record if this was done before.
+/// Returns whether a scan of the next fetch would show too much or too little of a record if this operation was done
+/// before it.
 fn is_behind_scan(txn: &Txn, index: usize, mode: Mode, table: &Table) -> bool {
     txn.ordered.pending
         && table.ordered.1 != 0
         && (txn.entries[index].writable || matches!(mode, Mode::Insert | Mode::Delete))
 }
 
-/// Whether a scan of an index of this table has to wait for what was asked for before it, since the last fetch.
+/// Returns whether a scan of an index of this table has to wait for operations that were asked for before it, since
+/// the last fetch.
 pub(crate) fn precedes_scan(txn: &Txn, table: &Table) -> bool {
     let comes_or_goes = |entry: &Entry| {
         entry.table == table.id
@@ -89,14 +92,14 @@ fn wait(txn: &mut Txn, index: usize, mode: Mode, cells: Cells) -> Handle {
     txn.handle_of_wish(wish)
 }
 
-/// What an operation finds.
+/// The result of an operation.
 struct Found {
     existed: Existed,
-    /// Whether nothing may be set by its handle.
+    /// Whether its handle may not set anything.
     refuses: bool,
 }
 
-/// Does to a fetched entry what an operation means.
+/// Carries out an operation on a fetched entry.
 fn operate(
     cx: &Context,
     txn: &mut Txn,
@@ -106,7 +109,7 @@ fn operate(
 ) -> Found {
     let entry = &txn.entries[index];
     let is_there = is_there(entry);
-    // An insert finds what a concurrent transaction may have brought meanwhile; such a try cannot commit.
+    // An insert finds a record that a concurrent transaction may have inserted meanwhile; such a try cannot commit.
     let as_found = entry.found == is_there;
     let existed = if as_found { Existed::AsFound } else { Existed::Known(is_there) };
     let refuses = match mode {
@@ -114,7 +117,7 @@ fn operate(
         Mode::Update => !is_there,
         Mode::Insert => is_there,
     };
-    // Old and new index keys are made of what was read of the record, whoever asked for it.
+    // Old and new index keys are made of all cells that were read of the record, for whichever operation.
     let stronger = if entry.mode == Mode::Update { Mode::Update } else { mode };
     let cells = widened(table, stronger, entry.cells.union(cells));
     match is_there {
@@ -124,7 +127,7 @@ fn operate(
     Found { existed, refuses }
 }
 
-/// Whether the record is there as the transaction sees it.
+/// Returns whether the record exists in the transaction's own view.
 fn is_there(entry: &Entry) -> bool {
     match entry.mode {
         Mode::Read | Mode::Update => entry.found,
@@ -133,7 +136,7 @@ fn is_there(entry: &Entry) -> bool {
     }
 }
 
-/// An operation on a record that is there.
+/// Carries out an operation on a record that exists.
 fn change_present(
     cx: &Context,
     txn: &mut Txn,
@@ -147,7 +150,7 @@ fn change_present(
         (Mode::Insert, Mode::Delete) if !entry.found => {
             (entry.void, entry.writable, entry.dirty) = (true, false, Cells::NONE);
         }
-        (Mode::Insert, _) if !entry.found => {} // this transaction's own, all of it
+        (Mode::Insert, _) if !entry.found => {} // the whole record is this transaction's own
         (_, Mode::Delete) => {
             (entry.mode, entry.cells, entry.renewed) = (Mode::Delete, cells, false);
             again(cx, txn, index, Upgrade::Index);
@@ -175,7 +178,7 @@ fn change_present(
     }
 }
 
-/// An operation on a record that is not there.
+/// Carries out an operation on a record that does not exist.
 fn change_absent(
     cx: &Context,
     txn: &mut Txn,
@@ -204,8 +207,8 @@ fn change_absent(
     }
 }
 
-/// Deleted and inserted again: all of the record is written anew. What is written of it replaces what was there, so that all of
-/// that must have been read.
+/// Inserts a record again that this transaction has deleted: all of it is written anew. The new bytes replace all old
+/// ones, so all old ones must have been read.
 fn renew(cx: &Context, txn: &mut Txn, index: usize, table: &Table) {
     let entry = &mut txn.entries[index];
     let is_read = !table.slot.is_out_of_line() || entry.cells.covers(Cells::ALL);
@@ -224,7 +227,7 @@ fn begin_anew(txn: &mut Txn, index: usize, table: &Table) {
     round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
 }
 
-/// The protocol gets what a fetched entry has not.
+/// Lets the protocol fetch the parts that a fetched entry lacks.
 fn again(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     protocol::of(cx).upgrade(cx, txn, index, further);
     if txn.entries[index].progress != Progress::Done {
@@ -232,7 +235,8 @@ fn again(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     }
 }
 
-/// As [`Protocol::fetch`], and then what waits for what that brings, in the order in which it was asked for, until nothing does.
+/// Fetches like [`Protocol::fetch`]. Then carries out the operations that waited for these records, in the order in
+/// which they were asked for, until none waits.
 #[cold]
 pub(crate) async fn fetch_in_turns<P: Protocol>(
     protocol: &P,
@@ -247,8 +251,8 @@ pub(crate) async fn fetch_in_turns<P: Protocol>(
     P::Records::fetch(protocol, cx, txn).await
 }
 
-/// Does what waited for a fetch that is over: of one record, up to the first operation that needs another; up to a scan, which shows
-/// all that was done before it and nothing that was asked for behind it.
+/// Carries out the operations that waited for a fetch that is over. The operations on one record go on up to the
+/// first that needs another fetch. They stop at a scan: it shows all operations before it, and none behind it.
 fn go_on(cx: &Context, txn: &mut Txn) {
     let (mut waiting, mut is_scanning) = (std::mem::take(&mut txn.sequel.waiting), false);
     for it in waiting.drain(..) {
@@ -288,7 +292,7 @@ fn go_on_with(cx: &Context, txn: &mut Txn, wish: usize, cells: Cells) {
     (wish.existed, wish.refuses) = (existed, refuses);
 }
 
-/// What the transaction has set of a row that was read once more.
+/// Puts the cells that the transaction has set back into a row that was read once more.
 fn put_back(txn: &mut Txn, index: usize, (payload, dirty): (BufferOffset, Cells), table: &Table) {
     let (to, columns) = (txn.entries[index].payload, &table.schema.columns);
     for (at, column) in columns.iter().enumerate() {

@@ -1,11 +1,12 @@
 //! Protocols: how a transaction's records are read, locked, validated, written and released.
 //!
-//! Invariant: a protocol is one folder and one line of the macro call `protocols!`; it never imports another, and
-//! nobody outside this module names one. What several protocols share lives in the
-//! storeys below: `cluster`, `services`, `requests` and `steps`. Protocols are compiled once: the engine calls them through [`AnyProtocol`], an
-//! enum whose asynchronous calls cost a branch, and an allocation only where assertions are on.
+//! Invariant: a protocol is one folder and one line of the macro call `protocols!`. It never imports another
+//! protocol, and no code outside this module names one. Parts that several protocols share live in the storeys below:
+//! `cluster`, `services`, `requests` and `steps`. Protocols are compiled once: the engine calls them through
+//! [`AnyProtocol`]. The asynchronous calls of this enum cost a branch, and an allocation only where assertions are
+//! on.
 //!
-//! A protocol is a composition: [`Protocol`] says of which answers.
+//! A protocol is a composition of answers; [`Protocol`] lists the questions.
 
 pub(crate) mod merge_access;
 pub mod settle;
@@ -35,55 +36,55 @@ use tarn_store::layout::LayoutKind;
 use tarn_store::placement::catalog::{Catalog, Options, Table};
 use tarn_store::schema::{TableId, TableSchema};
 
-/// A system, as the composition of its answers: how its records lie and are read ([`RecordAccess`]), which locks they have
-/// ([`crate::steps::locks::Locks`], of systems whose locks lie beside records), what is logged ([`Log`]). Its commit, and how it changes
-/// indexes, is its [`Structure`].
+/// A system, as the composition of its answers. They say how its records lie and are read ([`RecordAccess`]), and
+/// which log it writes ([`Log`]). If its locks lie beside records, they also say which locks these are
+/// ([`crate::steps::locks::Locks`]). The system's commit, and its changes of indexes, are in its [`Structure`].
 #[expect(async_fn_in_trait, reason = "called through `AnyProtocol` only")]
 pub trait Protocol: Structure {
-    /// How transactions read its records, and what protects that.
+    /// How transactions read records, and how the reads are protected.
     type Records: RecordAccess<Self>;
 
-    /// What it writes down of a transaction, and what its recovery finds out about it.
+    /// The log entry of a transaction, and the recovery by it.
     type Log: Log<Self>;
 
-    /// With these switches.
+    /// Makes the protocol with these switches.
     fn new(switches: Switches) -> Self;
 
-    /// How its records lie in a database of these options: what they say of the layout is not heeded.
+    /// Returns how records lie in a database of these options. A protocol may ignore the layout in the options.
     fn layout(&self, asked: &Options) -> LayoutKind;
 
-    /// What it needs of compute nodes beside threads that run coordinators.
+    /// Returns the parts that it needs of compute nodes, beside threads that run coordinators.
     fn needs(&self) -> Needs {
         Needs::NONE
     }
 
-    /// A block has ended: a protocol that holds local locks per block gives them up here.
+    /// Ends a block: a protocol that holds local locks per block gives them up here.
     ///
     /// # Errors
-    /// As [`RecordAccess::fetch`].
+    /// Those of [`RecordAccess::fetch`].
     async fn close_block(&self, _: &Context, _: &mut Txn) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Undoes what a fetch did and releases exactly what was granted; waits for nothing.
+    /// Undoes a fetch, and releases exactly the locks that were granted. Waits for nothing.
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
         node_locks::give_up(self, cx, txn);
     }
 
-    /// As `rollback`, for a transaction whose future was dropped, perhaps with a round in flight:
-    /// what that round asked for may have been granted. Or for one that was in doubt, as it still says then, and is
-    /// settled.
+    /// Rolls back a transaction whose future was dropped, perhaps with a round in flight. Every lock that this round
+    /// asked for may have been granted. Also rolls back a transaction that was in doubt and has been settled; its
+    /// `in_doubt` still holds.
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         suspect_all_locks(txn);
         self.rollback(cx, txn);
     }
 
-    /// Does the next step of a shard's growth (see [`tarn_store::index::growth`]) as a transaction of its
-    /// own: `txn` is empty, no record of a caller's is in it. A protocol whose index does not grow
-    /// says that it cannot.
+    /// Carries out the next step of a shard's growth (see [`tarn_store::index::growth`]) as a transaction of its own:
+    /// `txn` is empty, without any record of a caller. A protocol whose index does not grow returns
+    /// [`Grown::TooLarge`].
     ///
     /// # Errors
-    /// As [`Structure::commit`]: an abort (a lock was refused), no memory, `CommitUnknown`.
+    /// Those of [`Structure::commit`]: an abort (a lock was refused), no memory, `CommitUnknown`.
     async fn restructure(
         &self,
         cx: &Context,
@@ -96,11 +97,11 @@ pub trait Protocol: Structure {
         }
     }
 
-    /// Empties slots of deleted records in a bucket, as a transaction of its own: `txn` is empty. How many. A protocol
-    /// whose inserts take such slots as they are has nothing to do.
+    /// Empties slots of deleted records in a bucket, as a transaction of its own: `txn` is empty. Returns how many. A
+    /// protocol whose inserts take such slots as they are has nothing to do.
     ///
     /// # Errors
-    /// As `restructure`.
+    /// Those of `restructure`.
     async fn sweep(
         &self,
         _: &Context,
@@ -110,11 +111,11 @@ pub trait Protocol: Structure {
         Ok(0)
     }
 
-    /// Changes the shape of an ordered index (see [`tarn_store::index::btree::work`]) as a transaction of its
-    /// own: `txn` is empty.
+    /// Changes the shape of an ordered index (see [`tarn_store::index::btree::work`]) as a transaction of its own:
+    /// `txn` is empty.
     ///
     /// # Errors
-    /// As `restructure`.
+    /// Those of `restructure`.
     async fn reshape(
         &self,
         cx: &Context,
@@ -124,8 +125,8 @@ pub trait Protocol: Structure {
         trees::reshape(self, cx, txn, work).await
     }
 
-    /// Finds out, and makes final, how a transaction ended whose coordinator cannot say. The
-    /// coordinator that asks has a higher incarnation or the owner has been fenced. Idempotent.
+    /// Finds out how a transaction ended whose coordinator cannot say, and makes that end final. Idempotent. The
+    /// coordinator that asks has a higher incarnation, or the owner has been fenced.
     ///
     /// # Errors
     /// The fabric's: ask again.
@@ -144,8 +145,8 @@ pub trait Protocol: Structure {
         plan_free(cx, round, lock);
     }
 
-    /// Whether a coordinator that begins under this number may use its log area: not while it holds what
-    /// the recovery of a dead life needs.
+    /// Returns whether a coordinator that begins under this number may use its log area. It may not while the area
+    /// holds entries that the recovery of a dead life needs.
     ///
     /// # Errors
     /// The fabric's.
@@ -157,13 +158,13 @@ pub trait Protocol: Structure {
     }
 }
 
-/// How a protocol's records are read.
+/// The record access of a protocol.
 type RecordsOf<P> = <P as Protocol>::Records;
 
-/// What a protocol's log says of a transaction.
+/// The log entry of a protocol.
 pub(crate) type EntryOf<P> = <<P as Protocol>::Log as Log<P>>::Entry;
 
-/// What cannot work is refused before anything is laid out.
+/// Refuses schemas with ordered indexes if the protocol has none, before anything is laid out.
 fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), UsageError> {
     let ordered = schemas.iter().find(|schema| !schema.indexes.is_empty());
     match ordered.filter(|_| !info.caps.ranges) {
@@ -179,7 +180,7 @@ fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), Usa
 /// A protocol's part of a transaction, compiled in this crate alone wherever assertions are on.
 ///
 /// The body of an asynchronous function is compiled again in every crate that awaits it. Programs with assertions
-/// are compiled more often than they run long, so there a part is awaited behind a pointer.
+/// are compiled often and run shortly, so there a part is awaited behind a pointer.
 #[cfg(debug_assertions)]
 fn compiled_once<'a, T>(
     part: impl Future<Output = T> + 'a,
@@ -203,15 +204,15 @@ macro_rules! protocols {
             $(#[doc = stringify!($module)] $name($module::$name),)+
         }
 
-        /// Every protocol that can be asked for by name. What all of them promise is held against each; what one does not promise
-        /// its [`crate::cluster::info::ProtocolCaps`] say.
+        /// Every protocol that can be asked for by name. Tests hold each to the promises that all make. The promises
+        /// that a protocol does not make are in its [`crate::cluster::info::ProtocolCaps`].
         pub const ALL: &[ProtocolInfo] = &[$(<$module::$name as Described>::INFO),+];
 
         impl AnyProtocol {
-            /// The protocol called `name`, in this variant.
+            /// Returns the protocol called `name`, in this variant.
             ///
             /// # Errors
-            /// Names what is not known and what is allowed.
+            /// Names the word that is not known, and the words that are allowed.
             pub fn by_name(name: &str, variant: &str) -> Result<AnyProtocol, UsageError> {
                 $(
                     let info = <$module::$name as Described>::INFO;
@@ -228,7 +229,7 @@ macro_rules! protocols {
                 })
             }
 
-            /// What there is to know about it.
+            /// Everything that is known of it without running it.
             pub fn info(&self) -> ProtocolInfo {
                 match self { $(AnyProtocol::$name(_) => <$module::$name as Described>::INFO),+ }
             }
@@ -238,11 +239,11 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => it.switches().isolation()),+ }
             }
 
-            /// Plans a database of `schemas` over `groups` replica groups, in the layout that the protocol
-            /// needs: what everybody calls who is to run transactions on it.
+            /// Plans a database of `schemas` over `groups` replica groups, in the layout that the protocol needs. All
+            /// that run transactions on the database call this.
             ///
             /// # Errors
-            /// As [`Catalog::plan`]; the ordered indexes of a table where the protocol has none.
+            /// Those of [`Catalog::plan`]; the ordered indexes of a table where the protocol has none.
             pub fn catalog(
                 &self,
                 schemas: &[TableSchema],
@@ -282,14 +283,14 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::upgrade(it, cx, txn, index, further)),+ }
             }
 
-            /// What this variant lacks that may be missing in simulations alone: whoever runs on
-            /// anything else refuses it.
+            /// Returns the rule that this variant lacks, if it may be missing in simulations alone. Everything but
+            /// simulations refuses such a variant.
             pub fn unsafe_without(&self) -> Option<&'static str> {
                 let switches = match self { $(AnyProtocol::$name(it) => it.switches()),+ };
                 switches.unsafe_without(&self.info())
             }
 
-            /// Refuses a variant that is unsafe: for all but simulations.
+            /// Refuses a variant that is unsafe. Everything but simulations calls this.
             ///
             /// # Errors
             /// Names the variant.
@@ -475,8 +476,8 @@ macro_rules! protocols {
                 })
             }
 
-            /// Makes sure that nothing of `whom` will ever land, at any memory node; of a variant whose recovery
-            /// does not: nothing.
+            /// Makes sure that nothing of the life `whom` will ever land at any memory node. A variant whose recovery
+            /// does not fence does nothing.
             ///
             /// # Errors
             /// The fabric's.
@@ -487,8 +488,8 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`settle::settle_dead`]: what a protocol has found in logs is of its own type, so that
-            /// all hooks are called in one place.
+            /// See [`settle::settle_dead`]. Each protocol's log entry is of its own type, so all hooks are called in
+            /// one place.
             ///
             /// # Errors
             /// As there.
@@ -562,7 +563,7 @@ impl AnyProtocol {
     }
 }
 
-/// The protocol of the database of `cx`: for what is rare.
+/// Returns the protocol of the database of `cx`, for rare calls.
 pub(crate) fn of(cx: &Context) -> &AnyProtocol {
     let protocol: &(dyn Any + Send + Sync) = &*cx.database().protocol;
     protocol.downcast_ref().expect("a database runs a protocol")

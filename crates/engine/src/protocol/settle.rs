@@ -1,6 +1,6 @@
-//! Recovery's and resolution's steps, in the order that is the same for every protocol.
+//! The steps of recovery and resolution, in the order that is the same for every protocol.
 //!
-//! Invariant: what a protocol has found in logs is of its own type, so that its hooks are called here alone.
+//! Invariant: each protocol's findings in logs are of its own type, so its hooks are called here alone.
 
 use super::{EntryOf, Protocol};
 use crate::cluster::rules::Phase;
@@ -11,7 +11,7 @@ use tarn_fabric::address::{Address, NodeId};
 use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
 use tarn_store::log::Entry;
 
-/// Takes every transaction that a dead life has left in a log through its protocol's hooks; how they end.
+/// Takes every transaction that a dead life has left in a log through its protocol's hooks. Returns how they end.
 ///
 /// # Errors
 /// The fabric's.
@@ -29,7 +29,7 @@ pub(crate) async fn settle_dead<P: Protocol>(
     Ok(left.iter().filter_map(end).collect())
 }
 
-/// Every transaction of a dead life that has left a valid entry.
+/// Returns every transaction of a dead life that has left a valid entry.
 async fn enumerate<P: Protocol>(
     protocol: &P,
     cx: &Context,
@@ -39,10 +39,10 @@ async fn enumerate<P: Protocol>(
     enumerate_logged(cx, dead).await
 }
 
-/// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final, by its protocol's hooks.
+/// Finds out how `id` ended, and makes that final, by its protocol's hooks. Its log is the area of `coordinator`.
 ///
 /// # Errors
-/// The fabric's; `Usage`, if its coordinator has logged others since.
+/// The fabric's; `Usage`, if its coordinator has logged other transactions since.
 pub(crate) async fn resolve_logged<P: Protocol>(
     protocol: &P,
     cx: &Context,
@@ -60,8 +60,8 @@ pub(crate) async fn resolve_logged<P: Protocol>(
             let allowed = "a transaction whose coordinator has not written since";
             return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
         }
-        // No node has the log, so no node has data of it; locks without data may remain, and are
-        // taken away once its owner's life is recovered.
+        // No node has the log, so no node has data of it. Locks without data may remain; they are taken away once the
+        // owner's life is recovered.
         return Ok(Resolution::Aborted);
     }
     P::Log::decide(protocol, cx, &mut left).await?;
@@ -73,16 +73,16 @@ pub(crate) async fn resolve_logged<P: Protocol>(
     })
 }
 
-/// A transaction that stands in a log, whatever has become of it.
+/// A transaction that stands in a log, however it has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Logged {
-    /// Which.
+    /// The transaction.
     pub id: TxnId,
     /// The first words of the records that its entry names.
     pub records: Vec<Address>,
 }
 
-/// See [`logged`].
+/// See [`crate::recovery::logged`].
 pub(crate) async fn logged_by<P: Protocol>(
     protocol: &P,
     cx: &Context,
@@ -94,7 +94,7 @@ pub(crate) async fn logged_by<P: Protocol>(
     Ok(left.into_iter().map(seen).collect())
 }
 
-/// See [`plant_undone`].
+/// See [`crate::recovery::plant_undone`].
 pub(crate) async fn plant_undone_by<P: Protocol>(
     protocol: &P,
     cx: &Context,

@@ -1,17 +1,18 @@
-//! Recovery of a dead compute node: what it left is finished or undone, so that its slot may live again.
+//! Recovery of a dead compute node: its transactions are finished or undone, so that its slot may live again.
 //!
-//! - The caller claims it; one recovers at a time.
-//! - The dead life's access is revoked at every memory node, and that of earlier recoverers, which may
-//!   still be at it. Only then is anything read: nothing of theirs lands any more.
-//! - Log areas are read, and every transaction of that life that has a valid entry is decided, applied and
+//! - The caller claims the life; one node recovers it at a time.
+//! - The dead life's access is revoked at every memory node, and so is that of earlier recoverers, which may
+//!   still be at work. Only then is anything read: none of their verbs lands any more.
+//! - Log areas are read. Every transaction of that life that has a valid entry is decided, applied and
 //!   released, by the protocol's hooks.
-//! - The life is marked as recovered. Shards whose locks it granted open elsewhere (`reopen`), once nothing of
-//!   anybody rests on what it had granted. What is left of it are locks of transactions that had written
-//!   nothing: whoever meets one takes it away (`stray`), and so does [`sweep()`], at its leisure.
+//! - The life is marked as recovered. Shards whose locks it granted open elsewhere (`reopen`), once no
+//!   running transaction relies on locks that it had granted. Only locks of transactions that had written
+//!   nothing are left. A transaction that meets such a lock takes it away (`stray`), and so does [`sweep()`],
+//!   at its leisure.
 //!
-//! Invariant: idempotent, whoever dies at whatever point: another claims it and begins anew, and comes to
-//! the same verdicts. Rounds are few, whatever the number of coordinators and records: every step is one
-//! batch for all transactions. The argument is in docs/design/0012-recovery.md.
+//! Invariant: recovery is idempotent. If a recoverer dies at any point, another claims the life, begins anew,
+//! and comes to the same verdicts. Rounds are few, whatever the number of coordinators and records: every
+//! step is one batch for all transactions. The argument is in docs/design/0012-recovery.md.
 
 mod pace;
 pub mod reconfigure;
@@ -38,35 +39,36 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_store::ids::{Failure, Resolution, TxnId};
 
-/// What recovering a life found.
+/// The result of recovering a life.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Recovery {
-    /// Its transactions that had a log entry, and how they end. Of those that are not here nothing was
-    /// ever written, or their coordinator knew how they had ended: if their outcome was unknown, they have aborted.
+    /// The life's transactions that had a log entry, and how they end. A transaction of the life that is not
+    /// here wrote nothing, or its coordinator knew how it had ended. If its outcome is unknown to the caller,
+    /// it has aborted.
     pub settled: Vec<(TxnId, Resolution)>,
 }
 
-/// How an attempt to recover a life ended.
+/// The result of an attempt to recover a life.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Attempt {
-    /// It is recovered, by this caller.
+    /// This caller has recovered the life.
     Recovered(Recovery),
-    /// It is recovered already.
+    /// The life is recovered already.
     Done,
-    /// Another is at it, the service has not answered yet, or the claim was lost on the way: look again
-    /// later.
+    /// Another node recovers the life, the service has not answered yet, or the claim was lost on the way:
+    /// look again later.
     NotNow,
-    /// That life is a member, or the caller is none.
+    /// The life is a member, or the caller is none.
     Refused,
 }
 
-/// Recovers a life that was expelled. If the future is dropped before it changes anything, another node
-/// may begin at once; if it is dropped later, this node is expelled.
+/// Recovers a life that was expelled. If the future is dropped before it changes anything, another node may
+/// begin at once. If it is dropped later, this node is expelled.
 ///
 /// # Errors
-/// The fabric's: the caller is fenced itself, or a primary is down. Nothing is lost by trying again.
+/// An error of the fabric: the caller is fenced itself, or a primary is down. Nothing is lost by trying again.
 pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
-    // To the service a compute node is one: its coroutines see to it themselves that one recovers.
+    // To the service a compute node is one: its coroutines themselves make sure that only one recovers.
     let Some(turn) = Turn::take(cx, dead) else { return Ok(Attempt::NotNow) };
     let (database, by) = (cx.database(), cx.node.id);
     let before = match database.membership.claim_recovery(dead, by) {
@@ -75,8 +77,9 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
         Claim::Held { .. } | Claim::Pending => return Ok(Attempt::NotNow),
         Claim::NotExpelled | Claim::NotMember => return Ok(Attempt::Refused),
     };
-    // Expelled and not recovered: until it is, no configuration is opened but with the map of now. So this
-    // is the one that it ran in, also if it was expelled and a change was opened just before.
+    // The life is expelled and not recovered. Until it is recovered, a configuration is opened only with the
+    // present map. So this is the map that the life ran in, even if a change was opened just before it was
+    // expelled.
     cx.follow();
     if !cx.is_current() {
         return Ok(Attempt::NotNow);
@@ -102,8 +105,9 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     Ok(Attempt::Recovered(Recovery { settled }))
 }
 
-/// Sees to it that no thread of another life settles what this one has in doubt: one resolves a transaction at a time. Nobody begins to
-/// any more. Who is no member loses its access; false, if a member is still at it: look again later.
+/// Makes sure that no thread of another life settles the in-doubt transactions of this one: one thread
+/// resolves a transaction at a time. No thread can begin to settle them any more. A thread that is at it and
+/// is no member loses its access. Returns false if a member is still at it: look again later.
 async fn ends_settling(cx: &Context, dead: NodeId) -> Result<bool, Failure> {
     let database = cx.database();
     for by in database.numbers.close(dead) {
@@ -115,25 +119,26 @@ async fn ends_settling(cx: &Context, dead: NodeId) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// What stands in a life's logs.
+/// The entries in a life's logs.
 ///
 /// # Errors
-/// The fabric's.
+/// An error of the fabric.
 pub async fn logged(cx: &Context, life: NodeId) -> Result<Vec<Logged>, Failure> {
     protocol::of(cx).logged(cx, life).await
 }
 
-/// A planted mistake, for judges to notice: undoes a transaction that stands in a log, whole, as a recovery
-/// would that has it wrong.
+/// A planted mistake, for judges to notice: undoes a logged transaction as a whole, as a wrong recovery
+/// would.
 ///
 /// # Errors
-/// The fabric's.
+/// An error of the fabric.
 pub async fn plant_undone(cx: &Context, id: TxnId) -> Result<(), Failure> {
     protocol::of(cx).plant_undone(cx, id).await
 }
 
-/// Recovers whoever is expelled, opens their shards elsewhere, and takes part in sweeps, until `stop`: one coroutine of each compute node
-/// that is to take part runs this, on a port of its own. `report` is told what was found.
+/// Recovers expelled lives, opens their shards elsewhere, and takes part in sweeps, until `stop`. One
+/// coroutine of each compute node that is to take part runs this, on a port of its own. `report` gets each
+/// recovery.
 ///
 /// # Errors
 /// As [`recover`]; a failure of the fabric that may pass (a primary is down) is no reason to stop.
@@ -145,7 +150,7 @@ pub async fn attend(
 ) -> Result<(), Failure> {
     let (mut sweeper, mut reopener) = (Sweeper::default(), Reopener::default());
     while !stop() {
-        // A node that runs nothing would keep a change waiting.
+        // A node that runs no transaction would keep a change waiting.
         cx.node.read_lease();
         if let Err(failure) = cx.settle_left().await
             && is_fenced(cx)
@@ -165,7 +170,7 @@ pub async fn attend(
             Err(failure) if is_fenced(cx) => return Err(failure),
             Ok(()) | Err(_) => {}
         }
-        // Others run in between, however short the pause.
+        // Other coroutines run in between, however short the pause.
         cx.port.yield_now().await;
         cx.port.sleep(Nanos(pace.look_every_ns)).await;
     }

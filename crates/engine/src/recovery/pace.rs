@@ -1,10 +1,10 @@
-//! How much of a cluster walks beside transactions may take: the sweep, and the copier.
+//! The share of a cluster that walks beside transactions may take: the sweep, and the copier.
 //!
-//! Invariant: a walk goes in steps, one at a time, and after a step that took t pauses for so long that
-//! steps make up no more than its share of time. A memory node executes a step's verbs between its
-//! beginning and its end, so the share bounds what a walk takes of any memory node's pipeline. Under load
-//! a step takes longer and asks for no more, so that a walk gives way by itself. A walk whose steps take
-//! w in all is over after w / share.
+//! Invariant: a walk goes in steps, one at a time. After a step that took t it pauses for so long that its
+//! steps make up no more than its share of time. A memory node executes a step's verbs between the step's
+//! beginning and its end. So the share bounds how much of any memory node's pipeline a walk takes. Under load
+//! a step takes longer and asks for no more, so that a walk gives way by itself. A walk whose steps take w in
+//! all is over after w / share.
 
 use tarn_fabric::clock::Nanos;
 
@@ -15,19 +15,19 @@ pub struct Share {
 }
 
 impl Share {
-    /// Step after step.
+    /// Step after step, without a pause.
     pub const ALL: Share = Share::percent(100);
 
-    /// So many hundredths.
+    /// A share of this many hundredths.
     ///
     /// # Panics
-    /// Unless it is 1 to 100.
+    /// Unless `percent` is 1 to 100.
     pub const fn percent(percent: u16) -> Share {
         assert!(percent >= 1 && percent <= 100);
         Share { percent }
     }
 
-    /// In hundredths.
+    /// The share in hundredths.
     pub const fn as_percent(self) -> u16 {
         self.percent
     }
@@ -39,18 +39,18 @@ impl Share {
     }
 }
 
-/// How whoever looks after the dead makes room for others.
+/// How recoveries, sweeps and copies make room for transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
     /// Blocks (buckets, and blocks of chains) of one step.
     pub blocks: usize,
-    /// Least pause between two steps.
+    /// The least pause between two steps.
     pub pause_ns: u64,
-    /// What a sweep may take. Nobody waits for it.
+    /// The share of a sweep. No transaction waits for it.
     pub sweep_share: Share,
-    /// What a copier may take. Until it is done, the cluster stands one death less.
+    /// The share of a copier. Until it is done, the cluster survives one death less.
     pub copy_share: Share,
-    /// How often somebody looks whom to recover, and which memory node is dead.
+    /// How often a node looks for lives to recover and for dead memory nodes.
     pub look_every_ns: u64,
 }
 

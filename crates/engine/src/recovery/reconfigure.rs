@@ -1,11 +1,12 @@
-//! A change of the configuration: announce, wait until all is quiet, settle what the dead left, open.
+//! A change of the configuration: announce it, wait until all is quiet, settle the transactions of the dead,
+//! open it.
 //!
-//! Invariant: whoever changes it opens the next configuration only when every member's threads are
-//! quiet and every expelled life is recovered, so that no transaction of the former one holds a lock
-//! that the next one's primaries do not know. A member that does not become quiet in time is expelled; a
-//! changer whose own node does not lets others have the turn.
-//! Idempotent: should the changer die, another announces anew; should its future be dropped, the change is
-//! called off: the open configuration stays, under its number. See docs/design/0013-memory-node-recovery.md.
+//! Invariant: a changer opens the next configuration only when every member's threads are quiet and every
+//! expelled life is recovered. So no transaction of the former configuration holds a lock that the next one's
+//! primaries do not know. A member that does not become quiet in time is expelled; a changer whose own node
+//! does not lets others have the turn. A change is idempotent: if the changer dies, another announces the
+//! change anew. If its future is dropped, the change is called off: the open configuration stays, under its
+//! number. See docs/design/0013-memory-node-recovery.md.
 
 use crate::cluster::configuration::{Change, Configurations};
 use crate::recovery::{self, Attempt, Recovery};
@@ -18,45 +19,46 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{ConfigurationNumber, Failure};
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// How a change goes about it.
+/// The terms of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// A member whose threads are not quiet after so long is expelled, whatever it does: a transaction's body that merely
-    /// takes longer counts as not quiet. Transactions begin nowhere meanwhile.
+    /// A member whose threads are not quiet after this time is expelled, whatever it does: a transaction
+    /// whose body merely takes longer counts as not quiet. No transaction begins meanwhile.
     pub patience_ns: u64,
-    /// How often is looked whether they are.
+    /// How often the changer looks whether the threads are quiet.
     pub look_every_ns: u64,
 }
 
 impl Default for Terms {
-    /// Patience without end: how long a body takes is its caller's matter, and nobody is dead because of it. Who is dead is
-    /// for the membership service to say, by its leases or by [`crate::cluster::membership::Membership::expel`]; the change
-    /// goes on then. A shorter patience is for those who know how long their bodies take.
+    /// Patience without end. How long a body takes is its caller's matter, and no node is dead because of it.
+    /// The membership service says which node is dead, by its leases or by
+    /// [`crate::cluster::membership::Membership::expel`]; the change goes on then. A shorter patience is for
+    /// callers that know how long their bodies take.
     fn default() -> Terms {
         Terms { patience_ns: u64::MAX, look_every_ns: 1_000 }
     }
 }
 
-/// What came of wanting a change.
+/// The result of asking for a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Changed {
     /// This configuration was opened.
     Opened {
-        /// Its number.
+        /// The configuration's number.
         number: ConfigurationNumber,
-        /// For so long no transaction began, by the changer's clock.
+        /// How long no transaction began, by the changer's clock.
         frozen_ns: u64,
     },
-    /// Another is at it, or took it over.
+    /// Another node makes a change, or took this one over.
     NotNow,
     /// There was no next map: the open configuration stays.
     Kept,
     /// A thread of the changer's own node was not quiet in time: the open configuration stays. Another
-    /// changer, for whom that node is one like any other, may have its turn.
+    /// changer may have its turn; for that one this node is one like any other.
     SteppedAside,
 }
 
-/// Calls the change off, should it not come to its end.
+/// Calls the change off if it does not come to its end.
 struct Announced<'a> {
     configurations: &'a Configurations,
     change: Change,
@@ -68,11 +70,11 @@ impl Drop for Announced<'_> {
     }
 }
 
-/// Changes the configuration to what `next` makes of the open map, once all is quiet. `report` is told of
-/// lives that were recovered on the way. `next` is asked again if a life has ended meanwhile.
+/// Changes the configuration to the map that `next` makes of the open one, once all is quiet. `next` is asked
+/// again if a life has ended meanwhile. `report` gets the lives that were recovered on the way.
 ///
 /// # Errors
-/// The fabric's: this node was expelled itself.
+/// An error of the fabric: this node was expelled itself.
 pub async fn change(
     cx: &Context,
     terms: Terms,
@@ -118,9 +120,9 @@ pub async fn change(
     }
 }
 
-/// A memory node that comes into the map has not heard of the lives that are over: it would let their
-/// zombies in. It is told of all of them before anything is sent there. A life that ends meanwhile keeps
-/// the map from being opened.
+/// Tells the memory nodes that are new in the map which lives are over, before anything else is sent there. A
+/// new node has not heard of these lives and would let their zombies in. A life that ends meanwhile keeps the
+/// map from being opened.
 async fn tell_the_new(cx: &Context, next: &ReplicaGroups) -> Result<(), Failure> {
     let known = cx.database().configurations.open().groups.nodes();
     let mut new = next.nodes();
@@ -128,7 +130,7 @@ async fn tell_the_new(cx: &Context, next: &ReplicaGroups) -> Result<(), Failure>
     revoke(cx, &cx.database().membership.ended(), &new).await
 }
 
-/// Recovers every expelled life that nobody else recovers. Whether none is left.
+/// Recovers every expelled life that no other node recovers. Returns whether none is left.
 async fn settle_the_dead(
     cx: &Context,
     report: &mut dyn FnMut(NodeId, &Recovery),
@@ -147,10 +149,10 @@ async fn settle_the_dead(
     Ok(membership.unrecovered().is_empty())
 }
 
-/// Asks every memory node of the open map, and the spares, for a word; reports those that are down.
+/// Reads a word of every memory node of the open map, and of the spares; reports the nodes that are down.
 ///
 /// # Errors
-/// The fabric's: this node was expelled.
+/// An error of the fabric: this node was expelled.
 pub async fn probe(cx: &Context) -> Result<(), Failure> {
     let configurations = &cx.database().configurations;
     let open = configurations.open();
@@ -176,8 +178,8 @@ pub async fn probe(cx: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The map without its dead nodes, and with a joining copy on a spare, if there is any, for groups that
-/// have fewer copies than at first. `None` if that is the same map, or if a group has no member left.
+/// The map without its dead nodes, and with joining copies on spares, as far as there are any, for groups
+/// that have fewer copies than at first. `None` if that is the same map, or if a group has no member left.
 pub fn replaced(configurations: &Configurations, map: &ReplicaGroups) -> Option<ReplicaGroups> {
     let spares = configurations.spares();
     let mut next = map.clone();
@@ -185,7 +187,7 @@ pub fn replaced(configurations: &Configurations, map: &ReplicaGroups) -> Option<
         next = next.without(node)?;
     }
     for group in (0..next.count() as u16).map(GroupId) {
-        // Spares in turn, so that their load is even.
+        // Spares are taken in turn, so that their load is even.
         let mut candidates = spares.iter().cycle().skip(usize::from(group.0)).take(spares.len());
         while next.replicas(group) < configurations.copies_wanted()[usize::from(group.0)] {
             let holds =

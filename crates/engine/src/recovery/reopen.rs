@@ -1,12 +1,14 @@
-//! Opens the shards of the dead again: from then on others grant their locks.
+//! Opens the shards of the dead again: from then on other nodes grant their locks.
 //!
-//! Invariants: two barriers come first, which the membership service keeps: the life's transactions are settled,
-//! and each life that may still act has said that nothing of it rests on locks which the dead one granted. (With the
-//! first alone, a survivor that holds such a lock and writes is overtaken by whoever gets it from the heir.) Every node
-//! that recovers does this too, again and again until it is done: whoever dies at it leaves nothing half done.
+//! Invariants: two barriers come first, which the membership service keeps. The life's transactions are
+//! settled; and each life that may still act has said that none of its transactions rests on locks which the
+//! dead one granted. (With the first barrier alone, a survivor that holds such a lock and writes is overtaken
+//! by a transaction that gets the lock from the heir.) Every node that recovers does this too, again and
+//! again until it is done. So a node that dies at it leaves nothing half done.
 //!
-//! Recovery without a rebuilt lock table: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated
-//! Locks". Its text has the dead node's machine serve again; by default ours deals the shards out among the living.
+//! Recovery without a rebuilt lock table: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with
+//! Disaggregated Locks". In the paper the dead node's machine serves again; by default ours deals the shards
+//! out among the living.
 
 use crate::cluster::membership::{Heirs, Membership, Reopening, Standing};
 use crate::services::Inheritance;
@@ -15,15 +17,15 @@ use std::collections::BTreeMap;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 
-/// One coroutine's part in it.
+/// One coroutine's part in opening shards again.
 #[derive(Default)]
 pub(super) struct Reopener {
-    /// Since when it has seen the dead as recovered whose shards are not open.
+    /// Since when it has seen each dead life as recovered whose shards are not open.
     since: BTreeMap<NodeId, Nanos>,
 }
 
 impl Reopener {
-    /// Opens what can be opened by now. Waits for nothing.
+    /// Opens the shards that can be opened by now. Waits for nothing.
     pub(super) fn turn(&mut self, cx: &Context) {
         let Some(services) = cx.node.services() else { return };
         let membership = &*cx.database().membership;

@@ -1,8 +1,8 @@
-//! A pass of the sweep: looks at every LOCK word of every table, and takes the strays away.
+//! A pass of the sweep: it looks at every LOCK word of every table, and takes the strays away.
 //!
-//! Invariant: step by step, beside running transactions. One pass is enough for all lives that were
-//! recovered before it began: none of them takes a lock any more, locks do not move, and a block or
-//! segment that comes into being later holds none of theirs. Buckets that no key leads to yet (the next
+//! Invariant: a pass goes step by step, beside running transactions. One pass is enough for all lives that
+//! were recovered before it began. None of them takes a lock any more, locks do not move, and a block or
+//! segment that comes into being later holds none of their locks. Buckets that no key leads to yet (the next
 //! ones of a segment) are looked at too: a split may have died on them.
 
 use crate::site::Context;
@@ -16,7 +16,7 @@ use tarn_store::ids::Failure;
 use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, Geometry, LOCK_AT, SEGMENTS_MAX};
 use tarn_store::placement::catalog::Table;
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Swept {
     /// LOCK words looked at.
@@ -32,31 +32,32 @@ impl Swept {
     }
 }
 
-/// A pass under way: what is still to be looked at.
+/// A pass under way, with the places that it has still to look at.
 #[derive(Default)]
 pub(super) struct Pass {
-    /// What was found so far.
+    /// The result so far.
     pub(super) swept: Swept,
-    /// Shards begun; the last one is what the rest is about.
+    /// How many shards were begun. The fields below are about the last one.
     shards: usize,
-    /// Its segments, of which the last is being looked at: where it begins, and its buckets.
+    /// The shard's segments that are not done: where each begins, and its buckets. The last one is being
+    /// looked at.
     segments: Vec<(Address, u64)>,
-    /// Buckets of the last segment that were looked at.
+    /// How many buckets of the last segment were looked at.
     looked_at: u64,
-    /// Next blocks of the chains of the last step.
+    /// The next blocks of the chains of the last step.
     chained: Vec<Address>,
-    /// Ordered indexes that are swept.
+    /// How many ordered indexes are swept.
     trees: usize,
-    /// Where the walk over the next one is, if it has begun.
+    /// Where the walk over the next index is, if it has begun.
     place: Option<Place>,
 }
 
 impl Pass {
-    /// Looks at no more than so many buckets, or at the next blocks of their chains. Whether there may be
-    /// more.
+    /// Looks at no more than this many buckets, or at the next blocks of their chains. Returns whether there
+    /// may be more.
     ///
     /// # Errors
-    /// The fabric's: then the pass is lost.
+    /// An error of the fabric: then the pass is lost.
     pub(super) async fn step(&mut self, cx: &Context, blocks: usize) -> Result<bool, Failure> {
         let groups = cx.groups.count();
         let batch = match self.chained.is_empty() {
@@ -85,9 +86,9 @@ impl Pass {
         Ok(true)
     }
 
-    /// Ordered indexes, one walk each. A stray is where it was as long as it is there: nothing is split or
-    /// merged under a lock. A node that was merged away is not looked at: who uses it again meets its lock.
-    /// A node that somebody holds ends the step: the walk does not go past it.
+    /// Takes a step of the walk over an ordered index. A stray stays where it was: nothing is split or merged
+    /// under a lock. A node that was merged away is not looked at: a transaction that uses it again meets its
+    /// lock. A node that is locked ends the step: the walk does not go past it.
     async fn step_tree(&mut self, cx: &Context, nodes: usize) -> Result<bool, Failure> {
         let Some(index) = cx.database().catalog.indexes().get(self.trees) else { return Ok(false) };
         cx.follow();
@@ -104,7 +105,7 @@ impl Pass {
             }
         }
         self.place = walk.place();
-        // Who is held up looks again: each node counts once.
+        // The next step looks at the locked node again: each node counts once.
         let freed = free(cx, &held).await?.freed;
         self.swept.add(Swept { looked_at: past, freed });
         self.trees += usize::from(self.place.is_none());
@@ -135,7 +136,7 @@ impl Pass {
         Ok(())
     }
 
-    /// The next buckets of the shard; none if it is over.
+    /// The next buckets of the shard; none if the shard is done.
     fn next_buckets(&mut self, table: &Table, blocks: usize) -> Vec<Address> {
         let bucket_bytes = table.geometry.bucket_bytes as u64;
         while let Some(&(start, buckets)) = self.segments.last() {
@@ -153,7 +154,7 @@ impl Pass {
     }
 }
 
-/// Sweeps some blocks; the next blocks of their chains.
+/// Sweeps some blocks. Returns the next blocks of their chains.
 async fn sweep_blocks(
     cx: &Context,
     table: &Table,
@@ -175,7 +176,7 @@ async fn sweep_blocks(
     Ok((free(cx, &words).await?, next))
 }
 
-/// Takes away those of these locks that are strays.
+/// Takes away the strays among these locks.
 async fn free(cx: &Context, locks: &[(Address, u64)]) -> Result<Swept, Failure> {
     let mut round = Round::new();
     let mut freed = 0;

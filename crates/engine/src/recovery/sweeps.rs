@@ -1,8 +1,8 @@
-//! Which sweep is due, and whose it is.
+//! Decides which sweep is due, and which coroutine makes it.
 //!
-//! Invariant: one pass for all lives that were recovered before it began, and one pass at a time in the
-//! whole cluster. It begins when no life waits for its recovery. A pass that a dead sweeper or a dropped
-//! future leaves half done is due again, and anybody's.
+//! Invariant: one pass covers all lives that were recovered before it began, and one pass runs at a time in
+//! the whole cluster. It begins when no life waits for its recovery. If a sweeper dies or its future is
+//! dropped, the half-done pass is due again, and any coroutine may make it.
 
 use super::sweep::Pass;
 use super::{Pace, Swept};
@@ -11,7 +11,7 @@ use crate::site::Context;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::Failure;
 
-/// One coroutine's part in it: a step at a time, between its looks for the dead.
+/// One coroutine's part in sweeps: a step at a time, between its looks for the dead.
 #[derive(Default)]
 pub(crate) struct Sweeper<'a> {
     pass: Option<(Claimed<'a>, Pass)>,
@@ -19,10 +19,11 @@ pub(crate) struct Sweeper<'a> {
 }
 
 impl<'a> Sweeper<'a> {
-    /// Takes the next step, if a pass is due and nobody else's, and the pause after the last one is over.
+    /// Takes the next step, if a pass is due and no other coroutine makes it, and the pause after the last
+    /// step is over.
     ///
     /// # Errors
-    /// The fabric's. The pass is given up, and is due again.
+    /// An error of the fabric. The pass is given up, and is due again.
     pub(crate) async fn turn(&mut self, cx: &'a Context, pace: Pace) -> Result<(), Failure> {
         if cx.port.now() < self.next_at {
             return Ok(());
@@ -46,10 +47,10 @@ impl<'a> Sweeper<'a> {
     }
 }
 
-/// One pass over all tables, whether one is due or not.
+/// Makes one pass over all tables, whether one is due or not.
 ///
 /// # Errors
-/// The fabric's; a table's group whose primary is down cannot be swept.
+/// An error of the fabric. A group whose primary is down cannot be swept.
 pub async fn sweep(cx: &Context, pace: Pace) -> Result<Swept, Failure> {
     let mut pass = Pass::default();
     loop {

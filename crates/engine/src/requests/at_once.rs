@@ -1,9 +1,9 @@
-//! What compute nodes of one process ask of one another: by a call, in the asker's thread, instead of a message.
+//! Requests between compute nodes of one process: a call in the asker's thread instead of a message.
 //!
-//! Invariant: the owner's side is what runs for a message ([`crate::services::lock::service`]), under the same mutexes and with the same checks: whoever
-//! closes a shard waits for who was let in before, and whoever recovers a life finds what it was granted. A call runs
-//! once and in order by itself. What an owner grants whose life is over is caught where a message's reply would be: before anything is
-//! written ([`crate::transaction::lock_set::LockSet::secure`]).
+//! Invariant: the owner's side is the code that runs for a message ([`crate::services::lock::service`]), under the same
+//! mutexes and with the same checks. So a node that closes a shard waits for requests that came before, and recovery of
+//! a life finds its grants. A call runs once and in order by itself. A grant by an owner whose life is over is caught
+//! where a message's reply would be: before anything is written ([`crate::transaction::lock_set::LockSet::secure`]).
 
 use crate::services::Transport;
 use crate::services::lock::message::{Ask, LockReply};
@@ -29,7 +29,8 @@ impl Context {
         Some(services.lock(id, known, asks))
     }
 
-    /// Gives back what another node has granted: `names` are all of it. What a life granted that is over needs nobody to give it back.
+    /// Releases all locks that another node has granted; `names` are all of them. Grants of a life that is over need no
+    /// release.
     pub(super) fn release_at_once(
         &self,
         owner: NodeId,
@@ -44,7 +45,7 @@ impl Context {
         }
     }
 
-    /// Tells another node what this one knows of timestamps; whether it is a member.
+    /// Tells another node the greatest timestamp that this one has seen. Returns whether it is a member.
     pub(crate) fn transfer_at_once(&self, to: NodeId, shard: ShardId, known: Timestamp) -> bool {
         if self.node_services().transport() == Transport::Direct {
             return self.transfer_directly(to, shard, known);

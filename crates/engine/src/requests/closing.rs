@@ -1,11 +1,11 @@
-//! What still runs of transactions whose caller has the reply, or that are given up.
+//! Work that goes on after a transaction was acknowledged or given up.
 //!
-//! Invariants: a lock of a transaction that has written is given up when its writes are over, not before; until
-//! then its thread counts as busy, so that no configuration changes under them. If a memory node dies under them nobody
-//! knows which were executed, at other nodes neither: the transaction is in doubt then, with its locks, until
-//! somebody of the thread has made it final from its log. Nothing that another node granted is lost: the RELEASE is
-//! repeated until that node has it or is no member. A reply that never came makes no difference, since the session is
-//! ordered: a RELEASE runs after the LOCK, or the LOCK never.
+//! Invariants: a lock of a transaction that has written is released when its writes have ended, not before. Until then
+//! its thread counts as busy, so that no configuration changes meanwhile. If a memory node dies under the writes, it is
+//! unknown which of them were executed, on other nodes too. Then the transaction is in doubt, with its locks, until a
+//! coroutine of its thread has completed it from its log. No grant of another node is lost: the RELEASE is repeated
+//! until that node has it or is no member. A reply that never came makes no difference, since the session is ordered:
+//! the RELEASE runs after the LOCK, or the LOCK never runs.
 
 use crate::services::lock::message::{self, RELEASE};
 use crate::site::Context;
@@ -20,8 +20,9 @@ use tarn_fabric::rpc::CallFuture;
 use tarn_store::ids::{Failure, Timestamp, TxnId};
 
 impl Context {
-    /// Gives up `held` when `writes` are over: for a transaction that is acknowledged now, and its coordinator's number.
-    /// `held` is empty afterwards. False if a memory node has died under them: then it is in doubt.
+    /// Releases `held` when `writes` have ended. `whose` is a transaction that is acknowledged now, and its
+    /// coordinator's number. `held` is empty afterwards. Returns false if a memory node has died under the writes: then
+    /// the transaction is in doubt.
     pub fn close(
         &self,
         writes: Result<Detached, FabricError>,
@@ -48,7 +49,7 @@ impl Context {
         true
     }
 
-    /// Gives up `held` when all of `writes` are over, which write back what was there before.
+    /// Releases `held` when all of `writes` have ended. They write back the old data.
     pub(crate) fn close_restored(
         &self,
         writes: Vec<Detached>,
@@ -61,14 +62,14 @@ impl Context {
         self.advance_closing();
     }
 
-    /// What a transaction has locked goes on to count when it has ended.
+    /// Takes a transaction's locks. They go on counting after it has ended.
     fn take_locks(&self, held: &mut LockSet) -> LockSet {
         self.stay();
         let empty = self.thread_services().spare.borrow_mut().pop().unwrap_or_default();
         std::mem::replace(held, empty)
     }
 
-    /// A memory node died under the last writes of a transaction that is acknowledged: its log says what is left to do.
+    /// A memory node died under the last writes of an acknowledged transaction: its log says which writes are missing.
     #[cold]
     fn close_in_doubt(&self, error: FabricError, held: LockSet, (id, number): (TxnId, u32)) {
         if let FabricError::NodeDown(node) = error {
@@ -80,7 +81,8 @@ impl Context {
         self.inherit(left);
     }
 
-    /// A coordinator goes: whoever comes under its number, on whatever thread of the node, waits until its last writes are over.
+    /// A coordinator has gone. The next coordinator under its number, on any thread of the node, waits until its last
+    /// writes have ended.
     pub(crate) fn orphan_closing(&self, number: u32) {
         let Some(thread) = &self.services else { return };
         for closing in thread.closing.borrow_mut().iter_mut() {
@@ -93,7 +95,7 @@ impl Context {
         }
     }
 
-    /// Transactions of which something is written still.
+    /// Transactions with writes that have not ended.
     pub(crate) fn closing_ids(&self) -> Vec<TxnId> {
         let Some(thread) = &self.services else { return Vec::new() };
         let whose = |it: &Closing| match it {
@@ -105,10 +107,11 @@ impl Context {
         thread.closing.borrow().iter().filter_map(whose).collect()
     }
 
-    /// Waits until nothing is left to do for a coordinator's last transaction, that was in doubt or whose writes ended in an error.
+    /// Waits until all work for a coordinator's last transaction is done. That transaction was in doubt, or its writes
+    /// ended in an error.
     ///
     /// # Errors
-    /// The fabric's: ask again.
+    /// The fabric's; the caller may ask again.
     #[cold]
     pub(crate) async fn settle_closed(&self, number: u32) -> Result<(), Failure> {
         while self.is_closing(number) || !self.is_number_free(number).await? {
@@ -127,7 +130,7 @@ impl Context {
         self.advance_closing() > 0 && self.thread_services().closing.borrow().iter().any(is_its)
     }
 
-    /// Has `owner` take back what `txn` holds there.
+    /// Makes `owner` release the locks of `txn`.
     pub(crate) fn send_release(&self, owner: NodeId, txn: TxnId, committed: Option<Timestamp>) {
         let mut closing = Closing::Releasing { owner, txn, committed, call: None };
         if !self.advance_one(&mut closing) {
@@ -135,7 +138,7 @@ impl Context {
         }
     }
 
-    /// Goes on with all that still runs; how much is left.
+    /// Continues all work that goes on. Returns how many items are left.
     pub(crate) fn advance_closing(&self) -> usize {
         let thread = self.thread_services();
         if thread.closing.borrow().is_empty() {
@@ -143,20 +146,20 @@ impl Context {
         }
         let mut list = std::mem::take(&mut *thread.closing.borrow_mut());
         list.retain_mut(|closing| !self.advance_one(closing));
-        // Locks that were given up just now may have added to it.
+        // The releases above may have added items.
         let mut closing = thread.closing.borrow_mut();
         list.append(&mut closing);
         *closing = list;
         closing.len()
     }
 
-    /// Whether it is done.
+    /// Continues one item. Returns whether it is done.
     fn advance_one(&self, closing: &mut Closing) -> bool {
         match closing {
             Closing::Writing { writes, held, committed, whose, is_orphan } => {
                 match self.port.detached(*writes) {
                     Poll::Pending => return false,
-                    // If it is this node that is gone its locks go with it.
+                    // `Fenced`: this node is expelled, and its locks go with it.
                     Poll::Ready(Ok(()) | Err(FabricError::Fenced)) => {
                         if *is_orphan {
                             self.database().numbers.release_writes(whose.0);
@@ -180,7 +183,7 @@ impl Context {
             }
             Closing::Releasing { owner, txn, committed, call } => {
                 let (owner, txn, committed) = (*owner, *txn, *committed);
-                // What a life held that is over is given up when it is recovered.
+                // The locks of a life that is over are released when it is recovered.
                 let membership = &self.database().membership;
                 if !membership.is_member(owner) || !membership.is_member(self.node.id) {
                     return true;
@@ -191,7 +194,7 @@ impl Context {
                     Poll::Pending => false,
                     Poll::Ready(Ok(_)) => true,
                     Poll::Ready(Err(_)) => {
-                        // Too many calls wait, or it took too long: again.
+                        // Too many calls wait, or the call took too long: call again.
                         if let Closing::Releasing { call, .. } = closing {
                             *call = None;
                         }

@@ -1,14 +1,13 @@
 //! Revokes the access of lives that are over.
 //!
-//! Invariant: when a call returns, nothing of that life will ever land at any memory node that lives.
+//! Invariant: after a call has returned, no verb of that life will ever land at any memory node that lives.
 
 use crate::site::Context;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_store::ids::Failure;
 
-/// Revokes a life's access at every memory node that lives; when this returns, nothing of it will ever
-/// land.
+/// Revokes a life's access at every memory node that lives. After it has returned, no verb of that life will ever land.
 ///
 /// # Errors
 /// `Fenced`, if the caller's own access is gone.
@@ -19,7 +18,7 @@ pub async fn revoke_everywhere(cx: &Context, whom: NodeId) -> Result<(), Failure
 /// Revokes the access of some lives at some memory nodes, all at once.
 ///
 /// # Errors
-/// As [`revoke_everywhere`].
+/// Those of [`revoke_everywhere`].
 pub(crate) async fn revoke(
     cx: &Context,
     lives: &[NodeId],

@@ -1,11 +1,10 @@
-//! What one transaction has locked and asks for, wherever the locks are.
+//! One transaction's locks and requests for locks, on all nodes.
 //!
-//! Invariants: a lock of this node's own shards is granted or refused when it is asked for; locks of other
-//! nodes are asked for together, one message a node, and all replies are awaited before anything is
-//! decided: a reply that comes after its transaction's locks were given up would grant for ever. After a
-//! refusal nothing more is asked for. Whatever was granted, or may have been, is given up by
-//! [`LockSet::release`], which waits for nothing. (Lock-first execution: Hu et al., "LOTUS: Optimizing
-//! Disaggregated Transactions with Disaggregated Locks".)
+//! Invariants: a lock of this node's own shards is granted or refused at once. Locks of other nodes are asked for
+//! together, one message for each node, and all replies are awaited before any decision. Otherwise a reply that comes
+//! after the release would grant locks for ever. After a refusal no further lock is asked for. [`LockSet::release`]
+//! releases all that was granted, or may have been, and waits for nothing. (Lock-first execution: Hu et al., "LOTUS:
+//! Optimizing Disaggregated Transactions with Disaggregated Locks".)
 
 use crate::services::lock::message::{self, Ask, LOCK, LockReply, Verdict};
 use crate::services::lock::name::{LockMode, LockName};
@@ -21,7 +20,7 @@ use tarn_store::ids::{AbortReason, Explanation, Failure, Timestamp, TxnId};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
 impl LockSet {
-    /// Another transaction begins, whatever the one before was refused.
+    /// Another transaction begins, and forgets the refusals of the one before.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if !self.not_upgraded.is_empty() {
@@ -29,8 +28,9 @@ impl LockSet {
         }
     }
 
-    /// The mode to ask for: a writer's lock at once, where the transaction has once read and then could not write. Two
-    /// readers that both want to write refuse one another as often as both read first.
+    /// The mode to ask for. If the transaction once had the lock as a reader and could not become the writer, it asks
+    /// for the writer's lock at once. Otherwise two readers that both want to write would refuse one another as often
+    /// as both read first.
     #[inline(always)]
     fn mode_for(&self, name: LockName, mode: LockMode) -> LockMode {
         match self.not_upgraded.is_empty() {
@@ -47,7 +47,7 @@ impl LockSet {
         }
     }
 
-    /// Notes a refusal, if the name is held by this transaction, as a reader: see [`LockSet::mode_for`].
+    /// Notes a refusal, if this transaction holds the name as a reader: see [`LockSet::mode_for`].
     #[cold]
     fn note_refused(&mut self, name: LockName) {
         let hash = name.hash();
@@ -56,8 +56,8 @@ impl LockSet {
         }
     }
 
-    /// Locks `name`, which lies in `shard`, or notes that it is to be locked by another node. A refusal
-    /// shows in [`LockSet::collect`].
+    /// Locks `name`, which lies in `shard`, or notes that another node must lock it. [`LockSet::collect`] reports a
+    /// refusal.
     #[inline]
     pub fn ask(&mut self, cx: &Context, name: LockName, shard: ShardId, mode: LockMode) {
         let services = cx.node_services();
@@ -80,7 +80,7 @@ impl LockSet {
         }
     }
 
-    /// A lock of the node that owns its shard.
+    /// Asks the node that owns the lock's shard.
     #[inline(always)]
     fn ask_owner(
         &mut self,
@@ -99,7 +99,7 @@ impl LockSet {
         self.ask_own(cx, services, name, mode);
     }
 
-    /// Something of this node is about to be asked for, whose shards can move.
+    /// The transaction is about to ask for a lock of this node, whose shards can move.
     #[inline(always)]
     fn enter_own(&mut self, cx: &Context, services: &NodeServices, shard: ShardId) {
         if self.period.is_none() {
@@ -110,7 +110,7 @@ impl LockSet {
         }
     }
 
-    /// As [`LockSet::ask`] for each, of a node whose neighbours are asked without messages.
+    /// The same as [`LockSet::ask`] for each lock, on a node that asks other nodes without messages.
     #[inline(always)]
     pub(crate) fn ask_owners(
         &mut self,
@@ -127,7 +127,7 @@ impl LockSet {
         }
     }
 
-    /// As [`LockSet::ask`] for each, of a node that grants all locks there are and tells nobody.
+    /// The same as [`LockSet::ask`] for each lock, on a node that grants all locks itself and reports to no explorer.
     #[inline(always)]
     pub(crate) fn ask_each(
         &mut self,
@@ -146,7 +146,7 @@ impl LockSet {
         }
     }
 
-    /// A lock of this node's; whether it was granted.
+    /// Asks for a lock of this node. Returns whether it was granted.
     #[inline(always)]
     fn ask_own(
         &mut self,
@@ -158,7 +158,8 @@ impl LockSet {
         if cx.port.charges() {
             cx.port.charge(Cost::LocalAtomic);
         }
-        // The name's fields by themselves: who only may be told of it does not have it in memory.
+        // Pass the name's fields one by one. Then the name is not stored to memory only for a hook that may be told of
+        // it.
         let LockName { table, kind, key } = name;
         let tell = move || services.write_granted(LockName { table, kind, key });
         let granted = self.own.ask(&services.locks, name, mode, tell);
@@ -170,7 +171,7 @@ impl LockSet {
         granted
     }
 
-    /// What a refusal is to the transaction: one that fills the lock table by itself would be refused for ever.
+    /// The failure for a refusal. A transaction that fills the lock table by itself would be refused for ever.
     fn refusal(&self, cx: &Context, reason: AbortReason) -> Failure {
         if !self.fills_table {
             return Failure::Abort(reason);
@@ -180,7 +181,7 @@ impl LockSet {
         cx.explain(Explanation::usage(field, locks, allowed))
     }
 
-    /// A lock of another node, or of none.
+    /// Notes a lock of another node. If no node grants the shard's locks now, the request is refused.
     fn note(
         &mut self,
         services: &NodeServices,
@@ -202,11 +203,11 @@ impl LockSet {
         }
     }
 
-    /// Has the locks of other nodes that were noted granted: one message a node, and all replies.
+    /// Asks other nodes for the noted locks: one message for each node. Waits for all replies.
     ///
     /// # Errors
-    /// An abort: `LockRefused` (somebody holds one), `WrongOwner` (the shard is another node's, or not
-    /// open), `OwnerLost` (a node that was asked is no member any more). What was granted stays until
+    /// An abort: `LockRefused` if another transaction holds one. `WrongOwner` if the shard belongs to another node, or
+    /// is not open. `OwnerLost` if a node that was asked is no member any more. Granted locks stay until
     /// [`LockSet::release`].
     pub async fn collect(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
         if self.send(cx, id) {
@@ -216,10 +217,10 @@ impl LockSet {
         self.refused.map_or(Ok(()), |reason| Err(self.refusal(cx, reason)))
     }
 
-    /// As [`LockSet::collect`], where nobody is asked by a message.
+    /// The same as [`LockSet::collect`], where no node is asked by a message.
     ///
     /// # Errors
-    /// As [`LockSet::collect`].
+    /// Those of [`LockSet::collect`].
     #[inline]
     pub(crate) fn collect_at_once(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
         if !self.remote.is_empty() && self.send(cx, id) {
@@ -229,13 +230,14 @@ impl LockSet {
         self.refused.map_or(Ok(()), |reason| Err(self.refusal(cx, reason)))
     }
 
-    /// Whether there is anything to [`LockSet::collect`], or a refusal to be told.
+    /// Whether there is nothing to [`LockSet::collect`], and no refusal to report.
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.refused.is_none() && self.granted == self.remote.len()
     }
 
-    /// All owners have answered. They do not say which lock was refused: it may be any that was held by a reader.
+    /// All owners have answered. They do not say which lock was refused: it may be any lock that the transaction held
+    /// as a reader.
     #[inline]
     fn settle_remote(&mut self) {
         let is_refused = self.refused == Some(AbortReason::LockRefused);
@@ -244,7 +246,7 @@ impl LockSet {
         self.granted = self.remote.len();
     }
 
-    /// Asks other nodes for what was noted; whether there was anything.
+    /// Asks other nodes for the noted locks. Returns whether there were any.
     fn send(&mut self, cx: &Context, id: TxnId) -> bool {
         if self.refused.is_some() || self.granted == self.remote.len() {
             return false;
@@ -275,26 +277,26 @@ impl LockSet {
         true
     }
 
-    /// Ready once every message is answered, or never will be.
+    /// Ready when every message is answered, or never will be.
     fn await_replies(&mut self, cx: &Context, waiting: &mut Waiting<'_>) -> Poll<()> {
         if self.sent.is_empty() {
             return Poll::Ready(());
         }
-        // Whoever waits moves messages on: the thread's service may not run before.
+        // A coroutine that waits must move messages on itself: the thread's service may not run before.
         cx.serve();
         let LockSet { sent, refused, owners, remote, granted, .. } = self;
         let membership = &cx.database().membership;
-        // The next life of this node's slot may have its replies.
+        // The replies may go to the next life of this node's slot.
         let is_over = !membership.is_member(cx.node.id);
         sent.retain_mut(|Sent { owner, call }| match Pin::new(call).poll(waiting) {
-            // The dead do not answer, and a deadline is long.
+            // A dead node does not answer, and a deadline is long.
             Poll::Pending if is_over || !membership.is_member(*owner) => {
                 take_reply(cx, *owner, None, refused);
                 false
             }
             Poll::Pending => true,
             Poll::Ready(answer) => {
-                // One that says nothing is none: whatever was asked for may have been granted.
+                // A malformed reply counts as none: all that was asked for may have been granted.
                 let reply = answer.ok().and_then(|bytes| LockReply::take(&bytes));
                 if !take_reply(cx, *owner, reply, refused) {
                     forget(owners, &remote[..*granted], *owner);
@@ -305,7 +307,7 @@ impl LockSet {
         if sent.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// How a name is locked.
+    /// The mode in which a name is locked, if it is.
     #[inline]
     pub fn is_held(&self, name: LockName) -> Option<LockMode> {
         let remote = self.remote[..self.granted].iter().filter(|it| it.ask.name == name);
@@ -313,7 +315,7 @@ impl LockSet {
         own.max(remote.map(|it| it.ask.mode).max())
     }
 
-    /// How a name is locked, if this node granted it.
+    /// The mode in which a name is locked, if this node granted it.
     #[inline]
     pub fn is_own(&self, name: LockName) -> Option<LockMode> {
         self.own.is_held(name)
@@ -329,8 +331,8 @@ impl LockSet {
         self.remote[..self.granted].iter().map(|it| it.ask.name)
     }
 
-    /// Whether nobody else holds a lock that this node has granted. Of one that another has granted it is
-    /// taken for granted.
+    /// Whether no other transaction holds a lock that this node has granted. For a lock that another node granted, it
+    /// returns true.
     pub fn is_alone(&self, cx: &Context, name: LockName) -> bool {
         self.own.is_alone(&cx.node_services().locks, name)
     }
@@ -352,18 +354,18 @@ impl LockSet {
         self.remote.iter().map(|it| it.owner)
     }
 
-    /// Under which name other nodes know the transaction, if they do.
+    /// The name under which other nodes know the transaction, if they do.
     #[cfg(test)]
     pub(super) fn id(&self) -> Option<TxnId> {
         self.id
     }
 
-    /// Before a transaction writes anything: from now on, and until its locks are given up, what rests on them
-    /// counts. The shards of a node that granted some open nowhere before that: its locks hold, whether it lives
-    /// or not, and need not be looked at again.
+    /// A transaction calls this before it writes anything. From now on, until the release, the thread counts it as
+    /// relying on its locks. The shards of a node that granted some open nowhere before that. So its locks hold,
+    /// whether the node lives or not, and need not be checked again.
     ///
     /// # Errors
-    /// As [`LockSet::check`].
+    /// Those of [`LockSet::check`].
     #[inline]
     pub fn secure(&mut self, cx: &Context) -> Result<(), Failure> {
         self.check(cx)?;
@@ -374,11 +376,11 @@ impl LockSet {
         Ok(())
     }
 
-    /// Whether all that was granted holds until now.
+    /// Checks that all granted locks still hold.
     ///
     /// # Errors
-    /// `OwnerLost` if one of the nodes that granted is no member any more: its next life, or an heir, may have
-    /// granted the same.
+    /// `OwnerLost` if one of the nodes that granted is no member any more. Its next life, or an heir, may have granted
+    /// the same locks.
     #[inline]
     pub fn check(&self, cx: &Context) -> Result<(), Failure> {
         if self.owners.is_empty() {
@@ -391,8 +393,8 @@ impl LockSet {
         }
     }
 
-    /// Gives up everything that was granted, or may have been; `committed` is when the transaction committed,
-    /// if it did. Waits for nothing: other nodes are told by and by.
+    /// Releases all that was granted, or may have been. `committed` is the transaction's commit timestamp, if it
+    /// committed. It waits for nothing: other nodes are told later.
     #[inline]
     pub fn release(&mut self, cx: &Context, committed: Option<Timestamp>) {
         if !self.own.is_empty() {
@@ -419,7 +421,7 @@ impl LockSet {
         if std::mem::take(&mut self.secured) {
             cx.thread_services().rest_no_more(&self.owners);
         }
-        // A LOCK that has not left never does; one that has comes before the RELEASE.
+        // A LOCK that was not sent never will be; one that was sent comes before the RELEASE.
         self.sent.clear();
         self.granted = 0;
         let id = self.id.take();
@@ -436,14 +438,14 @@ impl LockSet {
     }
 }
 
-/// An owner has refused, and what it had granted before is all that it has granted.
+/// An owner has refused. If it had granted nothing before, it need not be told of the release.
 fn forget(owners: &mut Vec<NodeId>, granted: &[Remote], owner: NodeId) {
     if !granted.iter().any(|it| it.owner == owner) {
         owners.retain(|it| *it != owner);
     }
 }
 
-/// What an owner's reply means; `None`: there is none and will be none. Whether it may have granted anything.
+/// Takes in an owner's reply; `None` if no reply will come. Returns whether the owner may have granted anything.
 fn take_reply(
     cx: &Context,
     owner: NodeId,

@@ -1,7 +1,7 @@
 //! Locks of a transaction, at its own node and at others, by every transport.
 //!
-//! Invariants checked: who asks for what is held is refused, and nobody else; all that was granted is given up,
-//! whatever became of the asker: an abort, a future that is dropped while messages are on their way, a death.
+//! Invariants checked: a request for a held lock is refused, and no other request is. All granted locks are released,
+//! whatever happens to the asker: an abort, a future that is dropped while messages are on their way, a death.
 
 use crate::cluster::membership::{Claim, EmbeddedMembership, ShardChange};
 use crate::protocol::{ALL, AnyProtocol};
@@ -24,7 +24,7 @@ use tarn_store::schema::{ColumnType, TableSchema};
 
 use LockMode::{Read, Write};
 
-/// Threads of nodes, one each, all on the thread of the test.
+/// One thread for each node, all on the thread of the test.
 pub(crate) fn nodes(count: u16, transport: Transport) -> Vec<Context> {
     let schema = TableSchema::new("t", 10).column("a", ColumnType::U64);
     let options = Options { coordinators_max: 4, spare_bytes: 0, ..Options::default() };
@@ -73,7 +73,7 @@ pub(crate) fn drive<T>(nodes: &[Context], future: impl Future<Output = T>) -> T 
     panic!("it never ends");
 }
 
-/// Lets everything that is on its way arrive.
+/// Lets all messages that are on their way arrive.
 fn calm(nodes: &[Context]) {
     (0..100).for_each(|_| nodes.iter().for_each(Context::serve));
 }
@@ -129,7 +129,7 @@ fn a_lock_is_had_by_writers_alone_or_by_readers_wherever_it_is() {
             let (it, _) = name(&nodes, owner, 1);
             assert_eq!((a.is_held(it), b.is_held(it)), (Some(Read), None));
             assert_eq!(lock(&nodes, last, &mut b, &[(owner, 1, Read)]).1, Ok(()));
-            // The other reads: no upgrade. And a refusal takes nothing away that was had before.
+            // The other transaction reads, so there is no upgrade. A refusal takes no earlier lock away.
             let conflict = refused(AbortReason::LockRefused);
             assert_eq!(lock(&nodes, 0, &mut a, &[(owner, 1, Write)]).1, conflict);
             b.release(&nodes[last], None);
@@ -179,7 +179,7 @@ fn a_message_is_granted_as_a_whole_or_not_at_all() {
     assert!(nodes[1].node_services().seen.get() >= Timestamp(9), "told with the release");
 }
 
-/// Two names of one hash: of different tables, where one key is made from the other.
+/// Two names with the same hash: of different tables, where one key is made from the other.
 #[test]
 fn names_that_share_a_slot_do_not_refuse_their_own_transaction() {
     let table = crate::services::lock::table::LockTable::new(
@@ -212,7 +212,7 @@ fn who_asks_the_wrong_node_learns_it_and_finds_the_right_one() {
         let nodes = nodes(3, transport);
         let membership = &nodes[0].database().membership;
         let (_, shard) = name(&nodes, 1, 7);
-        // All know the map as it was, and it changes behind the back of node 0.
+        // All nodes know the first map. It then changes without node 0's knowledge.
         nodes.iter().for_each(Context::serve);
         let open = membership.shard(shard).unwrap();
         let ids = [1, 2].map(|at: usize| nodes[at].node.id);
@@ -272,7 +272,7 @@ fn grants_of_the_dead_stay_until_they_are_recovered() {
     calm(others);
     let held = |at: usize| others[at].node_services().locks.held();
     assert_eq!((held(0), held(1)), (1, 1), "what it may have written is guarded by them");
-    // Nor does it get more.
+    // The dead life gets no further locks.
     let services = others[0].node_services();
     let ask = crate::services::lock::message::Ask {
         name: LockName::row(1, 50),
@@ -308,7 +308,7 @@ fn who_rests_on_a_lost_node_is_refused_or_awaited() {
     after.release(&nodes[0], Some(Timestamp(2)));
     calm();
     assert_eq!(membership.lost_acks(dead), others.map(|cx| cx.node.id));
-    // Whoever asks it later is refused at once, and nothing waits for it.
+    // A later request to the dead node is refused at once, and nothing waits for it.
     let (name, shard) = name(&nodes, 1, 3);
     late.ask(&nodes[0], name, shard, Write);
     let told = drive(&nodes[..1], late.collect(&nodes[0], nodes[0].next_tag()));
@@ -317,7 +317,7 @@ fn who_rests_on_a_lost_node_is_refused_or_awaited() {
     assert!(nodes[0].thread_services().is_idle());
 }
 
-/// Two readers that both want to write refuse one another. Had both read again first, they would for ever.
+/// Two readers that both want to write refuse one another. If both read first at every try, they would do so for ever.
 #[test]
 fn a_reader_that_could_not_write_asks_for_the_writers_lock_at_once_the_next_time() {
     for (count, transport) in TRANSPORTS {
@@ -335,7 +335,7 @@ fn a_reader_that_could_not_write_asks_for_the_writers_lock_at_once_the_next_time
             a.release(&nodes[0], None);
             b.release(&nodes[last], None);
             calm(&nodes);
-            // It reads, and is alone: what it writes then it need not ask for.
+            // It reads, and is alone: it can become the writer without asking anew.
             assert_eq!(both(&mut a, &mut b, Read), (Ok(()), refused));
             assert_eq!(lock(&nodes, 0, &mut a, &[(owner, 1, Write)]).1, Ok(()));
             assert_eq!(lock(&nodes, 0, &mut a, &[(owner, 2, Read)]).1, Ok(()), "another lock");
@@ -354,7 +354,7 @@ fn a_reader_that_could_not_write_asks_for_the_writers_lock_at_once_the_next_time
     }
 }
 
-/// Of a peer that is broken, or whose words were damaged on their way.
+/// Messages of a broken peer, or with words that were damaged on their way.
 #[test]
 fn damaged_messages_do_nothing_and_are_counted() {
     let nodes = nodes(2, Transport::Rpc);
@@ -372,11 +372,12 @@ fn damaged_messages_do_nothing_and_are_counted() {
     };
     let no_life = (id.word() & !(0xfff << 40)).to_le_bytes();
     let cases = [
-        // A shard that there is not: the first beyond the last, and the last of all.
+        // A shard that does not exist: the first beyond the last, and the greatest number.
         (LOCK, with(&lock, 28, &[0, 16])),
         (LOCK, with(&lock, 28, &[0xff, 0xff])),
         (TRANSFER, with(&transfer, 8, &[0, 16])),
-        // A mode and a kind that there are not, names that nobody has, times beyond the last, and what is cut short.
+        // An unknown mode and kind, names that no transaction has, timestamps beyond the last, and messages that are
+        // cut short.
         (LOCK, with(&lock, 32, &[2])),
         (LOCK, with(&lock, 33, &[3])),
         (LOCK, with(&lock, 0, &no_life)),

@@ -1,6 +1,7 @@
-//! What a thread asks of other compute nodes, and does for them: locks, timestamps, shards, leases, revocations.
+//! Requests of a thread to other compute nodes, and its answers to theirs: locks, timestamps, shards, leases,
+//! revocations.
 //!
-//! Invariant: whoever waits for an answer goes on answering others.
+//! Invariant: a thread that waits for an answer goes on answering others.
 
 pub(crate) mod at_once;
 pub(crate) mod closing;

@@ -1,6 +1,7 @@
-//! What a thread does for others: it answers calls, goes on with what outlives its transactions, and looks after the dead.
+//! A thread's work for others: it answers calls, continues work that outlives its transactions, and handles deaths of
+//! other nodes.
 //!
-//! Invariant: whoever waits for a lock serves meanwhile, so that two nodes that wait for each other go on.
+//! Invariant: a thread that waits for a lock serves meanwhile. So two nodes that wait for each other go on.
 
 use crate::cluster::membership::ShardChange;
 use crate::services::{NodeServices, Transport};
@@ -15,7 +16,7 @@ use tarn_store::placement::shard_map::{ShardId, ShardState};
 const DATAGRAMS_A_POLL: usize = 64;
 
 impl Context {
-    /// What its node keeps for others.
+    /// The services of the thread's node.
     ///
     /// # Panics
     /// If the protocol needs none, or the driver made none: our bug.
@@ -24,10 +25,10 @@ impl Context {
         self.node.services.as_ref().expect("a node of a protocol with locks has services")
     }
 
-    /// What its thread does for locks.
+    /// The thread's own state for locks.
     ///
     /// # Panics
-    /// As [`Context::node_services`].
+    /// Under the same conditions as [`Context::node_services`].
     #[inline]
     pub fn thread_services(&self) -> &ThreadServices {
         self.services.as_ref().expect("a node of a protocol with locks has services")
@@ -39,29 +40,29 @@ impl Context {
         self.services.is_some()
     }
 
-    /// Whether the thread has anything to [`Context::serve`] while others run.
+    /// Whether the thread has requests to [`Context::serve`] while others run.
     pub fn answers(&self) -> bool {
         self.has_services() || self.readers.as_ref().is_some_and(|its| its.has_messages())
     }
 
-    /// The thread's calls: made when they are first asked for, since they take all datagrams of its port.
+    /// The thread's calls. They are made when first needed, since they take all datagrams of its port.
     pub fn rpc(&self) -> &Rpc {
         let services = self.thread_services();
         services.rpc.get_or_init(|| Rpc::new(self.port.clone(), services.node.options().rpc))
     }
 
-    /// Whom to ask for locks of another node, in an ordered session.
+    /// The peer to ask for locks of another node, in an ordered session.
     pub(crate) fn lock_peer(&self, owner: NodeId) -> (&Rpc, Called) {
         let (services, rpc) = (self.thread_services(), self.rpc());
         let thread = services.thread % services.node.options().threads;
         let peer = Called { node: owner, thread };
-        // What cannot be ordered cannot be called either, and the call says so.
+        // A peer with which no session can be ordered cannot be called either, and the call then fails.
         let _ = rpc.order(peer);
         (rpc, peer)
     }
 
-    /// Answers who asks this thread, goes on with what still runs of transactions that have ended, looks after
-    /// the dead and the shards. Whoever waits for a lock calls it, and [`run`] between everybody's turns.
+    /// Answers requests to this thread, continues work of transactions that have ended, and handles deaths and changes
+    /// of shards. A coroutine that waits for a lock calls it, and [`run`] calls it between the turns of all coroutines.
     pub fn serve(&self) {
         if let Some(readers) = &self.readers {
             readers.serve(&self.port);
@@ -78,10 +79,11 @@ impl Context {
         services.look_after_lives(&self.port);
     }
 
-    /// Whether any shard has ever had an owner: whoever is told that a shard has none asks before it tries again.
+    /// Checks whether any shard has ever had an owner. A transaction that found a shard without an owner asks this
+    /// before it tries again.
     ///
     /// # Errors
-    /// `Usage`, if not: nobody will ever grant a lock.
+    /// `Usage`, if no shard ever had one: then no node will ever grant a lock.
     #[cold]
     pub(crate) fn check_shards(&self) -> Result<(), Failure> {
         if self.database().membership.is_shared_out() {
@@ -91,27 +93,27 @@ impl Context {
         Err(self.explain(Explanation::usage("shards", "without owners", allowed)))
     }
 
-    /// A coordinator of the thread has come.
+    /// A coordinator of the thread was made.
     pub(crate) fn coordinator_comes(&self) {
         if let Some(services) = &self.services {
             services.coordinators.set(services.coordinators.get() + 1);
         }
     }
 
-    /// It has gone.
+    /// A coordinator of the thread has gone.
     pub(crate) fn coordinator_goes(&self) {
         if let Some(services) = &self.services {
             services.coordinators.set(services.coordinators.get() - 1);
         }
     }
 
-    /// Whether the thread has coordinators: if not, nothing of it asks for locks any more.
+    /// Whether the thread has coordinators. If not, it asks for no locks any more.
     pub fn has_coordinators(&self) -> bool {
         self.services.as_ref().is_some_and(|services| services.coordinators.get() > 0)
     }
 }
 
-/// Waits until nothing of this thread runs on after its transaction: locks are given up.
+/// Waits until no work of this thread outlives its transaction: all locks are released.
 pub async fn settle(cx: &Context) {
     while cx.has_services() && cx.advance_closing() > 0 {
         cx.serve();
@@ -120,16 +122,16 @@ pub async fn settle(cx: &Context) {
     settle_closed(cx).await;
 }
 
-/// Settles transactions whose last writes ended in an error, and others that nobody else of the thread would. What
-/// cannot be settled yet is tried again the next time.
+/// Settles transactions whose last writes ended in an error, and others that no other coroutine of the thread would
+/// settle. A transaction that cannot be settled yet is tried again the next time.
 async fn settle_closed(cx: &Context) {
     if cx.has_left_doubts() && cx.database().membership.is_member(cx.node.id) {
         let _ = cx.settle_left().await;
     }
 }
 
-/// A thread's service: one coroutine of each thread runs this beside its coordinators. It ends when `stop` says
-/// that the thread begins no transaction any more, what it holds is given up, and no other thread of a member
+/// A thread's service: one coroutine of each thread runs this beside its coordinators. It ends under three conditions.
+/// `stop` says that the thread begins no transaction any more. All its locks are released. No other thread of a member
 /// runs that may still ask it for locks.
 pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
     let Some(services) = &cx.services else { return answer(cx, stop).await };
@@ -146,12 +148,12 @@ pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
         cx.serve();
         cx.port.yield_now().await;
     }
-    // What the last messages asked for.
+    // Serve the requests of the last messages.
     cx.serve();
 }
 
-/// The service of a thread that has nothing to keep and is asked all the same: whoever asks it later waits as long as he would have
-/// without.
+/// The service of a thread that keeps nothing for others but is still asked. A thread that asks it after it has ended
+/// waits as long as it would have without this service.
 async fn answer(cx: &Context, stop: impl Fn() -> bool) {
     while cx.answers() && !stop() {
         cx.serve();
@@ -159,12 +161,12 @@ async fn answer(cx: &Context, stop: impl Fn() -> bool) {
     }
 }
 
-/// Shares all shards out among `owners`, in turn, before any of their transactions runs: those that nobody has
-/// owned yet, and those of lives that run no transaction any more and are still members (a driver's earlier
-/// phase). What the dead owned is left to recovery. Nothing is done where no protocol needs shards.
+/// Shares all shards out among `owners`, in turn, before any of their transactions runs. It gives them the shards that
+/// never had an owner, and those of members that run no transaction any more (a driver's earlier phase). Shards of dead
+/// lives are left to recovery. It does nothing where no protocol needs shards.
 ///
 /// # Panics
-/// If there is no owner, or somebody else changes the map meanwhile: our bug.
+/// If there is no owner, or another node changes the map meanwhile: our bug.
 pub fn share_out(database: &Database, owners: &[NodeId]) {
     if database.directory.members().is_empty() {
         return;

@@ -1,10 +1,10 @@
-//! What whoever explores every order is told of locks: which part of which compute node's memory was looked at,
-//! what came of it, and whether it was changed.
+//! Reports locks to the explorer of every order: which part of which compute node's memory was looked at, the result of
+//! the look, and whether the part was changed.
 //!
-//! Invariant: where nodes look into each other's memory in one step ([`Transport::Direct`]), every look at what
-//! coroutines of several nodes share is named, with all that the looker learns by it; every change is named too. The
-//! parts are each lock by itself, what each node's transactions were granted, the last timestamp seen, the view of
-//! the shards. Elsewhere nothing is named. (docs/design/0018-explorer-beside-memory.md)
+//! Invariant: it reports only where nodes look into each other's memory in one step ([`Transport::Direct`]). There
+//! every look at state that coroutines of several nodes share is reported, with all that the looking coroutine learns
+//! from it. Every change is reported too. The parts are: each lock by itself, the grants to each node's transactions,
+//! the last timestamp seen, the view of the shards. (docs/design/0018-explorer-beside-memory.md)
 
 use crate::services::lock::message::{Ask, LockReply, Verdict};
 use crate::services::lock::name::LockName;
@@ -21,14 +21,14 @@ use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 use tarn_store::schema::TableId;
 
 impl Context {
-    /// Whether anybody wants to be told.
+    /// Whether looks are reported.
     #[inline]
     fn is_watched(&self) -> bool {
         let services = self.node.services.as_deref();
         services.is_some_and(|services| services.transport() == Transport::Direct)
     }
 
-    /// What the node has heard of.
+    /// The greatest timestamp that the node has seen.
     #[inline]
     pub(crate) fn heard(&self) -> Timestamp {
         let heard = self.node.seen.get();
@@ -38,7 +38,7 @@ impl Context {
         heard
     }
 
-    /// The node has heard of this one.
+    /// The node has seen this timestamp.
     #[inline]
     pub(crate) fn hears(&self, of: Timestamp) {
         if self.is_watched() {
@@ -48,7 +48,7 @@ impl Context {
         self.node.seen.raise(of);
     }
 
-    /// What the node believes of a shard.
+    /// The node's view of a shard.
     pub(super) fn believed(&self, services: &NodeServices, shard: ShardId) -> Option<ShardEntry> {
         if services.transport() != Transport::Direct {
             return services.entry_of(shard);
@@ -60,7 +60,7 @@ impl Context {
         entry
     }
 
-    /// The moment of now, of a lock in a shard that is the node's own to grant.
+    /// The present stamp of a lock, if the lock's shard is the node's own to grant.
     pub(crate) fn stamp_of(&self, name: LockName, shard: ShardId) -> Option<(Whose, Stamp)> {
         let services = self.node_services();
         let epoch = match services.transport() {
@@ -78,7 +78,7 @@ impl Context {
         Some((whose, Stamp { grants, epoch }))
     }
 
-    /// The same, before a table is read without a lock: nobody may have its lock for writing.
+    /// The stamp to take before a table is read without a lock; `None` if a transaction has its lock for writing.
     pub(crate) fn stamp_unwritten(&self, (whose, now): (Whose, Stamp)) -> Option<Stamp> {
         let services = self.node_services();
         let grants = services.locks.unwritten(whose.hash);
@@ -89,7 +89,7 @@ impl Context {
         Some(Stamp { grants: grants?, ..now })
     }
 
-    /// What the node remembers of this moment: see [`VersionCache::get`].
+    /// Reads the version table that the node remembers with this stamp: see [`VersionCache::get`].
     ///
     /// [`VersionCache::get`]: crate::services::lock::versions::VersionCache::get
     pub(crate) fn remembered(&self, whose: Whose, at: Stamp, into: &mut [u64]) -> Option<Address> {
@@ -114,13 +114,13 @@ impl Context {
         self.node_services().versions.put(whose, at, address, slot);
     }
 
-    /// Runs `act`, which remembers, if no write was granted since `before`.
+    /// Runs `act`, which remembers versions, if no write was granted since `before`.
     pub(crate) fn keep_versions(&self, (whose, before): (Whose, Stamp), act: impl FnOnce()) {
         self.node_services().locks.keep(whose.hash, before.grants, act);
     }
 
-    /// Whether the node may remember this record's table of versions: it leads to a record, and the node grants the
-    /// record's locks.
+    /// Whether the node may remember this record's table of versions. The table must lead to a record, and the node
+    /// must grant the record's locks.
     pub fn may_remember(&self, table: TableId, key: u64) -> bool {
         let of = self.table(table);
         matches!(of.slot.record, RecordLayout::Cells(_))
@@ -130,8 +130,8 @@ impl Context {
             && self.stamp_of(LockName::row(table.0, key), of.shard_of(key)).is_some()
     }
 
-    /// Remembers a record's table of versions as it lies in a database at rest: for whoever begins in the middle of a
-    /// run. `slot` are the words of its slot that are in use.
+    /// Remembers a record's table of versions as it lies in a database at rest, for a run that begins in the middle.
+    /// `slot` are the words of its slot that are in use.
     pub fn remember_at_rest(&self, table: TableId, key: u64, address: Address, slot: &[u64]) {
         if self.may_remember(table, key) {
             let name = LockName::row(table.0, key);
@@ -141,7 +141,7 @@ impl Context {
         }
     }
 
-    /// The holder of a write lock gives it up and has changed nothing.
+    /// The holder of a write lock releases it and has changed nothing.
     pub(crate) fn versions_unchanged(&self, whose: Whose, now: Stamp) {
         self.changes_bucket(whose);
         self.node_services().versions.restamp(whose, now.before_grant(), now);
@@ -153,7 +153,7 @@ impl Context {
         }
     }
 
-    /// The node takes over the record of the shards.
+    /// The node updates its view from the record of the shards.
     pub(crate) fn refresh_view(&self) {
         let services = self.node_services();
         let has_changed = services.shards.refresh(&*services.membership);
@@ -162,8 +162,8 @@ impl Context {
         }
     }
 
-    /// The node takes over what the record says of these shards, and of no other: for whoever knows that there is
-    /// nothing in the others, and begins anew too often to go through all of them.
+    /// The node updates its view of these shards only. It is for a caller that knows that the other shards are empty,
+    /// and that starts anew too often to read all of them.
     pub fn reread_shards(&self, shards: &[ShardId]) {
         let services = self.node_services();
         let view = |shard: &ShardId| services.shards.entry(*shard);
@@ -176,13 +176,13 @@ impl Context {
         }
     }
 
-    /// The node has granted one of its own coroutines a lock, or refused it.
+    /// The node has granted a lock to one of its own coroutines, or refused it.
     #[cold]
     pub(super) fn saw_own(&self, name: LockName, granted: bool) {
         self.port.looked_at(lock(self.node.id, name), u64::from(granted), granted);
     }
 
-    /// One of its own coroutines gives locks up.
+    /// One of the node's own coroutines releases locks.
     #[cold]
     pub(super) fn gives_own(&self, names: impl Iterator<Item = LockName>) {
         names.for_each(|name| self.port.looked_at(lock(self.node.id, name), 0, true));
@@ -211,7 +211,7 @@ impl Context {
         Some(reply)
     }
 
-    /// Tells another node what this one knows of timestamps, in one step; whether it is a member.
+    /// Tells another node the greatest timestamp that this one has seen, in one step. Returns whether it is a member.
     pub(super) fn transfer_directly(&self, to: NodeId, shard: ShardId, known: Timestamp) -> bool {
         let Some(services) = self.database().directory.find(to) else { return false };
         let (is_new, before) = (services.seen.get() < known, services.shards.entry(shard));
@@ -221,7 +221,7 @@ impl Context {
         true
     }
 
-    /// Gives back what another node has granted, in one step: `names` are all of it.
+    /// Releases all locks that another node has granted, in one step; `names` are all of them.
     pub(super) fn release_directly(
         &self,
         owner: NodeId,

@@ -1,6 +1,8 @@
-//! What compute nodes of this process have counted of their transactions' delays and readers, and what became of leases because of it.
+//! The counts that compute nodes of this process keep of their transactions' delays and readers, and the changes of
+//! leases that followed.
 //!
-//! Invariant: it is told, and decides nothing. What a life has counted is here as long as anything of that life is.
+//! Invariant: the desk is told, and decides nothing. It keeps the counts of a life as long as any part of that life
+//! exists.
 
 use super::readers::NodeReaders;
 use crate::cluster::lease::{Delays, ThreadDelays};
@@ -9,22 +11,22 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 
-/// Changes that are kept with all that is known of them; further ones are counted.
+/// The number of changes that are kept in full; further changes are only counted.
 pub const CHANGES_KEPT: usize = 64;
 
-/// The counts of one life's threads. Those of threads that have gone stay, as one sum.
+/// The counts of one life's threads. The counts of threads that have ended are kept as one sum.
 #[derive(Default, Debug)]
 pub struct NodeDelays(Mutex<Counted>);
 
 #[derive(Default, Debug)]
 struct Counted {
     threads: Vec<Arc<ThreadDelays>>,
-    /// Those of threads that have gone, as far as that was noticed, in one.
+    /// The sum over threads that are known to have ended.
     gone: Delays,
 }
 
 impl NodeDelays {
-    /// For a further thread.
+    /// New counts, for a further thread.
     pub(crate) fn thread(&self) -> Arc<ThreadDelays> {
         let thread = Arc::<ThreadDelays>::default();
         let Counted { threads, gone } = &mut *self.counted();
@@ -39,7 +41,7 @@ impl NodeDelays {
         thread
     }
 
-    /// All of its threads' so far.
+    /// The sum over all of the life's threads so far.
     pub fn snapshot(&self) -> Delays {
         let counted = self.counted();
         let mut all = counted.gone.clone();
@@ -52,39 +54,39 @@ impl NodeDelays {
     }
 }
 
-/// A change of the length that the manager asked for and that has come.
+/// A change of length that the manager asked for and that is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Adjustment {
-    /// When it was asked for, by the manager's clock.
+    /// When the manager asked for it, by its clock.
     pub asked: Nanos,
-    /// From this length.
+    /// The length before, in nanoseconds.
     pub from_ns: u32,
-    /// To this one.
+    /// The length after, in nanoseconds.
     pub to_ns: u32,
-    /// From then until the last life that counts had acknowledged the second word, by the manager's clock.
+    /// The time until the last life that counts acknowledged the second word, by the manager's clock.
     pub took: Nanos,
-    /// What it was decided by.
+    /// The number of read-only transactions on which the decision was based.
     pub reads: u64,
-    /// Those of them in lease.
+    /// The number of these that were in lease.
     pub in_lease: u64,
 }
 
-/// What managers did.
+/// The actions of all managers so far.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Adjustments {
-    /// How often one has looked at what was counted.
+    /// How often a manager has looked at the counts.
     pub looks: u64,
-    /// Changes that have come.
+    /// The number of completed changes.
     pub count: u64,
-    /// The first of them.
+    /// The first of these changes.
     pub first: Vec<Adjustment>,
-    /// The longest that one took, in nanoseconds.
+    /// The longest time that a change took, in nanoseconds.
     pub longest_ns: u64,
     /// Members that were expelled for their clocks, in order.
     pub clocks: Vec<NodeId>,
 }
 
-/// See the module's text.
+/// The counts of all lives; see the module's text.
 #[derive(Default, Debug)]
 pub struct LeaseDesk {
     nodes: Mutex<BTreeMap<NodeId, Weak<NodeDelays>>>,
@@ -109,29 +111,29 @@ impl LeaseDesk {
         nodes.insert(readers.id, Arc::downgrade(readers));
     }
 
-    /// Whom a life of this process counts as reading; `None` of one that counts nobody, or is gone.
+    /// The readers that a life of this process counts; `None` if the life counts none, or has ended.
     pub fn readers(&self, node: NodeId) -> Option<Arc<NodeReaders>> {
         self.readers.lock().expect("no panic under this lock").get(&node)?.upgrade()
     }
 
-    /// What a life of this process has counted; `None` of one that is gone.
+    /// The delays that a life of this process has counted; `None` if the life has ended.
     pub fn delays(&self, node: NodeId) -> Option<Delays> {
         let nodes = self.nodes.lock().expect("no panic under this lock");
         let delays = nodes.get(&node)?.upgrade()?;
         Some(delays.snapshot())
     }
 
-    /// Nothing of a life is there any more.
+    /// No part of a life exists any more.
     pub(crate) fn leave(&self, delays: &NodeDelays) {
         self.gone.lock().expect("no panic under this lock").add(&delays.snapshot());
     }
 
-    /// What lives have counted of which nothing is there any more.
+    /// The counts of lives of which no part exists any more.
     pub fn gone(&self) -> Delays {
         self.gone.lock().expect("no panic under this lock").clone()
     }
 
-    /// What managers have done so far.
+    /// The actions of all managers so far.
     pub fn adjustments(&self) -> Adjustments {
         self.told().clone()
     }
@@ -162,7 +164,7 @@ impl LeaseDesk {
 mod tests {
     use super::*;
 
-    /// Ten thousand threads, of which two are there at any time.
+    /// Ten thousand threads, of which two exist at any time.
     #[test]
     fn threads_that_have_gone_leave_their_sum_and_nothing_else() {
         let node = NodeDelays::default();

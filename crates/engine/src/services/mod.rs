@@ -1,8 +1,9 @@
-//! What a compute node keeps for others, beside running transactions: its locks, its view of the shards.
+//! The services of a compute node for others, beside running transactions: its locks, its view of the shards.
 //!
-//! Invariants: there are services only under a protocol that needs them: any other pays a null test. What the
-//! threads of a node share is in [`NodeServices`], what is one thread's in [`crate::site::thread_services::ThreadServices`]. A node whose
-//! life is over keeps nothing that anybody relies on: whoever asks it looks first whether it is a member.
+//! Invariants: services exist only under a protocol that needs them; any other protocol pays a null test.
+//! [`NodeServices`] holds the state that the threads of a node share, [`crate::site::thread_services::ThreadServices`]
+//! the state of one thread. When a node's life is over, no other node relies on its services: a node that asks it
+//! checks first that it is a member.
 
 pub mod lease_desk;
 pub mod lock;
@@ -30,79 +31,79 @@ use tarn_fabric::rpc::RpcConfig;
 use tarn_store::ids::{THREADS_MAX, TxnId, UsageError, ViewNumber};
 use tarn_store::placement::shard_map::{Serving, ShardEntry, ShardId, ShardMap};
 
-/// Who gets the shards of a life that is over.
+/// The nodes that inherit the shards of a life that is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inheritance {
-    /// Those who own some, in turn.
+    /// The members that own some shards, in turn.
     Survivors,
-    /// The slot's next life, if it is a member so soon after the recovery; else survivors.
+    /// The next life of the same slot, if it is a member within this time after the recovery; otherwise the survivors.
     NextLife {
-        /// By the clock of whoever looks.
+        /// How long a node that looks waits for it, by its own clock.
         within: Nanos,
     },
 }
 
-/// What breaks a move, for tests that prove that they would notice.
+/// A planted bug in moves of shards, for tests that prove that they would notice.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
-    /// The receiver serves when it is told, and does not look at the map; and it is told twice (L11).
+    /// The receiver serves when the message tells it, without a look at the map. The message comes twice (L11).
     TransferDecides,
-    /// Who holds locks is aborted by force: nobody is waited for, and what was granted is gone (L17).
+    /// Holders of locks are aborted by force: the move waits for none, and their grants are gone (L17).
     Forced,
 }
 
-/// How locks of other nodes are asked for.
+/// How a node asks other nodes for locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// There is one compute node: all locks are its own, whatever their shard.
+    /// There is one compute node: it owns all locks, whatever their shard.
     Own,
     /// By messages.
     Rpc,
-    /// By a call of what the other node keeps, at once: where all nodes are in one process.
+    /// By a direct call of the other node's services, where all nodes are in one process.
     Near,
-    /// By a look into the other node's memory, in one step: where all nodes are in one process and each
-    /// message would be a choice (the explorer).
+    /// By a look into the other node's memory, in one step. It is for the explorer, where all nodes are in one process
+    /// and each message would be one more choice.
     Direct,
 }
 
 impl Transport {
-    /// Whether who asks looks into the owner's memory himself, in his own thread.
+    /// Whether the asking thread itself looks into the owner's memory.
     #[inline]
     pub fn is_at_once(self) -> bool {
         matches!(self, Transport::Near | Transport::Direct)
     }
 }
 
-/// A compute node's services, as its driver wants them. All nodes of a database have the same.
+/// The options of a compute node's services, as its driver wants them. All nodes of a database have the same.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
-    /// Threads of the node.
+    /// The number of threads of the node.
     pub threads: u16,
-    /// Size of its lock table.
+    /// The size of its lock table, in bytes.
     pub lock_table_bytes: u64,
-    /// Places in which it counts readers, under explicit leases: a power of two.
+    /// The number of places in which it counts readers, under explicit leases: a power of two.
     pub reader_places: usize,
-    /// Version tables of its own shards that it remembers; 0: none.
+    /// The number of version tables of its own shards that it remembers; 0: none.
     pub version_cache_entries: usize,
-    /// How it asks for locks of others.
+    /// How it asks other nodes for locks.
     pub transport: Transport,
-    /// Its messages.
+    /// The options of its messages.
     pub rpc: RpcConfig,
-    /// Who gets its shards when it has died.
+    /// The nodes that get its shards when it has died.
     pub inheritance: Inheritance,
-    /// Whether it counts what it is asked for, by shard: for whoever moves shards by that.
+    /// Whether it counts requests for locks by shard, for code that moves shards by load.
     pub counts_load: bool,
     /// Breaks the lock table's invariant, for tests that prove that they would notice.
     #[doc(hidden)]
     pub planted_bits: Option<Bits>,
-    /// Breaks moves of shards, likewise.
+    /// Breaks moves of shards, for tests that prove that they would notice.
     #[doc(hidden)]
     pub planted_move: Option<Planted>,
 }
 
 impl ServiceOptions {
-    /// For nodes of so many threads, of which there are so many.
+    /// Options for `compute_nodes` nodes with `threads` threads each.
     pub fn new(threads: u16, compute_nodes: usize) -> ServiceOptions {
         ServiceOptions {
             threads,
@@ -118,14 +119,14 @@ impl ServiceOptions {
         }
     }
 
-    /// For nodes in one process, which need no messages.
+    /// Options for nodes in one process, which need no messages.
     pub fn near(threads: u16, compute_nodes: usize) -> ServiceOptions {
         let more = ServiceOptions::new(threads, compute_nodes);
         let transport = if compute_nodes == 1 { Transport::Own } else { Transport::Near };
         ServiceOptions { transport, ..more }
     }
 
-    /// For nodes in one process that look into each other's memory: small ones, of which there may be many.
+    /// Options for small nodes in one process that look into each other's memory. There may be many of them.
     pub fn direct(threads: u16) -> ServiceOptions {
         let (transport, lock_table_bytes) = (Transport::Direct, 1 << 14);
         let (version_cache_entries, reader_places) = (64, 1 << 8);
@@ -136,52 +137,53 @@ impl ServiceOptions {
     }
 }
 
-/// Who is told of write grants, in the same step: see [`LockTable::acquire`].
+/// A function that is told of write grants, in the same step: see [`LockTable::acquire`].
 pub type WriteHook = Box<dyn Fn(LockName) + Send + Sync>;
 
-/// Which threads of a node have seen to it that nothing of theirs rests on locks of the dead.
+/// The threads of a node that have declared that they rely on no locks of a dead node.
 #[derive(Default, Debug)]
 struct Lost {
-    /// By the dead: a bit a thread.
+    /// For each dead node, one bit for each thread that has declared it.
     acked: BTreeMap<NodeId, u64>,
-    /// The threads that there are.
+    /// The threads that exist, one bit each.
     present: u64,
 }
 
-/// See the module's text. By itself in its lines: who counts on its being there from elsewhere disturbs nobody here.
+/// A compute node's services; see the module's text. They have their cache lines to themselves, so the reference counts
+/// beside them, which other nodes change, disturb no thread here.
 #[repr(align(128))]
 pub struct NodeServices {
     /// The node.
     pub id: NodeId,
-    /// Its locks.
+    /// The node's locks.
     pub locks: LockTable,
-    /// Version tables that it remembers.
+    /// Version tables that the node remembers.
     pub versions: VersionCache,
-    /// What it believes of shards.
+    /// The node's view of the shard map.
     pub shards: ShardMap,
-    /// What that says of shards which are its own to grant.
+    /// The part of that view about shards whose locks the node itself grants.
     pub(crate) serving: Serving,
     pub(crate) membership: Arc<dyn Membership>,
     pub(crate) seen: Arc<LastSeen>,
     options: ServiceOptions,
-    /// What it has granted to others, by the askers' threads.
+    /// Locks granted to other nodes' transactions, by the number of the asker's thread.
     grants: Box<[Mutex<Grants>]>,
     lost: Mutex<Lost>,
-    /// The view after which nothing was left of what the recovered had been granted.
+    /// The view after which recovered lives held no grants any more.
     looked_after: AtomicU64,
     pub(crate) drains: Drains,
     load: Option<Load>,
-    /// Threads whose service runs: a bit each.
+    /// Threads whose service runs, one bit each.
     running: AtomicU64,
     on_write: OnceLock<WriteHook>,
 }
 
 impl NodeServices {
-    /// Those of a node that has just joined, of a database whose largest version table has so many bytes (0: none
-    /// leads to records elsewhere, and none is remembered).
+    /// The services of a node that has just joined. `version_table_bytes` is the size of the database's largest version
+    /// table. 0 means that no version table leads to records elsewhere, and none is remembered.
     ///
     /// # Errors
-    /// Names what cannot be.
+    /// Names the option that is out of range.
     pub fn new(
         id: NodeId,
         membership: Arc<dyn Membership>,
@@ -218,36 +220,37 @@ impl NodeServices {
         })
     }
 
-    /// How it asks for locks of others.
+    /// How the node asks other nodes for locks.
     #[inline]
     pub fn transport(&self) -> Transport {
         self.options.transport
     }
 
-    /// As its driver wanted them.
+    /// The options, as the node's driver wanted them.
     pub fn options(&self) -> &ServiceOptions {
         &self.options
     }
 
-    /// What it is asked for, if that is counted.
+    /// The counts of requests for locks, if they are kept.
     #[inline]
     pub fn load(&self) -> Option<&Load> {
         self.load.as_ref()
     }
 
-    /// Asks for word that nothing is held any more of what was granted until now; of whom.
+    /// Asks all threads to report when their present transactions hold nothing any more. Returns the number of the
+    /// request.
     pub(crate) fn want_drain(&self) -> u64 {
         self.drains.want()
     }
 
-    /// Whether that is so: of its own transactions all that held anything then have ended, and nobody else's holds a lock of the
-    /// shard, which is closed.
+    /// Whether a closed shard is drained. It is drained when two things hold. The node's own transactions that held
+    /// anything at the request have ended. No other node's transaction holds a lock of the shard.
     pub(crate) fn is_drained(&self, drain: u64, shard: ShardId) -> bool {
         self.drains.is_done(drain, self.lost().present) && self.granted_of(shard).is_empty()
     }
 
-    /// Gives up what the recovered had been granted, in the thread of another node that asks for locks without a
-    /// message. Threads of this node do that, too, as they serve; but they may sleep, or there may be none.
+    /// Drops the grants of recovered lives. It runs in the thread of another node that asks for locks without a
+    /// message. The node's own threads do the same as they serve, but they may sleep, or there may be none.
     #[inline]
     pub(crate) fn look_after_by_asker(&self) {
         let view = self.membership.view();
@@ -264,16 +267,16 @@ impl NodeServices {
         }
     }
 
-    /// **Breaks the invariant** of moves: whoever else holds locks of a shard holds nothing any more.
+    /// **Breaks the invariant** of moves: all grants of a shard's locks to other nodes are dropped.
     pub(crate) fn planted_abort(&self, shard: ShardId) {
         self.all_grants().for_each(|mut grants| grants.planted_drop(&self.locks, shard));
     }
 
-    /// From now on `hook` is told of every write grant, with the bucket's bit held. Once, before any
+    /// Sets the hook that is told of every write grant, while the bucket's bit is held. Call it once, before any
     /// transaction runs.
     ///
     /// # Panics
-    /// If there is one: our bug.
+    /// If there is a hook already: our bug.
     pub fn tell_of_writes(&self, hook: WriteHook) {
         assert!(self.on_write.set(hook).is_ok(), "one hook a node");
     }
@@ -286,7 +289,7 @@ impl NodeServices {
         }
     }
 
-    /// What the node believes of a shard; the record is read if it believes nothing yet.
+    /// The node's view of a shard. It reads the record if it has no view yet.
     #[inline]
     pub(crate) fn entry_of(&self, shard: ShardId) -> Option<ShardEntry> {
         match self.shards.entry(shard) {
@@ -295,7 +298,7 @@ impl NodeServices {
         }
     }
 
-    /// What was granted to transactions of the same thread, other nodes' included.
+    /// The grants to transactions of the same thread number, on any node.
     pub(crate) fn grants_of(&self, txn: TxnId) -> MutexGuard<'_, Grants> {
         let thread = usize::from(txn.thread()) % self.grants.len();
         self.grants[thread].lock().expect("no panic under this lock")
@@ -305,12 +308,12 @@ impl NodeServices {
         self.grants.iter().map(|grants| grants.lock().expect("no panic under this lock"))
     }
 
-    /// Transactions of other nodes that hold locks here.
+    /// The number of other nodes' transactions that hold locks here.
     pub fn granted(&self) -> usize {
         self.all_grants().map(|grants| grants.len()).sum()
     }
 
-    /// Transactions of other nodes that hold locks of a shard here.
+    /// Other nodes' transactions that hold locks of a shard here.
     pub fn granted_of(&self, shard: ShardId) -> Vec<TxnId> {
         self.all_grants().flat_map(|grants| grants.of_shard(shard).collect::<Vec<_>>()).collect()
     }
@@ -320,7 +323,7 @@ impl NodeServices {
         self.all_grants().flat_map(|grants| grants.lives())
     }
 
-    /// Stands for all that is locked and granted, and for the last timestamp seen, for whoever tells states apart.
+    /// A digest of all locks and grants and of the last timestamp seen, for code that tells states apart.
     pub fn digest(&self) -> u64 {
         let grants = self.all_grants().map(|grants| grants.digest());
         let counts = if self.versions.is_on() { self.locks.counts_digest() } else { 0 };
@@ -329,17 +332,17 @@ impl NodeServices {
         grants.fold(first, |all, one| tarn_fabric::rng::mix(all ^ one))
     }
 
-    /// A thread of the node has come.
+    /// A thread of the node has started.
     pub(crate) fn enter(&self, thread: u16) {
         self.lost().present |= 1 << thread;
     }
 
-    /// It has gone, and nothing of it rests on anything.
+    /// A thread has ended, and relies on no locks.
     pub(crate) fn leave(&self, thread: u16) {
         self.stop_running(thread);
         let mut lost = self.lost();
         lost.present &= !(1 << thread);
-        // The others may have waited for it alone.
+        // The other threads may have waited for this one alone.
         let present = lost.present;
         let all = lost.acked.iter().filter(|(_, acked)| present & !**acked == 0);
         all.for_each(|(dead, _)| self.membership.ack_lost(*dead, self.id));
@@ -349,8 +352,8 @@ impl NodeServices {
         self.lost.lock().expect("no panic under this lock")
     }
 
-    /// Nothing of `thread` rests on a lock that `dead` granted, or will. When that holds for all threads the
-    /// membership service is told.
+    /// `thread` declares that it relies on no lock that `dead` granted, now or ever. When all threads have declared it,
+    /// the membership service is told.
     pub(crate) fn ack_lost(&self, dead: NodeId, thread: u16) {
         let mut lost = self.lost();
         let acked = lost.acked.entry(dead).or_default();
@@ -375,7 +378,7 @@ fn tell(hook: &WriteHook, name: LockName) {
 }
 
 impl Drop for NodeServices {
-    /// When all of its threads have gone as they should, nobody need wait for its word any more.
+    /// All threads have ended properly, so the membership service no longer waits for this node.
     fn drop(&mut self) {
         if self.lost.get_mut().is_ok_and(|lost| lost.present == 0) {
             self.membership.retire(self.id);
@@ -383,7 +386,7 @@ impl Drop for NodeServices {
     }
 }
 
-/// Where the services of all nodes of this process are.
+/// The services of all nodes of this process.
 #[derive(Default)]
 pub struct Directory {
     nodes: Mutex<BTreeMap<NodeId, Weak<NodeServices>>>,
@@ -400,13 +403,13 @@ impl Directory {
         nodes.insert(services.id, Arc::downgrade(services));
     }
 
-    /// A member's.
+    /// The services of a member.
     pub fn find(&self, node: NodeId) -> Option<Arc<NodeServices>> {
         let services = self.nodes().get(&node)?.upgrade()?;
         services.membership.is_member(node).then_some(services)
     }
 
-    /// Those of all members, in order.
+    /// The services of all members, in order.
     pub fn members(&self) -> Vec<Arc<NodeServices>> {
         let all: Vec<Arc<NodeServices>> = self.nodes().values().filter_map(Weak::upgrade).collect();
         all.into_iter().filter(|services| services.membership.is_member(services.id)).collect()

@@ -1,19 +1,19 @@
-//! When nothing is left of what a node's own transactions had locked at a moment.
+//! Finds out when the locks that a node's own transactions held at a moment are all released.
 //!
 //! Invariants: a transaction that locks anything of its own node is counted in its thread's current period, from before
-//! its first lock to after its last. A thread ends its period when it is asked to, between two polls of its coroutines
-//! and so never between a look at the map and the lock that follows from it; it says that it is drained when all
-//! of the periods before have ended. So whoever closes a shard first and asks then, waits for all who may have seen it
-//! open, and a lock costs nothing more than it did.
+//! its first lock to after its last. A thread ends its period when it is asked to. It does so between two polls of its
+//! coroutines, so never between a look at the map and the lock that follows from it. It reports that it is drained when
+//! all earlier periods have ended. So a node that closes a shard first and asks afterwards waits for all transactions
+//! that may have seen it open. A lock costs no more than without this.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_store::ids::THREADS_MAX;
 
-/// What a node's threads are asked, and have answered.
+/// The requests to a node's threads, and their answers.
 pub(crate) struct Drains {
     wanted: AtomicU64,
-    /// By thread: the last one that it has answered.
+    /// By thread: the last request that the thread has answered.
     done: [AtomicU64; THREADS_MAX],
 }
 
@@ -24,19 +24,19 @@ impl Default for Drains {
 }
 
 impl Drains {
-    /// Asks all threads; which question that is.
+    /// Asks all threads. Returns the number of the request.
     pub(crate) fn want(&self) -> u64 {
         self.wanted.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Whether these threads, a bit each, have answered it.
+    /// Whether these threads, one bit each, have answered the request.
     pub(crate) fn is_done(&self, wanted: u64, threads: u64) -> bool {
         let of = |thread: usize| self.done[thread].load(Ordering::Acquire) >= wanted;
         (0..THREADS_MAX).filter(|thread| threads >> thread & 1 == 1).all(of)
     }
 }
 
-/// In which of its thread's periods a transaction began to lock.
+/// The period of its thread in which a transaction began to lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Period(u8);
 
@@ -44,9 +44,9 @@ pub(crate) struct Period(u8);
 #[derive(Default)]
 pub(crate) struct Periods {
     current: Cell<u8>,
-    /// Transactions that hold locks, by period.
+    /// The number of transactions that hold locks, by period.
     holding: [Cell<u32>; 2],
-    /// What it was asked last, and does.
+    /// The request that the thread is working on.
     draining: Cell<Option<u64>>,
     answered: Cell<u64>,
 }
@@ -61,7 +61,7 @@ impl Periods {
         Period(at)
     }
 
-    /// It holds nothing any more.
+    /// The transaction holds nothing any more.
     #[inline]
     pub(crate) fn leave(&self, Period(at): Period) {
         let holding = &self.holding[usize::from(at)];
@@ -69,7 +69,7 @@ impl Periods {
         holding.set(holding.get() - 1);
     }
 
-    /// Goes on with what the thread is asked, which is number `thread` of its node.
+    /// Works on the latest request. The thread has number `thread` in its node.
     #[inline]
     pub(crate) fn advance(&self, drains: &Drains, thread: u16) {
         let wanted = drains.wanted.load(Ordering::Acquire);
@@ -81,7 +81,7 @@ impl Periods {
     #[cold]
     fn drain(&self, drains: &Drains, thread: u16, wanted: u64) {
         let draining = self.draining.get().unwrap_or_else(|| {
-            // Of the period before nothing is left: it was drained.
+            // The period before is empty: it was drained.
             self.current.set(1 - self.current.get());
             wanted
         });
@@ -102,7 +102,7 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Enter,
-        /// The transaction at this place, of those there are.
+        /// Leaves the transaction at this place in the list, if there is one.
         Leave(usize),
         Want,
         Advance,
@@ -120,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// Never too early, and at last.
+        /// An answer never comes too early, and it comes at last.
         #[test]
         fn a_question_is_answered_when_all_who_were_there_have_gone(steps in steps()) {
             let (drains, periods) = (Drains::default(), Periods::default());

@@ -1,15 +1,16 @@
-//! What a node is asked for, and how long its transactions take: what resharding goes by.
+//! How often a node is asked for locks, and how long its transactions take: the figures that resharding uses.
 //!
-//! Invariant: nothing of it decides who may do what. Counts are raised without an atomic addition: of two threads
-//! that raise one at the same moment one may be lost, which a ranking of shards survives.
+//! Invariant: these figures do not decide which node may do something. Counts are incremented without an atomic
+//! addition. If two threads increment one at the same moment, one increment may be lost; a ranking of shards survives
+//! that.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tarn_fabric::clock::Nanos;
 use tarn_store::placement::shard_map::{SHARDS, ShardId};
 
-/// See the module's text.
+/// A node's load; see the module's text.
 pub struct Load {
-    /// By shard: locks that this node was asked for as its owner, by anybody.
+    /// By shard: requests for locks to this node as the shard's owner, from any node.
     asked: Box<[AtomicU32]>,
     begun: AtomicU64,
     transactions: AtomicU64,
@@ -40,13 +41,13 @@ impl Load {
         self.asked[usize::from(shard.0)].load(Ordering::Relaxed)
     }
 
-    /// A transaction was taken on at this node: [`Load::ended`] follows.
+    /// This node has taken on a transaction; [`Load::ended`] follows.
     #[inline]
     pub fn began(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A transaction has ended at this node that took so long, the wait for one of its coordinators included.
+    /// A transaction has ended at this node. `latency_ns` includes its wait for a coordinator.
     #[inline]
     pub fn ended(&self, latency_ns: u64) {
         self.transactions.fetch_add(1, Ordering::Relaxed);
@@ -58,13 +59,13 @@ impl Load {
     }
 }
 
-/// What a load has become since it was looked at last.
+/// The change of a load since the last look.
 pub struct Recent {
     asked: Box<[u32]>,
     totals: (u64, u64),
-    /// Transactions that had begun at the last look, and when that was.
+    /// The number of transactions that had begun at the last look, and the time of that look.
     begun: (u64, Nanos),
-    /// For how long none has ended though some ran.
+    /// How long no transaction has ended though some ran.
     stuck_ns: u64,
 }
 
@@ -76,9 +77,9 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// The average latency in nanoseconds of what has ended since the last look. If nothing has: for how long by now, if
-    /// something ran all the while, else 0; a node on which nothing ends any more is not a fast one. `each` is told of every
-    /// shard that was asked for since then, and how often.
+    /// The average latency in nanoseconds of the transactions that have ended since the last look. If none has ended,
+    /// it returns how long none has, provided that some ran all the while; otherwise 0. So a node on which nothing ends
+    /// does not seem fast. `each` is told of every shard that was asked for since the last look, and how often.
     pub fn look(&mut self, load: &Load, now: Nanos, mut each: impl FnMut(ShardId, u32)) -> u64 {
         for ((shard, now), before) in ShardId::all().zip(&load.asked).zip(&mut self.asked) {
             let now = now.load(Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl Recent {
             self.stuck_ns = 0;
             return average;
         }
-        // Of those that had begun at the last look.
+        // Compare with the transactions that had begun at the last look.
         match begun_before > transactions {
             true => self.stuck_ns += now.0.saturating_sub(looked.0),
             false => self.stuck_ns = 0,

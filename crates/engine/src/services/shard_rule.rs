@@ -1,25 +1,25 @@
-//! When a node gives a shard away, and to whom.
+//! When a node gives a shard away, and to which node.
 //!
-//! Invariant: a function of what nodes have published: no clock, no randomness. After it has fired it waits as long
-//! as before, so that what a move has changed is seen before the next.
+//! Invariant: the rule is a function of published figures, without a clock or randomness. After it has fired it waits
+//! as long as before it fired, so that it sees the effect of a move before the next.
 //!
-//! LOTUS (§4.3): a node whose average latency is more than half above the cluster's for three intervals gives its
-//! hottest shard, by recent requests, to the node of lowest latency.
+//! LOTUS (§4.3): a node gives away its hottest shard, by recent requests, if its average latency is more than half
+//! above the cluster's for three intervals. The node of lowest latency gets the shard.
 
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;
 
-/// How it is done. The defaults are the paper's.
+/// The terms of the rule. The defaults are the paper's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// How often nodes publish and look.
     pub interval: Nanos,
-    /// Overloaded is who takes more than so much of the cluster's mean latency, in percent.
+    /// A node is overloaded if its latency exceeds this many percent of the cluster's mean.
     pub overload_percent: u32,
-    /// For so many intervals in succession.
+    /// The number of successive intervals for which it must be overloaded.
     pub intervals: u32,
-    /// Who holds locks of a shard that is to move is waited for so long.
+    /// How long a move waits for transactions that hold locks of the shard.
     pub patience: Nanos,
 }
 
@@ -35,10 +35,10 @@ impl Default for Terms {
 }
 
 impl Terms {
-    /// Refuses what cannot be.
+    /// Refuses values that are out of range.
     ///
     /// # Errors
-    /// Names the field, its value, what is allowed.
+    /// Names the field, its value and the allowed values.
     pub fn validate(&self) -> Result<(), UsageError> {
         let refuse = |field: &str, value: String, allowed: &str| {
             Err(UsageError { field: field.into(), value, allowed: allowed.into() })
@@ -57,15 +57,15 @@ impl Terms {
     }
 }
 
-/// What it remembers between intervals.
+/// The state of the rule between intervals.
 #[derive(Default, Debug)]
 pub struct Rule {
     over: u32,
 }
 
 impl Rule {
-    /// One interval is over: `latencies` are all nodes' averages in nanoseconds, in any order. To whom `own` is to give
-    /// a shard.
+    /// One interval is over: `latencies` are all nodes' averages in nanoseconds, in any order. Returns the node to
+    /// which `own` should give a shard.
     pub fn look(
         &mut self,
         terms: &Terms,
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn three_intervals_above_half_more_and_it_gives_to_the_fastest() {
         let (mut rule, terms) = (Rule::default(), Terms::default());
-        // The mean is 200: 300 is not more than half above it, 301 of 201 is not either.
+        // The mean is 200: 300 is not more than half above it. Neither is 301 of 201.
         for ns in [[300, 150, 150], [301, 150, 152]] {
             assert!((0..9).all(|_| rule.look(&terms, node(0), &all(ns)).is_none()), "{ns:?}");
         }

@@ -1,18 +1,18 @@
 //! One try of a transaction.
 //!
-//! Invariant: however it ends, its thread is told that it has left; a try whose future is dropped gives up
-//! what it holds, or leaves it in doubt.
+//! Invariant: however a try ends, its thread learns that it has left. A try whose future is dropped gives up
+//! its locks, or leaves its transaction in doubt.
 
 use super::coordinator::Coordinator;
 use crate::session::misuse::{self, Verdict};
 use crate::session::transaction::Transaction;
 use tarn_store::ids::Failure;
 
-/// One try; a try whose future is dropped gives up what it holds.
+/// One try. If its future is dropped, it gives up its locks.
 pub(super) struct Attempt<'c> {
     coordinator: &'c mut Coordinator,
     ended: bool,
-    /// Its own abort stands: everything that it read was there at one moment.
+    /// Whether its own abort stands: all records that it read were there at one moment.
     is_sound: bool,
 }
 
@@ -37,7 +37,7 @@ impl<'c> Attempt<'c> {
         self.is_fetched() && protocol.is_committed(txn)
     }
 
-    /// Whether all that the body asked for is there.
+    /// Whether all records that the body asked for are there.
     #[inline]
     fn is_fetched(&self) -> bool {
         let txn = &self.coordinator.txn;
@@ -47,7 +47,7 @@ impl<'c> Attempt<'c> {
             && txn.failed.is_none()
     }
 
-    /// Commits what is fetched, if that needs no wait.
+    /// Commits the fetched records, if that needs no wait.
     #[inline]
     pub(super) fn commit_near(&mut self) -> Option<Result<(), Failure>> {
         if !self.is_fetched() {
@@ -57,7 +57,7 @@ impl<'c> Attempt<'c> {
         protocol.commit_near(cx, txn)
     }
 
-    /// Fetches what the body added last, and commits.
+    /// Fetches the records that the body added last, and commits.
     pub(super) async fn commit(&mut self) -> Result<(), Failure> {
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
         if txn.fetched < txn.entries.len() || txn.ordered.pending || !txn.notes.is_plain() {
@@ -76,14 +76,16 @@ impl<'c> Attempt<'c> {
         protocol.commit(cx, txn).await
     }
 
-    /// Whether a failure is a verdict on what the transaction has read, and has to be judged before it is told.
+    /// Whether a failure is a verdict on the records read, so that it has to be judged before the caller
+    /// learns it.
     #[inline]
     pub(super) fn has_to_judge(&self, failure: Failure) -> bool {
         failure.rests_on_reads() && !self.coordinator.txn.in_doubt
     }
 
-    /// The failure to tell in place of a verdict on what was read: the verdict itself, if all of it was there at one
-    /// moment; else the reason to try again. A single consistent read needs no second look.
+    /// The failure to report in place of a verdict on the records read. It is the verdict itself, if all
+    /// records were there at one moment; else the reason to try again. A single consistent read needs no
+    /// second look.
     #[cold]
     pub(super) async fn judge(&mut self, failure: Failure) -> Failure {
         let is_of_one_moment = self.is_committed();
@@ -100,7 +102,7 @@ impl<'c> Attempt<'c> {
         self.ended = true;
         let coordinator = &mut *self.coordinator;
         coordinator.account();
-        // Or its body has passed on that of another transaction: then this one is rolled back.
+        // Otherwise the body has passed on the failure of another transaction: then this one is rolled back.
         let is_in_doubt = failure == Some(Failure::CommitUnknown) && coordinator.txn.in_doubt;
         match failure {
             None => {

@@ -1,10 +1,10 @@
 //! A coordinator: runs one transaction at a time, again and again.
 //!
-//! Invariant: between transactions it holds no lock. An aborted try is tried again after a random
-//! pause ([`Retry`]). A transaction whose future is dropped releases what it held at once; one dropped
-//! while it is in doubt (its data are on their way, or what it has logged may be found) is resolved before the coordinator runs the next, or, if the
-//! coordinator is dropped as well, by others of its thread. Nothing is logged, not by a split either,
-//! before its number's log area is known to be needed by nobody.
+//! Invariant: between transactions it holds no lock. An aborted try is tried again after a random pause
+//! ([`Retry`]). A transaction whose future is dropped releases its locks at once. If it is dropped in doubt
+//! (its data are on their way, or its log entry may be found), it is resolved before the coordinator runs the
+//! next. If the coordinator is dropped as well, other coordinators of its thread resolve it. Nothing is
+//! logged, not even by a split, before the log area of the coordinator's number is known to be free.
 
 use crate::cluster::log_area_owners::Known;
 use crate::protocol::AnyProtocol;
@@ -33,11 +33,11 @@ use tarn_store::history::{RecordedOutcome, RecordedTxn};
 use tarn_store::ids::VERDICTS_MAX;
 use tarn_store::ids::{AbortReason, Explanation, Failure, Mode, Resolution, TxnId};
 
-/// How far a transaction has come that was not committed yet.
+/// How far a transaction that was not committed yet has come.
 #[derive(Clone, Copy)]
 pub(crate) struct Tried {
     pub(crate) tries: u32,
-    /// From when on its deadline is counted, if it has one.
+    /// The time from which its deadline is counted, if it has one.
     pub(crate) start: Option<Nanos>,
 }
 
@@ -47,21 +47,21 @@ pub struct Coordinator {
     pub(crate) txn: Txn,
     /// The database's protocol.
     pub(crate) protocol: Arc<AnyProtocol>,
-    /// What it reads without a working set.
+    /// The records that it reads without a working set.
     pub(crate) together: BatchRead,
     retry: Retry,
     rng: Rng,
     pub(crate) history: Option<HistorySink>,
-    /// The node's admission_gate as it looked around last.
+    /// The state of the node's admission gate when the coordinator looked around last.
     cleared: u64,
-    /// Whether nobody needs any more what its log area held when it began.
+    /// Whether the former contents of its log area are needed no more.
     owns_area: bool,
 }
 
 impl Coordinator {
-    /// The coordinator whose log area is `number`, unique in the cluster. If the one before it went in doubt,
-    /// on whatever thread of this node, the first transaction waits until that is settled; it fails with
-    /// `Usage` if that thread is no more.
+    /// The coordinator whose log area is `number`, unique in the cluster. If an earlier coordinator of this
+    /// number went in doubt, on any thread of this node, the first transaction waits until that is settled.
+    /// It fails with `Usage` if that thread exists no more.
     ///
     /// # Panics
     /// If the catalog has fewer log areas.
@@ -77,44 +77,45 @@ impl Coordinator {
         Coordinator { cx, txn, protocol, together, retry, rng, history, cleared, owns_area: false }
     }
 
-    /// From now on, records what transactions read and write.
+    /// From now on, records the reads and writes of transactions.
     pub fn record_history(&mut self) {
         self.record_history_in(HistorySink::default());
     }
 
-    /// As [`Coordinator::record_history`], in a place that outlives the coordinator: what a transaction is
-    /// about to write is there before any of it is sent.
+    /// Does the same as [`Coordinator::record_history`], in a place that outlives the coordinator. The writes
+    /// of a transaction are there before any of them is sent.
     pub fn record_history_in(&mut self, sink: HistorySink) {
         self.history = Some(sink);
     }
 
-    /// What was recorded since the last call.
+    /// The transactions recorded since the last call.
     pub fn take_history(&mut self) -> Vec<RecordedTxn> {
         self.history.as_mut().map(|sink| sink.take()).unwrap_or_default()
     }
 
-    /// Its thread's context.
+    /// The context of its thread.
     pub fn context(&self) -> &Rc<Context> {
         &self.cx
     }
 
-    /// Its generator: for workloads that draw their inputs where they run.
+    /// Its random generator, for workloads that draw their inputs where they run.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
 
-    /// Runs `body` as one transaction, again if it was aborted, until it commits, fails, or aborts
-    /// itself.
+    /// Runs `body` as one transaction, again if it was aborted, until it commits, fails, or aborts itself.
     ///
-    /// What a body sees before it commits need not fit together: some protocols read without locks, and look again only at the
-    /// end (opacity is not promised). Two records that every transaction keeps equal may differ for a body that will be
-    /// run again. So a body must come to its end whatever its records say: it should neither loop until they make sense, nor panic, nor
-    /// tell anybody, because they do not. [`Transaction::abort`], any other error of the body's own, and what the
-    /// engine refuses because of values that were read, are looked at like a commit: they are returned only if all that was read
-    /// was there at one moment. Who needs to know earlier calls [`Transaction::fetch_validated`].
+    /// The records that a body sees before it commits need not fit together (opacity is not promised): some
+    /// protocols read without locks and validate only at the end. Two records that every transaction keeps
+    /// equal may differ for a body that will be run again. So a body must come to its end whatever its
+    /// records say. If they make no sense, it should neither loop until they do, nor panic, nor report it.
+    /// [`Transaction::abort`], any other error of the body's own, and refusals by the engine because of
+    /// values that were read, are validated like a commit. They are returned only if all records that were
+    /// read were there at one moment. A body that needs to know earlier calls
+    /// [`Transaction::fetch_validated`].
     ///
     /// # Errors
-    /// The body's own abort, `CommitUnknown`, the fabric's, a missed deadline, the last abort where
+    /// The body's own abort, `CommitUnknown`, an error of the fabric, a missed deadline, the last abort where
     /// [`Retry`] bounds the tries, the caller's mistakes. [`Context::explanation`] has the details.
     #[inline]
     pub fn transact<R>(
@@ -124,12 +125,12 @@ impl Coordinator {
         self.transact_as(Intent::ReadWrite, body)
     }
 
-    /// As [`Coordinator::transact`], for a body that means to change nothing: protocols with snapshots read one
-    /// and lock nothing. A body that changes something after all, or scans what has no snapshots, is
-    /// aborted once ([`AbortReason::NeedsLocks`]) and runs as if nothing had been declared.
+    /// Does the same as [`Coordinator::transact`], for a body that means to change nothing. Protocols with
+    /// snapshots read one and lock nothing. A body that does change something, or scans where there are no
+    /// snapshots, is aborted once ([`AbortReason::NeedsLocks`]), and runs as if nothing had been declared.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Coordinator::transact`].
     #[inline]
     pub fn transact_read_only<R>(
         &mut self,
@@ -138,7 +139,7 @@ impl Coordinator {
         self.transact_as(Intent::ReadOnly, body)
     }
 
-    /// Returns that future as it is: every level of nesting costs each of a transaction's polls.
+    /// Returns the inner future as it is: every level of nesting adds to the cost of each poll.
     #[inline]
     fn transact_as<R>(
         &mut self,
@@ -149,13 +150,13 @@ impl Coordinator {
         self.transact_on(intent, tried, body)
     }
 
-    /// A transaction that begins now.
+    /// The state of a transaction that begins now.
     #[inline]
     pub(crate) fn untried(&self) -> Tried {
         Tried { tries: 0, start: self.retry.deadline.map(|_| self.cx.port.now()) }
     }
 
-    /// As [`Coordinator::transact`], of one that has been tried so often already.
+    /// Does the same as [`Coordinator::transact`], for a transaction that has been tried this often already.
     #[inline]
     pub(crate) async fn transact_on<R>(
         &mut self,
@@ -179,7 +180,7 @@ impl Coordinator {
             }
             self.txn.tries_before = tries;
             let mut attempt = Attempt::begin(self);
-            // One future for the whole try: every level of nesting costs each of its polls.
+            // One future for the whole try: every level of nesting adds to the cost of each poll.
             let failure = match body(&mut attempt.transaction()).await {
                 Err(failure) => failure,
                 Ok(result) => {
@@ -225,11 +226,11 @@ impl Coordinator {
         }
     }
 
-    /// The try has found leaves full, which are split. Whether any was: then the next try begins, and this one is none
-    /// of those that [`Retry`] bounds.
+    /// Splits the leaves that the try has found full. Returns whether any was split: then the next try
+    /// begins, and this one is none of those that [`Retry`] bounds.
     ///
     /// # Errors
-    /// Why none will be; a missed deadline.
+    /// The reason why none will be split; a missed deadline.
     #[cold]
     async fn split_full(&mut self, tried: Tried) -> Result<bool, Failure> {
         let own = std::mem::take(&mut self.txn.ordered.needs);
@@ -240,12 +241,13 @@ impl Coordinator {
         }
     }
 
-    /// What comes between a try that was refused and the next: a look whether there may be a next, then locks of the dead that were met
-    /// are freed, or there is a pause. Who has freed any goes on at once, whatever [`Retry`] says: nobody was in its way who could be again.
+    /// Prepares the next try after one that was refused. It checks whether there may be a next. Then it frees
+    /// locks of the dead that the try has met, or pauses. A try that has freed any goes on at once, whatever
+    /// [`Retry`] says: the owner of that lock cannot be in its way again.
     ///
     /// # Errors
-    /// That failure, if there is no next try; `Fenced`, if this life is over; `Usage`, if no shard has ever had an
-    /// owner; a missed deadline.
+    /// `failure`, if there is no next try; `Fenced`, if this life is over; `Usage`, if no shard has ever had
+    /// an owner; a missed deadline.
     pub(crate) async fn before_next(
         &mut self,
         failure: Failure,
@@ -264,8 +266,8 @@ impl Coordinator {
         self.pause(tried.tries, tried.start).await
     }
 
-    /// Whether a failure will pass: a memory node died, nothing was committed, and somebody promotes
-    /// its backups. Reports a dead node in any case.
+    /// Whether a failure will pass: a memory node died, nothing was committed, and a node promotes its
+    /// backups. Reports a dead node in any case.
     #[cold]
     fn is_mended(&self, failure: Failure) -> bool {
         let configurations = &self.cx.database().configurations;
@@ -283,7 +285,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether something comes before the next transaction: see [`Coordinator::get_ready`].
+    /// Whether there is work to do before the next transaction: see [`Coordinator::get_ready`].
     #[inline]
     pub(crate) fn has_to_get_ready(&self) -> bool {
         self.cx.node.admission_gate.word() != self.cleared
@@ -291,9 +293,10 @@ impl Coordinator {
             || self.txn.in_doubt
     }
 
-    /// What comes before a transaction, now and then. The order matters: what is in doubt needs its log,
-    /// also on a node that may begin nothing; a split writes a log, in an area that must be free for it.
-    /// Returns from when on the deadline is counted: a split is no part of the transaction.
+    /// Does the work that comes before a transaction, now and then. The order matters. A transaction in doubt
+    /// needs its log, even on a node that may begin no transaction. A split writes a log, and its area must
+    /// be free for that. Returns the time from which the deadline is counted: a split is no part of the
+    /// transaction.
     #[cold]
     async fn get_ready(&mut self, start: Option<Nanos>) -> Result<Option<Nanos>, Failure> {
         if self.txn.in_doubt {
@@ -303,7 +306,7 @@ impl Coordinator {
             self.look_around(start).await?;
         }
         if self.cx.wants_restructuring() {
-            // What an earlier transaction made necessary: its caller has the reply by now.
+            // An earlier transaction made this necessary: its caller has the reply by now.
             let Some(start) = start else {
                 self.grow(&[]).await;
                 return Ok(None);
@@ -315,7 +318,7 @@ impl Coordinator {
         Ok(start)
     }
 
-    /// Something has changed, or this is the first transaction: may it begin?
+    /// Checks whether a transaction may begin: something has changed, or this is the first one.
     #[cold]
     async fn look_around(&mut self, start: Option<Nanos>) -> Result<(), Failure> {
         let word = self.cx.node.admission_gate.word();
@@ -324,11 +327,11 @@ impl Coordinator {
             return Err(Failure::Fabric);
         }
         let (cx, number) = (std::rc::Rc::clone(&self.cx), self.txn.coordinator);
-        // It may be this number's area that an earlier coordinator's transaction needs.
+        // An earlier coordinator's transaction may need this number's area.
         cx.settle_left().await?;
         let mut waits = 0;
         while !self.owns_area {
-            // On whatever thread of this node a transaction went in doubt under this number.
+            // A transaction may have gone in doubt under this number on any thread of this node.
             self.owns_area =
                 cx.is_number_free(number).await? && self.protocol.may_log(&cx, number).await?;
             if !self.owns_area {
@@ -342,7 +345,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// In virtual time, the work of the try that ends takes as long as it would.
+    /// Charges the work of the try that ends, so that in virtual time it takes as long as it would.
     #[inline]
     pub(crate) fn account(&self) {
         if !self.cx.port.charges() {
@@ -364,7 +367,7 @@ impl Coordinator {
         self.txn.in_doubt = false;
         self.protocol.rollback(&self.cx, &mut self.txn);
         if failure == Failure::Usage && self.txn.notes.is_mistaken() {
-            // Others of this thread may have had something to say meanwhile.
+            // Other coordinators of this thread may have explained other failures meanwhile.
             misuse::report(&self.cx, &self.txn);
         }
     }
@@ -384,14 +387,16 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Finds out how a transaction ended whose outcome was unknown ([`Failure::CommitUnknown`]), and makes it
-    /// final: this coordinator's, or that of any other of the database. All that ask are told the same, in whatever order and how often they
-    /// do, and it is what memory says. Another thread's transaction is waited for, until that thread settles it, where what it had sent may
-    /// still be on its way; else it is settled here.
+    /// Finds out how a transaction ended whose outcome was unknown ([`Failure::CommitUnknown`]), and makes
+    /// that final. The transaction may be this coordinator's or any other's of the database. All callers get
+    /// the same answer, in whatever order and however often they ask, and it agrees with memory. If the
+    /// transaction is another thread's, and its verbs may still be on their way, this waits until that thread
+    /// settles it. Otherwise it is settled here.
     ///
     /// # Errors
-    /// The fabric's: ask again. `Usage`, if it was never in doubt, or is not known any more ([`VERDICTS_MAX`] transactions were settled
-    /// since: [`Explanation::NoLongerKnown`]); if its thread or its node is no more, and its node's recovery has to settle it.
+    /// An error of the fabric: ask again. `Usage`, if the transaction was never in doubt, or is no longer remembered
+    /// ([`VERDICTS_MAX`] transactions were settled since: [`Explanation::NoLongerKnown`]). Also `Usage`, if
+    /// its thread or its node exists no more, so that its node's recovery has to settle it.
     pub async fn resolve(&mut self, id: TxnId) -> Result<Resolution, Failure> {
         let resolution = self.cx.settle(id).await?;
         if self.txn.in_doubt && self.txn.tag == id {
@@ -401,28 +406,30 @@ impl Coordinator {
         Ok(resolution)
     }
 
-    /// Its transaction is settled. What was known of it is its thread's since it went in doubt.
+    /// Ends the doubt of a transaction that is settled. Since it went in doubt, its thread keeps all that is
+    /// known of it.
     fn end_doubt(&mut self) {
-        // Locks without data are known here alone. Blocks may have been written: not reused.
+        // Only this coordinator knows of locks without data. Blocks may have been written: they are not
+        // reused.
         self.txn.allocated.clear();
         self.protocol.abandon(&self.cx, &mut self.txn);
         self.txn.in_doubt = false;
     }
 
-    /// Whether what it does goes into a history.
+    /// Whether its transactions go into a history.
     #[inline]
     pub(crate) fn is_recording(&self) -> bool {
         self.history.is_some()
     }
 
-    /// A structural transaction begins.
+    /// Begins the record of a structural transaction, if there is a history.
     pub(crate) fn begin_record_if_any(&mut self) {
         if self.history.is_some() {
             self.begin_record();
         }
     }
 
-    /// A structural transaction has ended.
+    /// Ends the record of a structural transaction, if there is a history.
     pub(crate) fn end_record_if_any(&mut self, failure: Option<Failure>) {
         if self.history.is_some() && !self.txn.ordered.leaves.is_empty() {
             self.end_record(failure, false);
@@ -446,7 +453,7 @@ impl Coordinator {
         recorder::enter(&self.cx, &self.txn, outcome);
     }
 
-    /// Completes what was recorded of a doubtful transaction.
+    /// Completes the record of a transaction that was in doubt.
     fn record_resolution(&mut self, id: TxnId, resolution: Resolution) {
         let now = self.cx.port.observed();
         let first = self.cx.next_tag();
@@ -469,16 +476,17 @@ impl Coordinator {
         }
     }
 
-    /// As [`Coordinator::resolve`], for a transaction of another node's coordinator `number`, which no longer runs and has
-    /// nothing on its way, as only the caller knows; or for one of which it is not known that it was in doubt.
+    /// Does the same as [`Coordinator::resolve`], for a transaction of another node's coordinator `number`,
+    /// which no longer runs and has nothing on its way; only the caller knows this. It also resolves a
+    /// transaction that is not known to have been in doubt.
     ///
     /// # Errors
-    /// As there; `Usage`, if its coordinator has logged others since.
+    /// As [`Coordinator::resolve`]; `Usage`, if its coordinator has logged others since.
     pub async fn resolve_of(&mut self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
         self.cx.settle_under(id, number).await
     }
 
-    /// A try has ended, so or so: in doubt it goes on to count.
+    /// Notes that a try has ended. If it is in doubt, it goes on to count as running.
     #[inline]
     pub(crate) fn leave(&self, failure: Option<Failure>) {
         if failure == Some(Failure::CommitUnknown) && self.txn.in_doubt {
@@ -488,7 +496,7 @@ impl Coordinator {
         }
     }
 
-    /// A try's future was dropped.
+    /// Ends a try whose future was dropped.
     #[cold]
     pub(crate) fn give_up(&mut self) {
         let Coordinator { cx, txn, protocol, .. } = self;
@@ -502,8 +510,9 @@ impl Coordinator {
         }
     }
 
-    /// What is in doubt is its thread's to settle as well, with all that is known of it: a change of the configuration does not wait for a
-    /// coordinator that rests, and locks that no log tells of are given back before. What the coordinator keeps is the name.
+    /// Hands the transaction in doubt to its thread, with all that is known of it. So a change of the
+    /// configuration does not wait for a coordinator that rests, and locks that no log names are given back
+    /// before. The coordinator keeps only the transaction's name.
     #[cold]
     pub(crate) fn hand_over(&mut self) {
         let mut name = Txn::new(self.txn.tag, self.txn.coordinator);
@@ -518,7 +527,7 @@ impl Coordinator {
     pub(crate) async fn resolve_own(&mut self) -> Result<(), Failure> {
         let id = self.txn.tag;
         if self.cx.database().numbers.known(id) == Known::Nothing {
-            // Settled so long ago that it is forgotten how.
+            // It was settled so long ago that its end is forgotten.
             self.cx.reap();
             self.end_doubt();
             return Ok(());

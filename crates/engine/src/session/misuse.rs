@@ -1,9 +1,10 @@
-//! What a transaction's caller got wrong, and how it is told.
+//! Mistakes of a transaction's caller, and how they are reported.
 //!
-//! Invariant: no mistake passes in silence. What can be seen when it is asked for (a key of the wrong kind, another
-//! database's table, another transaction's handle) fails the next fetch. What depends on what was read (a change of a row
-//! that is not there, a row that is inserted and never set) fails the commit, before anything is written, and only if
-//! all that was read is still so: a body that saw what never was is tried again.
+//! Invariant: no mistake passes in silence. A mistake that shows when an operation is asked for (a key of the
+//! wrong kind, another database's table, another transaction's handle) fails the next fetch. A mistake that
+//! depends on the records read (a change of a row that is not there, a row that is inserted and never set)
+//! fails the commit. It does so before anything is written, and only if all records read are still the same:
+//! a body that saw an impossible state is tried again.
 
 use crate::protocol::AnyProtocol;
 use crate::session::coordinator::Coordinator;
@@ -16,7 +17,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::schema::{Cells, TableId};
 
 impl Transaction<'_> {
-    /// As [`Transaction::existed`], by the handle of a further operation.
+    /// The answer of [`Transaction::existed`] for the handle of a further operation.
     #[cold]
     pub(crate) fn existed_for(&self, handle: Handle) -> bool {
         let Coordinator { txn, .. } = &*self.coordinator;
@@ -32,7 +33,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// What [`Transaction::get`] shows, likewise.
+    /// The entry that [`Transaction::get`] shows for the handle of a further operation.
     #[cold]
     pub(crate) fn entry_to_get(&self, handle: Handle) -> Option<&Entry> {
         let txn = &self.coordinator.txn;
@@ -44,7 +45,7 @@ impl Transaction<'_> {
         Some(&txn.entries[wish.entry as usize])
     }
 
-    /// A row of zeros is meant.
+    /// Notes that a row of zeros is meant.
     #[cold]
     pub(crate) fn note_zeros(&mut self, handle: Handle) {
         let txn = &mut self.coordinator.txn;
@@ -56,7 +57,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Refuses what the caller asks for: the next fetch fails with this. The handle given back names no record.
+    /// Refuses an operation of the caller: the next fetch fails with this explanation. The handle that it
+    /// returns names no record.
     #[cold]
     pub fn refuse(&mut self, explanation: Explanation) -> Handle {
         let txn = &self.coordinator.txn;
@@ -64,7 +66,7 @@ impl Transaction<'_> {
         Handle::default()
     }
 
-    /// Which database it runs on: see [`crate::site::Database::number`].
+    /// The number of the database that it runs on: see [`crate::site::Database::number`].
     #[inline]
     pub fn database(&self) -> u64 {
         self.coordinator.cx.database().number()
@@ -83,7 +85,8 @@ impl Transaction<'_> {
         self.refuse(explanation)
     }
 
-    /// What a scan that waits for the records before it does not show must not be fetched with them.
+    /// Refuses an insert or delete behind a scan that waits for the records before it. The scan must not show
+    /// it, so the two must not be fetched together.
     #[cold]
     pub(crate) fn note_order(&mut self, table: TableId, mode: Mode) -> Handle {
         let name = &self.coordinator.cx.table(table).schema.name;
@@ -100,7 +103,7 @@ fn note_foreign_handle(txn: &Txn, what: &str) {
     txn.sequel.note_mistake(&txn.notes, explanation);
 }
 
-/// The entry of which something is to be set by the handle of a further operation, if anything may be.
+/// The place of the entry that a set by the handle of a further operation changes, if it may change any.
 #[cold]
 pub(crate) fn place_to_set(cx: &Context, txn: &Txn, handle: Handle) -> Option<usize> {
     let Some(wish) = txn.wish_of(handle) else {
@@ -125,7 +128,8 @@ fn operation(mode: Mode) -> &'static str {
     }
 }
 
-/// A set that changes nothing: of an update that found no row, of an insert that found one, of a row that is deleted.
+/// Notes a set that changes nothing: of an update that found no row, of an insert that found one, of a row
+/// that is deleted.
 #[cold]
 pub(crate) fn note_nothing_to_set(cx: &Context, txn: &Txn, handle: Handle) {
     let wish = txn.wish_of(handle);
@@ -150,18 +154,19 @@ fn name_of(table: &Table, entry: &Entry) -> String {
     }
 }
 
-/// What becomes of a fetched transaction that has something to look after.
+/// The fate of a fetched transaction that has notes to look after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// It commits like any other.
     Commit,
-    /// It has: nothing of it needs to be validated, written or released.
+    /// It has committed: it needs no validation, write or release.
     Committed,
-    /// Its caller has made a mistake: it fails with the [`report`], if what it has read was there at one moment.
+    /// Its caller has made a mistake. It fails with the [`report`], if all records that it read were there at
+    /// one moment.
     Refuse,
 }
 
-/// What is to be looked after before a fetched transaction commits.
+/// Looks after the notes of a fetched transaction before it commits.
 #[inline(never)]
 pub(crate) fn look_after(protocol: &AnyProtocol, cx: &Context, txn: &mut Txn) -> Verdict {
     if txn.notes.has_inserts() {
@@ -176,7 +181,7 @@ pub(crate) fn look_after(protocol: &AnyProtocol, cx: &Context, txn: &mut Txn) ->
     }
 }
 
-/// Rows that were inserted are whole, and something was set of each.
+/// Makes rows that were inserted whole, and checks that some column of each is set.
 fn settle_inserts(cx: &Context, txn: &mut Txn) {
     let Txn { entries, sequel, notes, .. } = txn;
     for (at, entry) in entries.iter_mut().enumerate() {

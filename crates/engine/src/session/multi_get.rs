@@ -1,8 +1,10 @@
-//! Records of one table by keys that are known from the start: a transaction that is one call.
+//! Reads records of one table by keys that are known from the start: a transaction that is one call.
 //!
-//! Invariant: it is what [`Coordinator::transact_read_only`] is with a body that reads these records, and as strictly serializable. Where
-//! the protocol can, it is tried first without a working set ([`crate::steps::access::batch_read`]), by loads where memory is near, else by the same rounds as
-//! that transaction; a try that does not get through has held nothing, and what follows is that transaction, which has one try less.
+//! Invariant: it does the same as [`Coordinator::transact_read_only`] with a body that reads these records,
+//! and is as strictly serializable. Where the protocol can, it first tries without a working set
+//! ([`crate::steps::access::batch_read`]), by loads where memory is near, else by the same rounds as that
+//! transaction. A try that does not get through has held nothing. The transaction that follows it has one try
+//! less.
 
 use crate::session::coordinator::{Coordinator, Tried};
 use crate::session::transaction::Transaction;
@@ -17,7 +19,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::schema::row::Row;
 use tarn_store::schema::{Cells, TableId};
 
-/// A try is under way: its thread changes no configuration meanwhile.
+/// A mark that a try is under way: its thread changes no configuration meanwhile.
 struct Inside<'a>(&'a Context);
 
 impl Drop for Inside<'_> {
@@ -28,12 +30,13 @@ impl Drop for Inside<'_> {
 }
 
 impl Coordinator {
-    /// Reads the records of these keys, all of one moment, as a transaction of its own; then gives each to `see`, with the position of its key, in
-    /// the order of the keys: `None` if there is no such record. Keys may repeat. Nothing of it is seen that others may still
-    /// undo, and `see` is called once for each key, after the commit.
+    /// Reads the records of these keys, all of one moment, as a transaction of its own. Then calls `see` with
+    /// each key's position and record, in the order of the keys; the record is `None` if there is none. Keys
+    /// may repeat. `see` gets no value that others may still undo, and is called once for each key, after the
+    /// commit.
     ///
     /// # Errors
-    /// As [`Coordinator::transact_read_only`], tries counted alike; nothing was given to `see` then.
+    /// As [`Coordinator::transact_read_only`], with tries counted alike. In this case `see` was not called.
     ///
     /// # Panics
     /// If the table's keys are no words: a bug of the caller's that no input can cause.
@@ -44,7 +47,8 @@ impl Coordinator {
         keys: impl ExactSizeIterator<Item = u64> + Clone,
         mut see: impl FnMut(usize, Option<Row<'_>>),
     ) -> Result<(), Failure> {
-        // Where memory is near its clock would take as long as a record, and the try takes less than a pause.
+        // Where memory is near, reading the clock would take as long as a record, and the try takes less than
+        // a pause.
         let mut tried = if self.cx.is_near { None } else { Some(self.untried()) };
         if self.may_read_together(table, keys.len()) && self.begin_together(table, keys.clone()) {
             let came = match self.cx.is_near {
@@ -70,7 +74,7 @@ impl Coordinator {
         Box::pin(self.get_as_any((table, keys.collect()), tried, &mut see)).await
     }
 
-    /// A try where memory is near.
+    /// A try where memory is near, by loads.
     #[inline]
     async fn read_together(&mut self) -> BatchOutcome {
         let Coordinator { cx, txn, protocol, together, .. } = &mut *self;
@@ -87,7 +91,7 @@ impl Coordinator {
         }
     }
 
-    /// A try where memory is far.
+    /// A try where memory is far, by rounds.
     #[inline]
     async fn fetch_together(&mut self) -> BatchOutcome {
         let Coordinator { cx, txn, protocol, together, .. } = &mut *self;
@@ -100,7 +104,7 @@ impl Coordinator {
         came
     }
 
-    /// As any transaction.
+    /// Reads the records like any transaction.
     #[cold]
     async fn get_as_any(
         &mut self,
@@ -115,7 +119,7 @@ impl Coordinator {
             tx.fetch().await
         };
         self.transact_on(Intent::ReadOnly, tried, body).await?;
-        // What it has read stays in its buffer until the next begins.
+        // The values stay in its buffer until the next transaction begins.
         let seen = Transaction { coordinator: self };
         for (at, &handle) in handles.iter().enumerate() {
             see(at, seen.get(handle));
@@ -133,8 +137,8 @@ impl Coordinator {
             && self.protocol.reads_together(cx)
     }
 
-    /// Begins a try: asks for the lines of all homes, or, where memory is far, for the bins in a round that is not sent yet; and goes
-    /// inside ([`Inside`]). Whether it did.
+    /// Begins a try and goes inside ([`Inside`]). It prefetches the lines of all homes; where memory is far,
+    /// it plans READs of the bins in a round that is not sent yet. Returns whether it did.
     #[inline]
     fn begin_together(&mut self, table: TableId, keys: impl ExactSizeIterator<Item = u64>) -> bool {
         if self.is_recording() {
@@ -144,7 +148,7 @@ impl Coordinator {
         if !cx.enter() {
             return false;
         }
-        // The caller's iterator may panic: then nothing is under way.
+        // The caller's iterator may panic: then no try is under way.
         let inside = Inside(cx);
         txn.begin_without_records(cx.next_tag());
         let (table, to) = (cx.table(table), (txn.tag, &mut txn.round));
@@ -162,7 +166,7 @@ impl Coordinator {
         asked
     }
 
-    /// A try has committed.
+    /// Ends a try that has committed.
     #[inline]
     fn end_together(&mut self, table: TableId, mut see: impl FnMut(usize, Option<Row<'_>>)) {
         self.cx.metrics.committed();
@@ -179,7 +183,7 @@ impl Coordinator {
         }
     }
 
-    /// Enters in the history what was read.
+    /// Enters the records read into the history.
     #[cold]
     fn record_together(&mut self, table: TableId) {
         let Coordinator { cx, txn, together, .. } = self;

@@ -1,12 +1,12 @@
-//! What a coordinator does for its indexes between transactions.
+//! A coordinator's work for its indexes between transactions.
 //!
-//! Invariant: the caller's transaction is over and acknowledged before any of this begins, and
-//! nothing here is its error: growth that is refused, or for which there is no memory, is counted
-//! and left to the next request, and so is what others of its thread have asked for. But a transaction that
-//! found a leaf full cannot do without its split: it is told what keeps that one from coming about, if
-//! nothing was changed for it and trying again would not help. A future that is dropped in the middle gives up
-//! what it held; one dropped while its data are on their way is resolved before the coordinator runs the next.
-//! So is the caller's own transaction, if it was left in doubt.
+//! Invariant: the caller's transaction is over and acknowledged before any of this begins, and no failure
+//! here is the caller's error. Growth that is refused, or that finds no memory, is counted and left to the
+//! next request. The same holds for requests of the thread's other coordinators. But a transaction that found
+//! a leaf full cannot do without its split. It is told why the split did not come about, if nothing was
+//! changed for it and trying again would not help. A future that is dropped in the middle gives up its locks.
+//! If its data are on their way, it is resolved before the coordinator runs the next transaction. So is the
+//! caller's own transaction, if it was left in doubt.
 
 use crate::protocol;
 use crate::recovery::free_met;
@@ -18,23 +18,23 @@ use tarn_store::index::btree::work::{TreeDone, TreeTask, TreeWork};
 use tarn_store::index::growth::{Grown, Shard};
 use tarn_store::schema::TableId;
 
-/// What became of the requests without which a transaction cannot be committed.
+/// The result of the requests without which a transaction cannot be committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Grew {
-    /// Some came about.
+    /// Some were done.
     Changed,
-    /// None did, this time.
+    /// None was done, this time.
     Nothing,
-    /// None will: trying again would not help.
+    /// None will be done: trying again would not help.
     Refused(Failure),
 }
 
 impl Coordinator {
-    /// Changes the shape of trees as was asked: `own` first, then each request that waits, once. Then grows the
-    /// shard that was asked for last. What became of `own`.
+    /// Changes the shape of trees as requested: `own` first, then each request that waits, once. Then grows
+    /// the shard that was requested last. Returns the result of `own`.
     #[cold]
     pub(crate) async fn grow(&mut self, own: &[TreeWork]) -> Grew {
-        // A split would forget a transaction in doubt, its locks with it, and use its log area.
+        // A split would forget a transaction in doubt and its locks, and would use its log area.
         assert!(!self.txn.in_doubt, "it was resolved before");
         let cx = std::rc::Rc::clone(&self.cx);
         own.iter().for_each(|&work| cx.tree_works.withdraw(work));
@@ -48,7 +48,7 @@ impl Coordinator {
                     verdict = Grew::Refused(failure);
                 }
                 Err(Refused::All) => return verdict,
-                // It is asked for again.
+                // It will be requested again.
                 Ok(()) | Err(Refused::Lasting(_) | Refused::ForNow) => {}
             }
         }
@@ -56,7 +56,7 @@ impl Coordinator {
         verdict
     }
 
-    /// Grows the shard that was asked for last.
+    /// Grows the shard that was requested last.
     #[cold]
     async fn grow_shard(&mut self, cx: &Context) {
         let Some(working) = cx.growth.take() else { return };
@@ -80,8 +80,8 @@ impl Coordinator {
         }
     }
 
-    /// Empties the slots of deleted records in a bucket in which an insert has found no room. In vain, the next try
-    /// makes the bucket's chain longer: each bucket is swept in vain once.
+    /// Empties the slots of deleted records in a bucket in which an insert has found no room. If this is in
+    /// vain, the next try makes the bucket's chain longer: each bucket is swept in vain once.
     #[cold]
     pub(crate) async fn sweep(&mut self, bucket: (TableId, Address)) {
         let cx = std::rc::Rc::clone(&self.cx);
@@ -97,10 +97,11 @@ impl Coordinator {
         }
     }
 
-    /// Does a request about an ordered index, with what must come before it and what follows from it.
+    /// Does a request about an ordered index, with the requests that must come before it and those that
+    /// follow from it.
     ///
     /// # Errors
-    /// It is not done with.
+    /// The reason why the request is not done with.
     #[cold]
     async fn reshape(&mut self, cx: &Context, work: TreeWork) -> Result<(), Refused> {
         let (mut open, mut has_changed) = (vec![work], false);
@@ -120,7 +121,7 @@ impl Coordinator {
                 }
                 Ok(TreeDone::Needless) => {
                     if next.task == TreeTask::Merge {
-                        // Nor can a merge that waited for it come about.
+                        // A merge that waited for this one cannot come about either.
                         cx.tree_works.rest_from_merges();
                         return Ok(());
                     }
@@ -146,7 +147,7 @@ enum Refused {
     Lasting(Failure),
     /// It may come about another time, or a part of it has.
     ForNow,
-    /// Nor would any other: the fabric fails, or the configuration changes.
+    /// No other request would succeed either: the fabric fails, or the configuration changes.
     All,
 }
 
@@ -160,10 +161,10 @@ impl Refused {
     }
 }
 
-/// Structural transactions that follow from one request, at most.
+/// The most structural transactions that follow from one request.
 const STEPS_MAX: usize = 32;
 
-/// One structural transaction; one whose future is dropped gives up what it holds.
+/// One structural transaction. If its future is dropped, it gives up its locks.
 struct Restructuring<'c> {
     coordinator: &'c mut Coordinator,
     ended: bool,

@@ -1,9 +1,9 @@
-//! What a transaction's body says about ordered indexes: scans, and what they brought.
+//! The interface of a transaction's body to ordered indexes: scans, and their results.
 //!
-//! Invariant: a scan is planned, runs with the next fetch beside the records of that fetch, and shows
-//! the index as of one moment together with what the transaction itself had changed before the scan was planned. Inserts and
-//! deletes that are not fetched by then are fetched first.
-//! What the caller got wrong (a key with parts of other widths, too many scans) surfaces at the fetch.
+//! Invariant: a scan is planned, and runs with the next fetch beside the records of that fetch. It shows the
+//! index as of one moment, together with the changes that the transaction itself had made before the scan was
+//! planned. Inserts and deletes that are not fetched by then are fetched first. Mistakes of the caller (a key
+//! with parts of other widths, too many scans) surface at the fetch.
 
 use crate::protocol::merge_access::precedes_scan;
 use crate::session::coordinator::Coordinator;
@@ -20,11 +20,11 @@ use tarn_store::schema::IndexId;
 use tarn_store::schema::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 
 impl Transaction<'_> {
-    /// Plans a scan of an ordered index. It runs at the next fetch; [`Transaction::scanned`] shows what
-    /// it brought.
+    /// Plans a scan of an ordered index. It runs at the next fetch; [`Transaction::scanned`] shows its
+    /// entries.
     ///
-    /// Scans and look-ups of one transaction are as many as `Options::records_max` at most; a scan shows any
-    /// number of entries.
+    /// A transaction has at most `Options::records_max` scans and look-ups; a scan shows any number of
+    /// entries.
     pub fn scan(&mut self, index: IndexId, scan: Scan) -> ScanHandle {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let (ordered, catalog) = (&mut txn.ordered, &cx.database().catalog);
@@ -48,7 +48,7 @@ impl Transaction<'_> {
         ScanHandle(ordered.live as u32 - 1)
     }
 
-    /// Plans the look-up of one key of a unique index; counts as a scan of one entry. Of a prefix of keys
+    /// Plans the look-up of one key of a unique index. It counts as a scan of one entry. For a prefix of keys
     /// it shows the first entry.
     #[inline]
     pub fn seek(&mut self, index: IndexId, key: IndexKey) -> ScanHandle {
@@ -78,8 +78,7 @@ impl Transaction<'_> {
         ScanHandle(txn.ordered.live as u32 - 1)
     }
 
-    /// The entries that a scan has brought, in its order, with what this transaction had changed
-    /// before it.
+    /// The entries of a scan, in its order, with the changes that this transaction had made before it.
     ///
     /// # Panics
     /// If the scan was not fetched: a bug of the caller's that no input can cause.
@@ -114,7 +113,7 @@ fn later_scan(
     ScanHandle(at as u32)
 }
 
-/// The index of a scan or look-up, and where the slots lie that it shows.
+/// The index of a scan or look-up, and the places of the slots that it shows.
 #[inline]
 fn shown(ordered: &Ordered, handle: ScanHandle) -> (u16, &[BufferOffset]) {
     let scan = match handle.seek() {
@@ -137,7 +136,7 @@ fn index_of(cx: &Context, index: u16) -> &Index {
     cx.database().catalog.ordered(IndexId(index))
 }
 
-/// What cannot be about a scan between these keys, when there are so many.
+/// Explains the mistake in a scan between these keys, or in this number of scans.
 #[cold]
 fn mistake_of(index: &Index, keys: [&IndexKey; 2], (scans, most): (usize, usize)) -> Explanation {
     let Some(key) = keys.into_iter().find(|key| !key.begins(index.parts)) else {

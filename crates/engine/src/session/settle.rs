@@ -1,13 +1,14 @@
-//! Transactions of one thread whose end nobody was told.
+//! This thread's in-doubt transactions: those whose callers were not told how they ended.
 //!
-//! Invariant: a doubt is settled by one coroutine at a time, and its thread counts as busy until then:
-//! a change of the configuration waits for it, because the new primaries know nothing of its locks.
-//! Its coordinator settles it before its next transaction, or on request; while a change waits, or once
-//! its coordinator is no more, any coroutine of the thread does; and where nothing of a dropped round lands later, any thread that is asked
-//! for it, or meets one of its locks. A coordinator hands its
-//! transaction over: where it holds locks and no data, nor an entry in a log, nobody else knows, and they are given back before the
-//! thread counts as idle. Until it is settled its number is this thread's, and how it ended is the database's to say
-//! ([`crate::cluster::log_area_owners`]).
+//! Invariant: one coroutine at a time settles a transaction in doubt, and its thread counts as busy until
+//! then. A change of the configuration waits for that, because the new primaries know nothing of the
+//! transaction's locks. The coordinator settles it before its next transaction, or on request. While a change
+//! waits, or once the coordinator exists no more, any coroutine of the thread settles it. Where no verb of a
+//! dropped round lands later, any thread may settle it that is asked to, or that meets one of its locks. A
+//! coordinator hands its transaction in doubt over to its thread. If the transaction holds locks, but has
+//! neither data nor a log entry in memory, no other thread knows of these locks. They are given back before
+//! the thread counts as idle. Until the transaction is settled its number is this thread's, and the database
+//! says how it ended ([`crate::cluster::log_area_owners`]).
 
 use crate::cluster::log_area_owners::{Known, Verdict};
 use crate::cluster::membership::Standing;
@@ -25,11 +26,11 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
 use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
 
-/// How often a thread that waits for a configuration looks whether it is there.
+/// How often a thread that waits for a configuration looks for it.
 const LOOK_AGAIN: Nanos = Nanos(1_000);
 
 impl Context {
-    /// Gives up what transactions of this thread held that others have settled.
+    /// Gives up the locks of this thread's transactions that others have settled.
     pub(crate) fn reap(&self) {
         for id in self.doubts.ids() {
             let verdict = match self.database().numbers.known(id) {
@@ -46,32 +47,33 @@ impl Context {
         }
     }
 
-    /// Gives up the locks that a settled transaction held and did not log: its thread is done with it.
+    /// Gives up the locks that a settled transaction held and did not log. Its thread is done with it then.
     fn release_left(&self, id: TxnId) {
         let Some(Doubt { left: Some(mut txn), .. }) = self.doubts.remove(id) else { return };
         txn.allocated.clear(); // blocks may have been written: not reused
         protocol::of(self).abandon(self, &mut txn);
     }
 
-    /// Whether this thread may settle what other threads have in doubt: nothing of theirs lands any more, and nothing that settling takes
-    /// waits for a thread.
+    /// Whether this thread may settle the in-doubt transactions of other threads: none of their verbs lands
+    /// any more, and settling waits for no thread.
     fn settles_others(&self) -> bool {
         let waits_for_nobody =
             !self.has_services() || matches!(self.timestamps, Timestamps::Counter);
         self.port.caps().ends_when_dropped && waits_for_nobody
     }
 
-    /// Whether this thread may settle a transaction in doubt: its own, or another's of a life that is a member. What a life has left that
-    /// is none is its recovery's.
+    /// Whether this thread may settle a transaction in doubt: its own, or another's of a life that is a
+    /// member. The transactions of a life that is none are left to that life's recovery.
     fn may_settle(&self, id: TxnId) -> bool {
         self.doubts.has(id)
             || (self.settles_others() && self.database().membership.is_member(id.node()))
     }
 
-    /// How a transaction ended that was in doubt, and makes it final: the same for every thread that asks.
+    /// Finds out how a transaction in doubt ended, and makes that final: the same for every thread that asks.
     ///
     /// # Errors
-    /// The fabric's: ask again. `Usage`, if it is not known any more, or if the recovery of its node has to settle it.
+    /// An error of the fabric: ask again. `Usage`, if it is no longer remembered, or if the recovery of its node has to
+    /// settle it.
     pub(crate) async fn settle(&self, id: TxnId) -> Result<Resolution, Failure> {
         loop {
             match self.database().numbers.known(id) {
@@ -97,11 +99,12 @@ impl Context {
         }
     }
 
-    /// As [`Context::settle`], also of one that was never known to be in doubt: its coordinator's number says where its log is. The caller
-    /// knows that it does not run and has nothing on its way, if it is another node's.
+    /// Does the same as [`Context::settle`], also for a transaction that was never known to be in doubt: its
+    /// coordinator's number says where its log is. If it is another node's, the caller knows that it does not
+    /// run and has nothing on its way.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Context::settle`].
     pub(crate) async fn settle_under(&self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
         loop {
             match self.database().numbers.known(id) {
@@ -117,7 +120,7 @@ impl Context {
                     self.port.yield_now().await;
                 }
                 Known::Open { .. } | Known::Settled(_) => return self.settle(id).await,
-                // What another thread of this node left in doubt is that one's to settle.
+                // If another thread of this node left it in doubt, that thread settles it.
                 Known::Nothing if self.is_number_held_elsewhere(number)? => {
                     self.port.yield_now().await;
                 }
@@ -136,10 +139,11 @@ impl Context {
         }
     }
 
-    /// Whether somebody else will settle it: its thread, or the thread that is at it.
+    /// Checks that another thread will settle the transaction: its own thread, or one that is at it.
     ///
     /// # Errors
-    /// `Fenced`, if this node is none any more. `Usage`, if its thread or node is no more: its node's recovery has to.
+    /// `Fenced`, if this node is no member any more. `Usage`, if the transaction's thread or node exists no
+    /// more: its node's recovery has to settle it.
     fn awaits(&self, id: TxnId, is_left: bool) -> Result<(), Failure> {
         if self.is_expelled() {
             return Err(self.port.note_failure(FabricError::Fenced).into());
@@ -166,7 +170,7 @@ impl Context {
         }
     }
 
-    /// Settles one that nobody settles; nothing, if somebody does.
+    /// Settles a transaction that no thread is settling. Returns `None` if a thread is.
     async fn settle_here(
         &self,
         id: TxnId,
@@ -175,8 +179,8 @@ impl Context {
     ) -> Result<Option<Resolution>, Failure> {
         if !self.doubts.has(id) {
             self.check_membership()?;
-            // By the map that it ran in, which stays as long as it is in doubt. A thread that runs by another map is of a life
-            // that is over.
+            // The transaction is settled by the map that it ran in, which stays as long as it is in doubt. A
+            // thread that runs by another map is of a life that is over.
             self.follow();
             if !self.is_current() {
                 return Err(self.port.note_failure(FabricError::Fenced).into());
@@ -199,7 +203,7 @@ impl Context {
         Ok(Some(verdict.resolution))
     }
 
-    /// Frees what a transaction of another thread has locked and not logged.
+    /// Frees the locks that a transaction of another thread has taken and not logged.
     async fn free_locks(&self, id: TxnId, locks: Vec<Address>) {
         let protocol = protocol::of(self);
         let words = [LockMode::Intent, LockMode::Exclusive];
@@ -209,13 +213,14 @@ impl Context {
             words.iter().for_each(|&word| {
                 protocol.free_stray(self, &mut round, (lock.plus(LOCK_AT), word));
             });
-            // A node that does not answer has lost it.
+            // A memory node that does not answer has lost the lock.
             let _ = self.port.execute(&mut round).await;
         }
     }
 
-    /// A coordinator's transaction is in doubt, and holds locks on which shards of other nodes may wait: what there is to
-    /// know of it is the thread's from now on, so that it is settled also while the coordinator rests.
+    /// Takes over a coordinator's transaction that is in doubt, and whose locks shards of other nodes may
+    /// wait for. From now on the thread keeps all that is known of it, so that it is settled even while the
+    /// coordinator rests.
     #[cold]
     pub(crate) fn hand_over(&self, txn: Txn) {
         let mut list = self.doubts.list.borrow_mut();
@@ -223,8 +228,9 @@ impl Context {
         (doubt.left, doubt.is_awaited) = (Some(Box::new(txn)), true);
     }
 
-    /// Settles what this thread has in doubt, where that waits for nobody: a future is dropped, or its coordinator. The thread may do nothing
-    /// more, or be about to end, and nobody else knows all that it holds. What cannot be settled yet is tried again later.
+    /// Settles this thread's in-doubt transactions, where that waits for no thread, when a future or its
+    /// coordinator is dropped. The thread may do nothing more, or be about to end, and no other thread knows
+    /// all its locks. Transactions that cannot be settled yet are tried again later.
     #[cold]
     pub(crate) fn settle_dropped(&self) {
         if self.settles_others() {
@@ -237,7 +243,7 @@ impl Context {
         }
     }
 
-    /// A coordinator goes while its transaction is in doubt.
+    /// Takes over the in-doubt transaction of a coordinator that goes.
     #[cold]
     pub(crate) fn inherit(&self, txn: Txn) {
         let mut list = self.doubts.list.borrow_mut();
@@ -247,11 +253,11 @@ impl Context {
         }
         drop(list);
         self.settle_dropped();
-        // Whoever of this thread runs next settles it.
+        // The coordinator of this thread that runs next settles it.
         self.node.admission_gate.look_again();
     }
 
-    /// The first of these that nobody settles.
+    /// The first of these transactions that no thread is settling.
     fn first_open(&self, ids: &[TxnId]) -> Option<(TxnId, u32)> {
         if ids.is_empty() {
             return None;
@@ -264,12 +270,13 @@ impl Context {
         self.first_open(&self.doubts.left(self.has_services())).is_some()
     }
 
-    /// Settles what coordinators of this thread have left in doubt that are no more; where locks are in compute nodes, whoever waits for
-    /// one of theirs has nobody else to ask, so that it settles what those have left that rest, too. Likewise what threads have left that
-    /// are no more, if it may.
+    /// Settles the in-doubt transactions of this thread's coordinators that exist no more. Where locks are in
+    /// compute nodes, a transaction that waits for a lock has no other thread to ask. So the in-doubt
+    /// transactions of resting coordinators are settled, too. If this thread may, it also settles the
+    /// transactions of threads that exist no more.
     ///
     /// # Errors
-    /// The fabric's: ask again.
+    /// An error of the fabric: ask again.
     pub(crate) async fn settle_left(&self) -> Result<(), Failure> {
         self.reap();
         while let Some((id, number)) = self.first_open(&self.doubts.left(self.has_services())) {
@@ -284,11 +291,11 @@ impl Context {
         Ok(())
     }
 
-    /// Settles what is in doubt on this thread under a number that a new coordinator has; whether nobody of
-    /// this node needs the number any more.
+    /// Settles this thread's in-doubt transactions under a number that a new coordinator has. Returns whether
+    /// no thread of this node needs the number any more.
     ///
     /// # Errors
-    /// The fabric's: ask again. `Usage`, if a thread that is no more needs it.
+    /// An error of the fabric: ask again. `Usage`, if a thread that exists no more needs it.
     pub(crate) async fn is_number_free(&self, number: u32) -> Result<bool, Failure> {
         self.reap();
         let numbers = &self.database().numbers;
@@ -302,7 +309,8 @@ impl Context {
         Ok(!is_own && !self.is_number_held_elsewhere(number)?)
     }
 
-    /// Settles a transaction whose lock is in the way, if it is in doubt and this thread may; whether it did.
+    /// Settles the transaction whose lock is in the way, if it is in doubt and this thread may. Returns
+    /// whether it did.
     pub(crate) async fn settle_met(&self, word: u64) -> bool {
         let Some(id) = LockWord::from_word(word).owner() else { return false };
         match self.database().numbers.known(id) {
@@ -315,8 +323,8 @@ impl Context {
         }
     }
 
-    /// Settles what is in doubt on this thread, if a change of the configuration waits for it. What
-    /// cannot be settled yet is tried again the next time.
+    /// Settles this thread's in-doubt transactions, if a change of the configuration waits for them. Those
+    /// that cannot be settled yet are tried again the next time.
     pub async fn attend(&self) {
         if self.database().configurations.announced()
             == self.database().configurations.open().number
@@ -332,28 +340,29 @@ impl Context {
     }
 }
 
-/// One coroutine at work on a transaction in doubt, also if it is dropped.
+/// One coroutine's right to settle a transaction in doubt. Dropping it gives the right up.
 pub(crate) struct Claim<'a> {
     cx: &'a Context,
     id: TxnId,
 }
 
 impl<'a> Claim<'a> {
-    /// The right to settle it, unless another has that.
+    /// Takes the right to settle a transaction, unless another coroutine has it.
     pub(crate) fn take(cx: &'a Context, id: TxnId) -> Option<Claim<'a>> {
         let is_over = |node| cx.is_over(node);
         let is_taken = cx.database().numbers.claim(id, cx.node.id, is_over);
-        // Made only then: a claim that is dropped gives the right up.
+        // The claim is made only then: dropping one gives the right up.
         is_taken.then(|| Claim { cx, id })
     }
 
-    /// LOCK words that it may have locked.
+    /// The LOCK words that the transaction may have locked.
     pub(crate) fn locks(&self) -> Vec<Address> {
         self.cx.database().numbers.locks(self.id)
     }
 
-    /// It has ended so, by its own thread's doing or another's. A life that is over may have read memory that has died since: it counts on its
-    /// verdict itself, and nobody else is told it, since recovery has the last word. How it has ended to everybody.
+    /// Ends the doubt with this verdict, reached by the transaction's own thread or another. A life that is
+    /// over may have read memory that has died since. It uses its verdict itself, but tells no other thread,
+    /// since recovery has the last word. Returns the verdict that holds for all threads.
     pub(crate) fn end(self, verdict: Verdict, by_its_own: bool) -> Verdict {
         let database = self.cx.database();
         if self.cx.is_expelled() {
@@ -378,11 +387,11 @@ impl Drop for Claim<'_> {
 }
 
 impl Context {
-    /// Whether another thread of this node has a transaction in doubt under a number, and will settle it, or last writes
-    /// of one on their way.
+    /// Whether another thread of this node has a transaction in doubt under a number, and will settle it, or
+    /// has last writes of one on their way.
     ///
     /// # Errors
-    /// `Usage`, if that thread is no more.
+    /// `Usage`, if that thread exists no more.
     pub(crate) fn is_number_held_elsewhere(&self, number: u32) -> Result<bool, Failure> {
         let mut mine = self.doubts.ids();
         mine.extend(self.closing_ids());
@@ -399,9 +408,9 @@ impl Context {
         }
     }
 
-    /// Waits until the thread may run transactions of the announced configuration. Settles what is in
-    /// doubt on this thread meanwhile: the change waits for it. A life that is over takes no map: safety
-    /// does not rest on that, since every node of the map refuses it.
+    /// Waits until the thread may run transactions of the announced configuration. Meanwhile it settles this
+    /// thread's in-doubt transactions: the change waits for them. A life that is over takes no map. Safety
+    /// does not rest on that, since every node of the map refuses the life.
     ///
     /// # Errors
     /// `Fenced`, once this life is expelled; `DeadlineExceeded` after `deadline`.

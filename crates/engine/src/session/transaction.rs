@@ -1,9 +1,9 @@
 //! A transaction as its body sees it: records to read and to change, in execution blocks.
 //!
-//! Invariant: one entry a record, whatever is asked of it and how often: what was written is read
-//! back, a get and a later put are one record. Values are buffered; nothing is visible before the
-//! commit. Mistakes of the caller (a key of the wrong kind, too large a working set) surface at the
-//! next `fetch`, as an error that names them.
+//! Invariant: one record has one entry, whatever is asked of it and how often. Written values are read back;
+//! a get and a later put are one record. Values are buffered; nothing is visible before the commit. Mistakes
+//! of the caller (a key of the wrong kind, too large a working set) surface at the next `fetch`, as an error
+//! that names them.
 
 use crate::protocol::merge_access::merge_access;
 use crate::session::coordinator::Coordinator;
@@ -28,8 +28,8 @@ pub struct Transaction<'c> {
     pub(crate) coordinator: &'c mut Coordinator,
 }
 
-/// One execution block of a transaction: the unit after which a protocol may give up local locks.
-/// It derefs to the transaction.
+/// One execution block of a transaction: the unit after which a protocol may give up local locks. It derefs
+/// to the transaction.
 pub struct Block<'t, 'c> {
     transaction: &'t mut Transaction<'c>,
 }
@@ -51,7 +51,7 @@ impl<'c> Transaction<'c> {
     /// Runs one execution block: adds records, fetches them, computes, changes them.
     ///
     /// # Errors
-    /// The body's, or the protocol's.
+    /// An error of the body or of the protocol.
     pub async fn block<R>(
         &mut self,
         body: impl AsyncFnOnce(&mut Block<'_, 'c>) -> Result<R, Failure>,
@@ -70,8 +70,9 @@ impl<'c> Transaction<'c> {
         self.add(table, key.into(), Mode::Read, cells)
     }
 
-    /// Adds records whose `cells` will be read, by their keys' words: as [`Transaction::read`] one after the other, and what
-    /// is the same for all of them is looked up once. `take` is given the handle of each, in their order.
+    /// Adds records whose `cells` will be read, by their keys' words. It does the same as
+    /// [`Transaction::read`] one after the other, with the parts that all share looked up once. `take` gets
+    /// the handle of each, in their order.
     #[inline]
     pub fn read_each(
         &mut self,
@@ -85,7 +86,8 @@ impl<'c> Transaction<'c> {
         keys.for_each(|key| take(self.add(table, Key::Word(key), Mode::Read, cells)));
     }
 
-    /// Notes records that will be read where they are near, up to the first that is not to be noted; that one is added.
+    /// Notes records that will be read where they are near, up to the first that cannot be noted; that one is
+    /// added.
     #[inline(always)]
     fn note_each(
         &mut self,
@@ -124,15 +126,16 @@ impl<'c> Transaction<'c> {
         self.add(table, key.into(), Mode::Update, cells)
     }
 
-    /// Adds a record to be inserted. After the fetch [`Transaction::existed`] says whether it is
-    /// there already (then it is only read); otherwise it is to be set: columns that are not are zero. One of which
-    /// nothing was set when the transaction commits is a mistake, unless it was added by [`Transaction::insert_zeros`].
+    /// Adds a record to be inserted. After the fetch [`Transaction::existed`] says whether it is there
+    /// already (then it is only read). Otherwise its columns are to be set; columns that are not set are
+    /// zero. It is a mistake if none is set when the transaction commits, unless the record was added by
+    /// [`Transaction::insert_zeros`].
     #[inline]
     pub fn insert<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
         self.add(table, key.into(), Mode::Insert, Cells::ALL)
     }
 
-    /// As [`Transaction::insert`], of a row that is to be zeros but for what is set of it, if anything is.
+    /// Does the same as [`Transaction::insert`], for a row of zeros, of which columns may be set.
     #[inline]
     pub fn insert_zeros<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
         let handle = self.insert(table, key);
@@ -140,36 +143,37 @@ impl<'c> Transaction<'c> {
         handle
     }
 
-    /// Adds a record to be deleted. After the fetch [`Transaction::existed`] says whether it was
-    /// there.
+    /// Adds a record to be deleted. After the fetch [`Transaction::existed`] says whether it was there.
     #[inline]
     pub fn delete<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
         self.add(table, key.into(), Mode::Delete, Cells::NONE)
     }
 
-    /// Brings every record that was added since the last fetch: locks what will be written, reads.
+    /// Brings every record that was added since the last fetch: locks those that will be written, and reads.
     ///
     /// # Errors
-    /// An abort, the fabric's, or the caller's mistakes since the last fetch.
+    /// An abort, an error of the fabric, or the caller's mistakes since the last fetch.
     #[inline]
     pub fn fetch(&mut self) -> impl Future<Output = Result<(), Failure>> {
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
         protocol.fetch(cx, txn)
     }
 
-    /// As [`Transaction::fetch`], and then looks again at all that the transaction has read: if this returns `Ok`, all of it was
-    /// there at one moment. It costs a round trip more, where the protocol does not lock what is read, and spares the commit nothing.
-    /// For bodies that must not go on with what never was: see [`Coordinator::transact`].
+    /// Does the same as [`Transaction::fetch`], and then validates all records that the transaction has read.
+    /// If this returns `Ok`, all of them were there at one moment. It costs one more round trip where the
+    /// protocol does not lock reads, and saves the commit nothing. It is for bodies that must not go on with
+    /// an impossible state: see [`Coordinator::transact`].
     ///
     /// # Errors
-    /// As there; an abort if something has changed, after which the body is run again.
+    /// As [`Transaction::fetch`]; an abort if something has changed, after which the body is run again.
     pub async fn fetch_validated(&mut self) -> Result<(), Failure> {
         self.fetch().await?;
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
         protocol.validate(cx, txn).await
     }
 
-    /// Whether the record was there for the operation whose handle this is: in the database, or by what the transaction had done before.
+    /// Whether the record was there for the operation of this handle: in the database, or by the
+    /// transaction's own operations before.
     #[inline]
     pub fn existed(&self, handle: Handle) -> bool {
         let txn = &self.coordinator.txn;
@@ -203,8 +207,8 @@ impl<'c> Transaction<'c> {
         Some(Row::new(&table.schema, bytes))
     }
 
-    /// Sets a column of a record that was added for update and is there, or for insert and was not: [`Transaction::existed`] tells.
-    /// Otherwise there is nothing to set: the commit fails, and says so.
+    /// Sets a column of a record that was added for update and is there, or for insert and was not:
+    /// [`Transaction::existed`] tells. Otherwise there is nothing to set: the commit fails, and says so.
     ///
     /// # Panics
     /// If the record was not fetched, or was added for reading: a bug of the caller's that no
@@ -236,7 +240,7 @@ impl<'c> Transaction<'c> {
         value.store(txn.round.bytes_mut(at, width));
     }
 
-    /// Sugar: one record's whole row, fetched now.
+    /// A shorthand: fetches one record's whole row now.
     ///
     /// # Errors
     /// As [`Transaction::fetch`].
@@ -250,8 +254,9 @@ impl<'c> Transaction<'c> {
         Ok(self.get(handle))
     }
 
-    /// Gives up: everything is rolled back, and `transact` does not try again, if what the body has read was there at one
-    /// moment. If not, the body saw what never was: it is run again, as after any abort.
+    /// Gives up: everything is rolled back, and `transact` does not try again, if all records that the body
+    /// has read were there at one moment. If not, the body saw an impossible state: it is run again, as after
+    /// any abort.
     ///
     /// # Errors
     /// Always.
@@ -269,7 +274,7 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// The commonest wish: a record, by a word, to be read or updated.
+    /// Adds the commonest kind: a record, by a word, to be read or updated.
     fn add_word(&mut self, table_id: TableId, word: u64, mode: Mode, cells: Cells) -> Handle {
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
         let table = cx.table(table_id);
@@ -285,7 +290,7 @@ impl<'c> Transaction<'c> {
         protocol.add(cx, txn, table, added)
     }
 
-    /// Inserts, deletes, long keys, wishes for a record that is there.
+    /// Adds the rarer kinds: inserts, deletes, long keys, further operations on a record that is there.
     #[inline(never)]
     fn add_rarer(&mut self, table_id: TableId, key: Key<'_>, mode: Mode, cells: Cells) -> Handle {
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
@@ -303,7 +308,7 @@ impl<'c> Transaction<'c> {
         }
         let cells = widened(table, mode, cells);
         let hash = hash_of(table, word);
-        // Most keys are new: then nothing is looked through.
+        // Most keys are new: then no entry is looked through.
         let known = match txn.may_have(hash) {
             true => find(txn, table, word, full_key),
             false => None,
@@ -331,7 +336,7 @@ impl<'c> Transaction<'c> {
     }
 }
 
-/// Lets the transaction have more records, unless it has as many as it may.
+/// Lets the transaction have more records. Returns an explanation if it has as many as it may.
 #[cold]
 fn make_room(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
     let (catalog, records) = (&cx.database().catalog, txn.entries.len());
@@ -340,7 +345,7 @@ fn make_room(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
         let allowed = format!("at most {most} (records_max)");
         return Some(Explanation::usage("records of one transaction", records + 1, &allowed));
     }
-    // Those that are not fetched take their bytes then.
+    // Records that are not fetched yet take their bytes then.
     let unread = (records - txn.fetched + ROOM_STEP) * 2 * catalog.record_bytes_max();
     let bytes = txn.round.buffered_bytes() + unread;
     if bytes > BUFFERED_MAX {
@@ -351,7 +356,7 @@ fn make_room(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
     None
 }
 
-/// Whether the caller sees a record where this entry is.
+/// Whether the caller sees a record in this entry.
 ///
 /// # Panics
 /// If it was not fetched, or none of its cells was asked for.
@@ -404,7 +409,7 @@ fn find_among_many(txn: &mut Txn, table: &Table, word: u64, full_key: &[u8]) -> 
     by_key.find(hash(table.id, word), is_it).map(|&at| at as usize)
 }
 
-/// Keeps a long key in the round's buffer; where, or position 0 if there is none.
+/// Keeps a long key in the round's buffer. Returns its place, or position 0 if there is none.
 fn keep_key(round: &mut Round, full_key: &[u8]) -> BufferOffset {
     if full_key.is_empty() {
         return BufferOffset::default();

@@ -1,31 +1,31 @@
 //! A compute node's own side of its membership: whether it may begin transactions.
 //!
-//! Invariants: a transaction pays one load and one comparison for it; whatever changes makes every
-//! coordinator of the node look again. A node that cannot renew its lease bars itself, by its own clock,
-//! before the service lets the lease lapse; what it had begun goes on, since an acknowledgement only says
-//! what has happened. Nothing else is decided by a clock, and nothing rests on this: a barred node is
-//! polite, a revoked one is harmless (docs/fault-model.md).
+//! Invariants: a transaction pays one load and one comparison for this. Any change makes every coordinator of the node
+//! look again. A node that cannot renew its lease bars itself, by its own clock, before the service lets the lease
+//! lapse. Its running transactions go on, since an acknowledgement only says that something has happened. No clock
+//! decides anything else, and safety does not rest on this: a barred node is polite, a revoked one is harmless
+//! (docs/fault-model.md).
 
 use crate::cluster::membership::Renewal;
 use crate::site::Context;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::clock::Nanos;
 
-/// The bit that says no. Below it a count of changes.
+/// The bit that bars the node. The bits below it count changes.
 const BARRED: u64 = 1 << 63;
 
-/// One compute node's; see the module's text.
+/// One compute node's gate; see the module's text.
 #[derive(Default, Debug)]
 pub struct AdmissionGate(AtomicU64);
 
 impl AdmissionGate {
-    /// What a coordinator compares with what it saw last; never [`AdmissionGate::UNSEEN`].
+    /// The word that a coordinator compares with the one it saw last; never [`AdmissionGate::UNSEEN`].
     #[inline]
     pub fn word(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// What a coordinator has seen that has not looked yet.
+    /// The word of a coordinator that has not looked yet.
     pub const UNSEEN: u64 = u64::MAX;
 
     /// Whether no transaction may begin.
@@ -33,12 +33,12 @@ impl AdmissionGate {
         self.word() & BARRED != 0
     }
 
-    /// From now on none may.
+    /// Bars the node: from now on no transaction may begin.
     pub fn bar(&self) {
         self.0.fetch_or(BARRED, Ordering::AcqRel);
     }
 
-    /// They may again: the lease was renewed after all.
+    /// Lifts the bar: the lease was renewed after all.
     pub fn lift(&self) {
         if self.0.fetch_and(!BARRED, Ordering::AcqRel) & BARRED != 0 {
             self.look_again();
@@ -51,7 +51,7 @@ impl AdmissionGate {
     }
 }
 
-/// What a node knows of its lease.
+/// A node's knowledge of its lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
     until: Nanos,
@@ -59,15 +59,15 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Asks for the first one. A node that gets no answer holds none.
+    /// Asks for the first lease. A node that gets no answer holds none.
     pub fn ask(cx: &Context) -> Lease {
         let mut lease = Lease { until: Nanos(0), renew_every_ns: 1_000 };
         lease.renew(cx);
         lease
     }
 
-    /// Asks for a new one, and bars the node if there is none and the old one has run out. Whether the
-    /// node is still a member.
+    /// Asks for a new lease, and bars the node if it gets none and the old one has run out. Returns whether the node is
+    /// still a member.
     pub fn renew(&mut self, cx: &Context) -> bool {
         let asked = cx.port.now();
         let node = &cx.node;
@@ -90,8 +90,8 @@ impl Lease {
     }
 }
 
-/// Keeps the node's lease: one coroutine of one of its threads runs this until `stop`, or until the node
-/// has been expelled.
+/// Keeps the node's lease. One coroutine of one of its threads runs this until `stop`, or until the node has been
+/// expelled.
 pub async fn keep(cx: &Context, stop: impl Fn() -> bool) {
     let mut lease = Lease::ask(cx);
     while !stop() && lease.renew(cx) {

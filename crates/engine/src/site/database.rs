@@ -1,6 +1,6 @@
-//! A database: schemas, layouts, placement, and what all of its compute nodes share.
+//! A database: schemas, layouts, placement, and the state that all of its compute nodes share.
 //!
-//! Invariant: the same for every compute node; of it only the configuration changes.
+//! Invariant: a database is the same for every compute node; only its configuration changes.
 
 use super::system::System;
 use crate::cluster::configuration::Configurations;
@@ -23,28 +23,28 @@ pub struct Database {
     pub catalog: Catalog,
     /// Where replica groups live, now and next.
     pub configurations: Configurations,
-    /// How transactions are run.
+    /// The protocol that runs transactions.
     pub protocol: Arc<dyn System>,
-    /// Who is in the cluster.
+    /// The members of the cluster.
     pub membership: Arc<dyn Membership>,
-    /// Entries of ordered indexes that loaders have brought.
+    /// Entries of ordered indexes that loaders have handed in.
     pub loads: Loads,
-    /// Who takes away what the dead had locked.
+    /// Which node sweeps away the locks of dead lives.
     pub sweeps: Sweeps,
-    /// Timestamps, unless they come from elsewhere.
+    /// The source of timestamps, unless they come from elsewhere.
     pub counter: SharedCounter,
-    /// Where log entries go on that are longer than their areas.
+    /// Blocks for log entries that are longer than their areas.
     pub(crate) log_blocks: LogBlocks,
-    /// What compute nodes of this process do for one another.
+    /// The direct way between compute nodes of this process.
     pub directory: Directory,
-    /// What they have counted of their transactions, and what became of leases because of it.
+    /// The compute nodes' counts of their transactions, and the changes of leases that followed.
     pub lease_desk: LeaseDesk,
     /// Transactions in doubt, how they ended, and which coordinators' numbers they need.
     pub numbers: LogAreaOwners,
     number: u64,
 }
 
-/// How many databases this process has opened.
+/// The number of databases that this process has opened.
 static DATABASES: AtomicU64 = AtomicU64::new(0);
 
 impl Database {
@@ -74,8 +74,8 @@ impl Database {
         }
     }
 
-    /// The same memory at rest, run by another variant of its protocol from now on. Timestamps go on behind those
-    /// that were given: memory has versions of theirs.
+    /// The same memory at rest, run by another variant of its protocol from now on. Timestamps continue after those
+    /// that were given out, since versions in memory carry them.
     pub fn run_by(&self, protocol: impl System) -> Database {
         let membership = Arc::clone(&self.membership);
         let counter = SharedCounter::after(self.counter.last());
@@ -83,7 +83,7 @@ impl Database {
         Database { counter, number: self.number, ..next }
     }
 
-    /// Its number among those that this process has opened: what is one's is not another's.
+    /// The database's number in this process. It keeps state of different databases apart.
     #[inline]
     pub fn number(&self) -> u64 {
         self.number

@@ -1,9 +1,10 @@
-//! What a thread takes of its groups' memory, and what comes back.
+//! Memory that a thread takes from its groups and gives back.
 //!
-//! Invariant: a block is handed out once until it comes back, and comes back when nobody is led to it any more: at
-//! once if its transaction has written nothing, when its transaction has committed for good if its record goes. Of a
-//! transaction in doubt nothing comes back: its blocks may have been written, and readers of chains
-//! be led there. What has been part of an index stays so. Who may come too late to a record: [`tarn_store::memory::record_gc`].
+//! Invariant: a block is handed out once, until it comes back. It comes back when no reader can be led to it any more.
+//! If its transaction has written nothing, that is at once. If its record is deleted, that is when the transaction has
+//! committed for good. Blocks of a transaction in doubt never come back: they may have been written, and chains may
+//! lead readers there. A block that has been part of an index stays part of it. For readers that come too late to a
+//! record, see [`tarn_store::memory::record_gc`].
 
 use crate::site::{Context, Database};
 use crate::transaction::working_set::{Allocated, Memory};
@@ -22,7 +23,7 @@ use tarn_store::placement::catalog::Catalog;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_store::schema::TableId;
 
-/// One coroutine's claim of a chunk, also if it is dropped.
+/// One coroutine's claim of a chunk. It ends when this value is dropped.
 struct Claiming<'a> {
     heap: &'a RefCell<Heap>,
     group: GroupId,
@@ -35,7 +36,7 @@ impl Drop for Claiming<'_> {
 }
 
 impl Database {
-    /// What a thread keeps of discarded records: nothing yet.
+    /// The discarded records of a new thread: none yet.
     pub(crate) fn record_gc(&self, groups: usize) -> RecordGc {
         let tables = self.catalog.tables().iter();
         let batches = tables.map(|it| batch_of(self.catalog.chunk_of(it.slot.body_bytes())));
@@ -44,7 +45,8 @@ impl Database {
 }
 
 impl Context {
-    /// A block of zeroed memory in `group`: the thread's, one that another has left, or of a new chunk.
+    /// A block of zeroed memory in `group`. It comes from the thread's own memory, from memory that another thread has
+    /// left, or from a new chunk.
     ///
     /// # Errors
     /// `OutOfMemory`, or the fabric's.
@@ -75,11 +77,11 @@ impl Context {
         block.ok_or_else(|| self.explain(Explanation::OutOfMemory { bytes: u64::from(bytes) }))
     }
 
-    /// As [`Context::allocate`], for what a transaction cannot do without: if there is no other memory, a discarded record
-    /// becomes zeros.
+    /// A block like that of [`Context::allocate`], for a transaction that cannot go on without it. If there is no other
+    /// memory, a discarded record becomes zeros.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Context::allocate`].
     pub(crate) async fn allocate_anyhow(
         &self,
         group: GroupId,
@@ -104,10 +106,10 @@ impl Context {
         self.allocate_run_for(owner, group, bytes).await
     }
 
-    /// As [`Context::allocate_run`], for this owner.
+    /// The same as [`Context::allocate_run`], for this owner.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Context::allocate_run`].
     pub(crate) async fn allocate_run_for(
         &self,
         owner: u64,
@@ -131,8 +133,10 @@ impl Context {
         })
     }
 
-    /// Memory for a record, or for a version of one, that lies apart: not zeros. What was discarded goes first, and before
-    /// its time if there is nothing else, or if another chunk would have to be taken while a chunk of it waits; nothing of it while a copy joins, which is filled with what was read before.
+    /// Memory for a record, or for a version that lies apart from its record. It is not zeroed. Discarded records go
+    /// first. They are used before their time if there is no other memory, or if a chunk of them waits while another
+    /// chunk would have to be taken. While a copy joins, none is used: the copy is filled with data that may have been
+    /// read earlier.
     ///
     /// # Errors
     /// `OutOfMemory`, or the fabric's.
@@ -156,7 +160,7 @@ impl Context {
         if let Some(block) = self.heap.borrow_mut().take(group, bytes) {
             return Ok(block);
         }
-        // Before another chunk: what waits is as much as one holds.
+        // Before another chunk is taken, look for more waiting records than one chunk holds.
         let enough = self.chunk_of(bytes as usize);
         if let Some(record) = take(enough) {
             return Ok(record);
@@ -178,10 +182,10 @@ impl Context {
             .map_or(block, Ok)
     }
 
-    /// A discarded record becomes zeros, of which blocks of an index are cut.
+    /// Makes zeros of a discarded record, so that blocks of an index can be cut from it.
     ///
     /// # Errors
-    /// `OutOfMemory` if there is none that is large enough, or the fabric's.
+    /// `OutOfMemory` if no discarded record is large enough, or the fabric's.
     #[cold]
     async fn clear_record(&self, group: GroupId, bytes: u32) -> Result<(Address, u64), Failure> {
         let found = self.take_to_clear(group, bytes);
@@ -195,13 +199,14 @@ impl Context {
                 round.write(target, zeros, part);
             }
         }
-        // Should it fail, the record is lost: who has cleared half of it cannot say so.
+        // If the round fails, the record is lost: the thread cannot say how much of it is cleared.
         self.port.execute(&mut round).await?;
         Ok((record, bytes as u64))
     }
 
-    /// A discarded record of any table of one size and more, and its size. Not where a reader compares words behind the
-    /// first of what it takes for its record: a table's own records have them in the same places, an index has not.
+    /// Takes a discarded record of any table, of `bytes` or more, and returns its size too. It skips tables whose
+    /// readers detect reuse by words after the record's first. Another record of the same table has those words at the
+    /// same places, an index's block has not.
     fn take_to_clear(&self, group: GroupId, bytes: u32) -> Option<(Address, usize)> {
         if !self.groups.whole().joining(group).is_empty() {
             return None;
@@ -228,7 +233,8 @@ impl Context {
         self.database().catalog.chunk_of(bytes)
     }
 
-    /// Takes over some of what threads have left of a table's records, of more than `enough` before their time.
+    /// Takes over some of a table's records that threads have left. If more than `enough` wait, it may take them before
+    /// their time.
     #[cold]
     fn take_left_records(&self, (group, table): (GroupId, TableId), enough: usize) {
         let is_full = self.record_gc.borrow().is_full(group);
@@ -239,14 +245,15 @@ impl Context {
         left.into_iter().rev().for_each(|record| own.put_ready(record, table));
     }
 
-    /// Takes back memory of a version that nobody finds any more, but somebody may be reading who can do with it.
+    /// Takes back the memory of a version that no index leads to any more. A reader may still be reading it and accept
+    /// its content.
     pub fn discard_record(&self, record: Address, table: TableId) {
         let free_after = Nanos(self.port.now().0 + READER_LIFETIME.0 + LIFETIME_DRIFT.0);
         self.put_record(free_after, record, table);
     }
 
-    /// Takes back memory of a record that is no more: whoever is on the way to it comes too late in any case, but for
-    /// readers of earlier versions.
+    /// Takes back the memory of a deleted record. A reader on its way to the record notices that it comes too late,
+    /// except for readers of earlier versions.
     #[cold]
     pub(crate) fn free_record(&self, record: Address, table: TableId) {
         match self.table(table).slot.record {
@@ -262,7 +269,7 @@ impl Context {
         }
     }
 
-    /// Leaves to other threads what this one does not need.
+    /// Leaves this thread's surplus to other threads.
     #[cold]
     fn leave_surplus(&self, group: GroupId, table: TableId) {
         let mut own = self.record_gc.borrow_mut();
@@ -280,18 +287,19 @@ impl Context {
         self.heap.borrow_mut().give_back(address, bytes);
     }
 
-    /// Takes back what a transaction has taken that has written nothing.
+    /// Takes back the memory that a transaction has taken, if the transaction has written nothing.
     pub(crate) fn take_back(&self, allocated: Allocated) {
         let Allocated { address, bytes, memory } = allocated;
         match memory {
             Memory::Zeros => self.give_back(address, bytes),
-            // It may have been another's before: no zeros. Nobody was led to it by this transaction.
+            // The memory may hold an older record, so it is not zeros. This transaction has led no reader to it.
             Memory::Record(table) => self.put_record(Nanos(0), address, table),
-            Memory::Gone(_) => {} // it is not
+            Memory::Gone(_) => {} // the record stays
         }
     }
 
-    /// A transaction has committed, for good: what it has taken is in use, and what is no more is free.
+    /// A transaction has committed for good: the memory that it has taken is in use, and the memory of its deleted
+    /// records is free.
     #[cold]
     pub(crate) fn keep_allocated(&self, allocated: &mut Vec<Allocated>) {
         for Allocated { address, memory, .. } in allocated.drain(..) {
@@ -302,7 +310,7 @@ impl Context {
     }
 }
 
-/// What allocation needs from its thread.
+/// The parts of a thread that allocation needs.
 #[derive(Clone, Copy)]
 struct Ground<'a> {
     /// Sends the rounds.
@@ -313,7 +321,7 @@ struct Ground<'a> {
     groups: &'a ReplicaGroups,
 }
 
-/// Claims enough adjacent chunks for `bytes`, at any replica's equal offset.
+/// Claims enough adjacent chunks for `bytes`, at the same offset on every replica.
 ///
 /// # Errors
 /// `OutOfMemory`, or the fabric's.
@@ -327,7 +335,8 @@ async fn claim(
     let (wanted, chunks) = (bytes.div_ceil(chunk_bytes), ground.catalog.chunks());
     let (mut looking, mut taking) = (Round::new(), Round::new());
     let start = if wanted == 1 { mix(owner) % chunks } else { 0 };
-    // As a rule the first is free. Of a large database half a million may not be: then many are looked at at once.
+    // Usually the first chunk is free. In a large database half a million may be taken, so each round looks at more
+    // chunks.
     let mut words_max = 1;
     let (mut run, mut at, mut left) = (0, start, chunks + wanted);
     while left > 0 {
@@ -357,7 +366,7 @@ async fn claim(
     Err(Failure::OutOfMemory)
 }
 
-/// CASes a run of chunks; on a refusal gives back what it got.
+/// CASes a run of chunks. If one is refused, it gives back those that it got.
 async fn take_run(
     ground: Ground<'_>,
     round: &mut Round,

@@ -1,19 +1,19 @@
-//! What a thread's coordinators did, counted.
+//! Counts of the work of a thread's coordinators.
 //!
-//! Invariant: one thread, plain cells, no atomics; a snapshot is taken by the owning thread.
+//! Invariant: one thread uses them, in plain cells without atomics. The owning thread takes snapshots.
 
 use std::cell::Cell;
 use tarn_store::ids::AbortReason;
 
-/// Most phases that one protocol names.
+/// The greatest number of phases that a protocol names.
 pub const PHASES_MAX: usize = 24;
 
-/// What can come about while the dead are recovered: the branches of recovery.
+/// The events of recovery, one for each of its branches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecoveryEvent {
     /// A life was recovered.
     Recovered,
-    /// A recovery was taken over from one who died.
+    /// A recovery was taken over from a node that died.
     TookOver,
     /// A transaction was found with some of its locks released: it had committed.
     FoundReleased,
@@ -21,19 +21,19 @@ pub enum RecoveryEvent {
     Finished,
     /// A transaction was undone.
     Undone,
-    /// A lock of a recovered life was taken away by whom it refused.
+    /// A transaction that a recovered life's lock refused took that lock away.
     StrayMet,
-    /// A lock of a recovered life was taken away by the sweep.
+    /// The sweep took away a lock of a recovered life.
     StraySwept,
     /// A coordinator waited until its number's last log was settled.
     AreaAwaited,
-    /// A coordinator was kept from beginning a transaction: its node is barred.
+    /// A coordinator could not begin a transaction, because its node is barred.
     Barred,
-    /// A transaction whose LOCK words died with a memory node was found followed by others: committed.
+    /// A transaction whose LOCK words died with a memory node was found to have successors: it was committed.
     FoundFollowed,
     /// A configuration without a dead memory node was opened.
     Promoted,
-    /// Copies on spares were made complete and count.
+    /// Copies on spares were completed and now count.
     Rereplicated,
 }
 
@@ -73,7 +73,7 @@ impl RecoveryEvent {
     }
 }
 
-/// A snapshot.
+/// A snapshot of the counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
     /// Transactions acknowledged.
@@ -86,13 +86,13 @@ pub struct Tally {
     pub phases: [u64; PHASES_MAX],
     /// Buckets split.
     pub splits: u64,
-    /// Splits that were given up: somebody held a lock, or there was no room.
+    /// Splits that were given up, because another transaction held a lock or there was no room.
     pub splits_refused: u64,
     /// Nodes of ordered indexes that were split.
     pub node_splits: u64,
     /// Nodes of ordered indexes that were merged into another.
     pub node_merges: u64,
-    /// How often each [`RecoveryEvent`] came about, in order.
+    /// How often each [`RecoveryEvent`] happened, in order.
     pub recovery: [u64; RecoveryEvent::ALL.len()],
 }
 
@@ -102,7 +102,7 @@ impl Tally {
         self.aborts.iter().sum()
     }
 
-    /// What happened since an earlier snapshot.
+    /// The counts since an earlier snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Tally) -> Tally {
         let mut aborts = self.aborts;
@@ -130,7 +130,7 @@ impl Tally {
         }
     }
 
-    /// Adds another thread's.
+    /// Adds another thread's counts.
     pub fn add(&mut self, other: &Tally) {
         self.committed += other.committed;
         self.unknown += other.unknown;
@@ -205,7 +205,7 @@ impl Metrics {
         self.phases.iter().map(Cell::get).sum()
     }
 
-    /// How many tries have ended, so or so.
+    /// How many tries have ended, whatever their outcome.
     pub fn tries_ended(&self) -> u64 {
         let aborted: u64 = self.aborts.iter().map(Cell::get).sum();
         self.committed.get() + self.unknown.get() + aborted
@@ -231,7 +231,7 @@ impl Metrics {
         bump(&self.node_merges);
     }
 
-    /// Something came about that belongs to recovery.
+    /// An event of recovery happened.
     pub fn recovery(&self, event: RecoveryEvent) {
         bump(&self.recovery[event as usize]);
     }

@@ -1,9 +1,9 @@
-//! What a coordinator works with: the database, its compute node, its thread.
+//! The surroundings of a coordinator: the database, its compute node, its thread.
 //!
-//! Invariant: three scopes, each knowing only the outer ones. A [`Database`] is the same for
-//! everybody, and of it only the configuration changes; a [`ComputeNode`] is shared by the threads of
-//! one node; a [`Context`] is one thread's, shared by its coordinators without locks. All transactions
-//! that a thread runs at a time run in one configuration: the map changes when none runs.
+//! Invariant: there are three scopes, and each knows only the outer ones. A [`Database`] is the same for all nodes;
+//! only its configuration changes. A [`ComputeNode`] is shared by the threads of one node. A [`Context`] belongs to one
+//! thread, whose coordinators share it without locks. All transactions that a thread runs at a time run in one
+//! configuration: the map changes when no transaction runs.
 
 pub mod admission_gate;
 mod database;
@@ -51,40 +51,41 @@ use tarn_store::schema::{IndexId, TableId};
 
 /// One thread's hold on the database.
 pub struct Context {
-    /// Its compute node.
+    /// The compute node of the thread.
     pub node: Arc<ComputeNode>,
-    /// Its fabric.
+    /// The thread's port to the fabric.
     pub port: Port,
-    /// What its coordinators did.
+    /// Counts of the work of the thread's coordinators.
     pub metrics: Metrics,
-    /// Whether it remembers where records were seen.
+    /// Whether the thread remembers where it saw records.
     pub remembers: bool,
-    /// Whether memory nodes are reached by loads and stores too.
+    /// Whether the thread also reaches memory nodes by loads and stores.
     pub is_near: bool,
-    /// Where records were seen: the thread's, unless its driver has it share a node's.
+    /// The places where records were seen. It is the thread's own, unless the thread's driver makes it share its
+    /// node's.
     pub cache: Rc<RefCell<AddressCache>>,
     /// Which indexes should grow.
     pub growth: Growth,
-    /// What it remembers of ordered indexes.
+    /// The remembered nodes of ordered indexes.
     pub trees: RefCell<TreeCache>,
-    /// What should be done about their shape.
+    /// The pending changes of the shape of ordered indexes.
     pub tree_works: TreeWorks,
     /// Whether there is any ordered index.
     pub has_ordered: bool,
     /// Where replica groups live, for transactions that run.
     pub groups: ThreadGroups,
-    /// Where timestamps come from: the same for all threads of a database, set before they run.
+    /// The source of timestamps: the same for all threads of a database, set before they run.
     pub timestamps: Timestamps,
-    /// What it does for locks, under a protocol that needs it.
+    /// The thread's state for locks, under a protocol that needs it.
     pub(crate) services: Option<Box<ThreadServices>>,
-    /// How long its transactions take, under a protocol whose readers have leases.
+    /// How long the thread's transactions take, under a protocol whose readers have leases.
     pub(crate) delays: Option<Arc<ThreadDelays>>,
-    /// What it does for explicit leases.
+    /// The thread's state for explicit leases.
     pub(crate) readers: Option<Box<ThreadReaders>>,
-    /// Its transactions in doubt.
+    /// The thread's transactions in doubt.
     pub(crate) doubts: InDoubt,
     pub(crate) configuration: Cell<ConfigurationNumber>,
-    /// Tries that run and transactions in doubt.
+    /// The number of tries that run and transactions in doubt.
     pub(crate) active: Cell<u32>,
     pub(crate) seat: Arc<ThreadSlot>,
     /// Whether WRITEs to a joining copy are on their way.
@@ -94,10 +95,11 @@ pub struct Context {
     pub(crate) record_gc: RefCell<RecordGc>,
     pub(crate) tag: Cell<OwnerTag>,
     pub(crate) explanation: RefCell<Option<Explanation>>,
-    /// The lock that refused a transaction last, and its word.
+    /// The lock that last refused a transaction, and its word.
     pub(crate) met: Cell<Option<(Address, u64)>>,
     pub(crate) decisions: RefCell<Vec<(TxnId, Resolution)>>,
-    /// Behind all else: whoever has it next finds nothing of this thread in its node's lists.
+    /// The last field, and so dropped last: the next thread with the number finds nothing of this thread in its node's
+    /// lists.
     pub(crate) number: ThreadNumber,
 }
 
@@ -105,7 +107,7 @@ impl Context {
     /// A thread of `node`, on `port`; `thread` is its number within the node.
     ///
     /// # Errors
-    /// A thread number beyond what owner tags can name.
+    /// If the thread's number is greater than owner tags can name.
     pub fn new(
         node: Arc<ComputeNode>,
         port: Port,
@@ -119,7 +121,8 @@ impl Context {
                 allowed: format!("1 to {THREADS_MAX}"),
             });
         }
-        // Its owner in the chunk table is the number's; its tags go on behind those of whoever had the number before.
+        // The thread's owner word in the chunk table depends only on its node and number. Its tags continue after those of
+        // the number's last thread.
         let owner = OwnerTag::new(node.id, thread, 0).word();
         let tag = OwnerTag::new(node.id, thread, node.threads.come(thread));
         let database = &node.database;
@@ -178,7 +181,7 @@ impl Context {
         self.database().catalog.table(id)
     }
 
-    /// What lookups need.
+    /// The context of a lookup.
     #[inline]
     pub fn lookup_context(&self) -> LookupContext<'_> {
         let database = self.database();
@@ -189,8 +192,8 @@ impl Context {
         }
     }
 
-    /// A name for a new transaction. A thread that has used up its count starts it anew, in the
-    /// incarnation that its port has: see [`OwnerTag`] for why that is no reuse.
+    /// A name for a new transaction. A thread that has used up its count starts it anew, in the incarnation that its
+    /// port has. See [`OwnerTag`] for why that reuses no name.
     #[inline]
     pub fn next_tag(&self) -> OwnerTag {
         let tag = self.tag.get();
@@ -199,7 +202,7 @@ impl Context {
         tag
     }
 
-    /// Notes what there is to say about a failure, and returns the failure.
+    /// Notes the explanation of a failure, and returns the failure.
     #[cold]
     pub fn explain(&self, explanation: Explanation) -> Failure {
         let failure = explanation.failure();
@@ -207,8 +210,8 @@ impl Context {
         failure
     }
 
-    /// A failure of an unknown outcome was passed on, and was not that of the try `by`: what an earlier transaction has left in
-    /// [`Context::explanation`] is not what there is to say about it.
+    /// Forgets an explanation that an earlier transaction has left in [`Context::explanation`]. A caller calls this
+    /// when it passes on a failure with an unknown outcome that is not the failure of the try `by`.
     #[cold]
     pub(crate) fn forget_unknown_before(&self, by: TxnId) {
         let is_earlier = |id: TxnId| {
@@ -220,8 +223,8 @@ impl Context {
         }
     }
 
-    /// What there is to say about the failure that a coordinator of this thread returned last. Ask
-    /// before another one runs.
+    /// The explanation of the failure that a coordinator of this thread returned last. Ask before another coordinator
+    /// runs.
     pub fn explanation(&self, failure: Failure) -> Option<Explanation> {
         if failure == Failure::Fabric && self.node.admission_gate.is_barred() {
             return Some(Explanation::Fabric(FabricError::Fenced));
@@ -232,12 +235,12 @@ impl Context {
         self.explanation.borrow().clone().filter(|explanation| explanation.failure() == failure)
     }
 
-    /// What this thread has decided about transactions in doubt that had a log entry, its own or those of
-    /// the dead, in order. Each is here before anything is done about it, and all threads that decide
-    /// about one come to the same, but for one that was expelled before it did: it may have read memory
-    /// that has died since, and nothing of its decision lands. Whoever judges a history after crashes asks
-    /// every thread. A transaction
-    /// about which nobody has decided, and whose coordinator is no more, has written nothing.
+    /// The decisions of this thread about transactions in doubt that had a log entry, in order. They are its own
+    /// transactions or those of dead nodes. A decision is noted here before the thread acts on it. All threads that
+    /// decide about one transaction come to the same decision, with one exception: a thread of a node that was expelled
+    /// before it decided. It may have read memory that has died since, and nothing of its decision lands. To judge a
+    /// history after crashes, ask every thread. A transaction without a decision, whose coordinator has ended, has
+    /// written nothing.
     pub fn decisions(&self) -> Vec<(TxnId, Resolution)> {
         self.decisions.borrow().clone()
     }
@@ -253,25 +256,25 @@ impl Context {
         self.decisions.borrow().iter().any(|(known, _)| *known == id)
     }
 
-    /// Whether an entry in a log said how a transaction ended, whoever looked.
+    /// Whether an entry in a log said how a transaction ended, whichever thread read the entry.
     pub(crate) fn was_logged(&self, id: TxnId) -> bool {
         matches!(self.database().numbers.known(id), Known::Settled(verdict) if verdict.was_logged)
             || self.has_decided(id)
     }
 
-    /// Notes which lock is about to make a transaction abort: it may be nobody's any more.
+    /// Notes the lock that is about to make a transaction abort. Its owner may be dead and recovered.
     #[cold]
     pub(crate) fn note_blocking_lock(&self, address: Address, word: u64) {
         self.met.set(Some((address, word)));
     }
 
-    /// Whether one was noted.
+    /// Whether a blocking lock is noted.
     #[inline]
     pub(crate) fn has_blocking_lock(&self) -> bool {
         self.met.get().is_some()
     }
 
-    /// The lock noted last, once.
+    /// Takes the noted blocking lock.
     pub(crate) fn take_blocking_lock(&self) -> Option<(Address, u64)> {
         self.met.take()
     }
@@ -282,7 +285,7 @@ impl Context {
         self.growth.is_wanted() || self.tree_works.is_wanted()
     }
 
-    /// A try begins, if the thread runs in the announced configuration. If so, [`Context::leave`]
+    /// Begins a try. Returns whether the thread runs in the announced configuration. If it does, [`Context::leave`]
     /// must follow; if not, [`Context::adopt`].
     #[inline(always)]
     pub(crate) fn enter(&self) -> bool {
@@ -297,8 +300,8 @@ impl Context {
         false
     }
 
-    /// Something of a try goes on when it has ended, or of one that was settled: [`Context::leave`] must follow
-    /// for it as well.
+    /// Counts work that goes on after its try has ended or was settled. A call of [`Context::leave`] must follow for it
+    /// as well.
     pub(crate) fn stay(&self) {
         if self.active.get() == 0 {
             self.seat.occupy();
@@ -306,7 +309,7 @@ impl Context {
         self.active.set(self.active.get() + 1);
     }
 
-    /// A try has ended, or a doubt is settled.
+    /// A try has ended, or a transaction in doubt is settled.
     #[inline(always)]
     pub(crate) fn leave(&self) {
         let active = self.active.get() - 1;
@@ -321,8 +324,8 @@ impl Context {
         self.active.get() == 0
     }
 
-    /// Takes over the configuration that was opened last, if nothing of this thread runs. What it remembers
-    /// of ordered indexes is forgotten: a copy that has joined lacks nodes that were dead before.
+    /// Takes over the configuration that was opened last, if nothing of this thread runs. The thread forgets its
+    /// remembered nodes of ordered indexes: a copy that has joined lacks nodes that were dead before.
     pub fn follow(&self) {
         let open = self.database().configurations.open();
         if self.is_at_rest() && open.number != self.configuration.get() {
@@ -334,13 +337,13 @@ impl Context {
         }
     }
 
-    /// A node that is dead, or was never part of its tree, as of a transaction that has just ended; whether
-    /// somebody else has it locked.
+    /// Keeps a dead node, or one that was never part of its tree, for reuse. The transaction that removed it has just
+    /// ended. `was_refused` says whether another transaction has locked the node.
     pub(crate) fn keep_dead(&self, index: IndexId, node: Address, was_refused: bool) {
         self.node.dead_nodes.keep(self.configuration.get(), (index, node), was_refused);
     }
 
-    /// A dead node of this tree, to be used again by the transaction that runs.
+    /// Takes a dead node of this tree, for use by the running transaction.
     pub(crate) fn take_dead(&self, index: IndexId) -> Option<Address> {
         self.node.dead_nodes.take(self.configuration.get(), index)
     }
@@ -350,7 +353,7 @@ impl Context {
         self.configuration.get()
     }
 
-    /// Whether what a group has lies on one node, and nowhere else ever: where copies have died others may be made.
+    /// Whether a group's data have always been on one node alone. Where copies have died, others may be made.
     #[inline]
     pub(crate) fn is_only_copy(&self, group: GroupId) -> bool {
         self.groups.replicas(group) == 1 && self.configuration.get() == ConfigurationNumber::FIRST
@@ -361,11 +364,11 @@ impl Context {
         self.database().configurations.open().number == self.configuration.get()
     }
 
-    /// Whether this life is still a member: whoever tries something again asks first. A life that is over may be
-    /// refused for ever, by nodes of the compute pool that no memory node speaks for.
+    /// Checks that this life is still a member. A caller checks this before it tries something again: other compute
+    /// nodes may refuse a life that is over for ever, and no memory node tells it so.
     ///
     /// # Errors
-    /// `Fenced`, if it is not: memory nodes refuse it already, or will soon.
+    /// `Fenced`, if it is no member: memory nodes refuse it already, or will soon.
     #[cold]
     pub(crate) fn check_membership(&self) -> Result<(), Failure> {
         match self.database().membership.is_member(self.node.id) {
@@ -376,7 +379,7 @@ impl Context {
 }
 
 impl Context {
-    /// Notes a transaction in doubt: its try has not left.
+    /// Notes a transaction in doubt. Its try has not left.
     #[cold]
     pub(crate) fn doubt(&self, txn: &Txn) {
         let (id, number) = (txn.tag, txn.coordinator);
@@ -388,22 +391,23 @@ impl Context {
         self.database().numbers.doubt(number, id, locks, is_bound);
     }
 
-    /// Whether nothing of another node goes on any more: its access is gone.
+    /// Whether another node is recovered. Its access is gone, so nothing of it goes on.
     pub(crate) fn is_over(&self, node: NodeId) -> bool {
         node != self.node.id && self.database().membership.standing(node) == Standing::Recovered
     }
 
-    /// Whether this node takes no part any more.
+    /// Whether this node is no member any more.
     pub(crate) fn is_expelled(&self) -> bool {
         !self.database().membership.is_member(self.node.id)
     }
 }
 
 impl Drop for Context {
-    /// What is in doubt stays so, with its locks, until the node's life ends, or, where nothing lands later, until another thread settles
-    /// it: the other threads of the node are not ended for it (docs/fault-model.md).
+    /// Transactions in doubt stay in doubt, with their locks, until the node's life ends. Where nothing lands later,
+    /// another thread may settle them before. The node's other threads go on (docs/fault-model.md).
     fn drop(&mut self) {
-        // First, so that whoever settles one from now on gives up its locks; then what others have settled before.
+        // First mark the transactions as left, so that another thread that settles one also releases its locks. Then
+        // release the locks of those that others have settled already.
         self.database().numbers.leave(&self.doubts.ids(), &self.seat);
         self.reap();
         self.database().numbers.leave(&self.closing_ids(), &self.seat);

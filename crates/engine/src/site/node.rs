@@ -1,6 +1,6 @@
-//! A compute node: what its threads share.
+//! A compute node: the state that its threads share.
 //!
-//! Invariant: a node is one life; a thread's number is one thread's at a time.
+//! Invariant: a compute node is one life. A number belongs to one thread at a time.
 
 use crate::cluster::lease::{LeaseWord, NodeLease};
 use crate::cluster::recovering::Turns;
@@ -18,33 +18,33 @@ use tarn_store::index::IndexView;
 use tarn_store::index::btree::work::DeadNodes;
 use tarn_store::memory::left_memory::LeftMemory;
 
-/// What the threads of one compute node share.
+/// The state that the threads of one compute node share.
 pub struct ComputeNode {
-    /// The database it serves.
+    /// The database that the node serves.
     pub database: Arc<Database>,
-    /// Its name in this life.
+    /// The node's name in this life.
     pub id: NodeId,
-    /// What it believes has grown.
+    /// The node's view of which indexes have grown.
     pub index_view: IndexView,
-    /// Whether its coordinators may begin transactions.
+    /// Whether the node's coordinators may begin transactions.
     pub admission_gate: AdmissionGate,
-    /// Whether one of its coroutines recovers the dead.
+    /// Whether one of the node's coroutines recovers the dead.
     pub turns: Turns,
-    /// Which numbers of threads are in use, and how far their tags have come.
+    /// The thread numbers in use, and the last tags under each number.
     pub threads: Threads,
-    /// Memory that its threads have left, or those of other nodes of its process.
+    /// Memory that threads of this node, or of other nodes of its process, have left.
     pub(crate) left: Arc<LeftMemory>,
-    /// Nodes of ordered indexes that its threads have merged away.
+    /// Nodes of ordered indexes that this node's threads have merged away.
     pub(crate) dead_nodes: DeadNodes,
-    /// The greatest timestamp that it has heard of.
+    /// The greatest timestamp that the node has seen.
     pub(crate) seen: Arc<LastSeen>,
-    /// What it keeps for others, under a protocol that needs it.
+    /// The tables that the node keeps for others, under a protocol that needs them.
     pub(crate) services: Option<Arc<NodeServices>>,
-    /// For how long its readers trust what they read, and its writers wait, under a protocol that has such leases.
+    /// How long the node's readers trust their reads and its writers wait, under a protocol that has such leases.
     read_lease: Option<NodeLease>,
-    /// How long its transactions take, likewise.
+    /// How long the node's transactions take, under such a protocol.
     pub(crate) delays: Option<Arc<NodeDelays>>,
-    /// What they read, under explicit leases.
+    /// The records that the node's transactions read, under explicit leases.
     pub(crate) readers: Option<Arc<NodeReaders>>,
 }
 
@@ -76,10 +76,10 @@ impl ComputeNode {
         }
     }
 
-    /// A node that has just joined, with what the protocol needs of it.
+    /// A node that has just joined, with the services that the protocol needs of it.
     ///
     /// # Errors
-    /// Names what cannot be.
+    /// Names the option that is out of range.
     pub fn serving(
         database: Arc<Database>,
         id: NodeId,
@@ -96,13 +96,13 @@ impl ComputeNode {
         Ok(node)
     }
 
-    /// From now on it shares the memory that its threads leave with another node of its process: before its first thread
-    /// comes.
+    /// Makes the node share the memory that its threads leave with another node of its process. Call it before the
+    /// node's first thread starts.
     pub fn share_memory(&mut self, other: &ComputeNode) {
         self.left = Arc::clone(&other.left);
     }
 
-    /// From now on it counts what its transactions read: before its first thread comes.
+    /// Makes the node count the records that its transactions read. Call it before the node's first thread starts.
     fn count_readers(&mut self, options: &ServiceOptions) {
         let ServiceOptions { transport, rpc, reader_places, .. } = *options;
         let readers = Arc::new(NodeReaders::new(self.id, transport, rpc, reader_places));
@@ -110,10 +110,10 @@ impl ComputeNode {
         self.readers = Some(readers);
     }
 
-    /// From now on it keeps locks: before its first thread comes.
+    /// Makes the node keep locks. Call it before the node's first thread starts.
     ///
     /// # Errors
-    /// Names what cannot be.
+    /// Names the option that is out of range.
     pub fn serve_locks(&mut self, options: &ServiceOptions) -> Result<(), UsageError> {
         let (membership, seen) = (Arc::clone(&self.database.membership), Arc::clone(&self.seen));
         let services = Arc::new(NodeServices::new(
@@ -128,8 +128,9 @@ impl ComputeNode {
         Ok(())
     }
 
-    /// The lease word of now: that of record, unless another thread is about to take it over. Whoever runs, or looks after others,
-    /// asks now and then, and so follows a change; nobody waits for another thread.
+    /// The present lease word. It is the word of record, unless another thread is just taking that over. A thread that
+    /// runs transactions, or looks after other nodes, calls this now and then, and so follows a change. No thread waits
+    /// for another.
     #[inline]
     pub fn read_lease(&self) -> LeaseWord {
         let Some(lease) = &self.read_lease else { return LeaseWord::NONE };
@@ -137,30 +138,31 @@ impl ComputeNode {
         lease.load()
     }
 
-    /// The lease word of now, which a reader compares with that of his window's beginning: he has followed the record then.
+    /// The lease word that is stored now, without a look at the record. A reader compares it with the word at its
+    /// window's beginning; then it has followed the record already.
     #[inline]
     pub fn kept_read_lease(&self) -> LeaseWord {
         self.read_lease.as_ref().map_or(LeaseWord::NONE, NodeLease::load)
     }
 
-    /// How long its transactions take, under a protocol whose readers have leases.
+    /// How long the node's transactions take, under a protocol whose readers have leases.
     pub fn delays(&self) -> Option<&Arc<NodeDelays>> {
         self.delays.as_ref()
     }
 
-    /// What its transactions read, if that is counted.
+    /// The records that the node's transactions read, if they are counted.
     pub fn readers(&self) -> Option<&NodeReaders> {
         self.readers.as_deref()
     }
 
-    /// What it keeps for others, if the protocol needs it.
+    /// The tables that the node keeps for others, if the protocol needs them.
     pub fn services(&self) -> Option<&NodeServices> {
         self.services.as_deref()
     }
 }
 
 impl Drop for ComputeNode {
-    /// When nothing of it runs any more, nobody need wait until it has acknowledged a word of leases.
+    /// Nothing of the node runs any more, so no change of leases needs to wait for its acknowledgement.
     fn drop(&mut self) {
         if let Some(delays) = &self.delays {
             self.database.lease_desk.leave(delays);
@@ -169,11 +171,11 @@ impl Drop for ComputeNode {
     }
 }
 
-/// A thread's number: the last that goes of a thread.
+/// A thread's number. It is the last part of a thread that is dropped.
 pub(crate) struct ThreadNumber {
     pub(crate) node: Arc<ComputeNode>,
     pub(crate) number: u16,
-    /// Something is left of the thread that nobody ends but its node's recovery: nobody has the number again.
+    /// Only recovery of the node ends some remaining work of the thread, so no other thread gets the number.
     pub(crate) is_kept: bool,
 }
 

@@ -1,12 +1,12 @@
 //! How a transaction is tried again after an abort.
 //!
-//! Invariant: pauses grow with the number of tries up to a limit; one that was refused often stops pausing
-//! for a while, which gives it the better chance against those that still do. If that does not help,
-//! several have stopped, and each keeps the others from their locks: it pauses again, for longer.
+//! Invariant: pauses grow with the number of tries, up to a limit. A transaction that was refused often stops pausing
+//! for a while, which favours it over those that still pause. If it is still refused, several transactions have stopped
+//! pausing and block each other. Then it pauses again, for longer.
 
 use tarn_fabric::clock::Nanos;
 
-/// So often a pause may double beyond `pause_max_ns`.
+/// How often a pause may double beyond `pause_max_ns`.
 const LONGER_MAX: u32 = 8;
 
 /// How a transaction is tried.
@@ -14,14 +14,14 @@ const LONGER_MAX: u32 = 8;
 pub struct Retry {
     /// Give up when this much time has passed since the first try; `None`: never.
     pub deadline: Option<Nanos>,
-    /// Give up after so many tries, by the last one's abort; 0: never.
+    /// Give up after this many tries, with the last one's abort; 0: never.
     pub tries_max: u32,
-    /// First pause after an abort is below this, doubling with every further abort.
+    /// The limit of the first pause after an abort. It doubles with every further abort.
     pub pause_first_ns: u64,
-    /// No pause is longer, but for those of a transaction that lost its patience and got nothing by it.
+    /// The limit of all pauses, except those of a transaction that stopped pausing and was refused all the same.
     pub pause_max_ns: u64,
-    /// After so many aborts the transaction does not pause for so many tries, then pauses again, up to
-    /// twice as long as before, and so on in turns. 0: it never pauses.
+    /// After this many aborts the transaction makes as many tries without a pause. Then it pauses again, up to twice as
+    /// long as before, and so on in turns. 0: it never pauses.
     pub patient_tries: u32,
 }
 
@@ -41,12 +41,12 @@ impl Retry {
         patient_tries: 24,
     };
 
-    /// Whether a transaction that was aborted so often is not tried again.
+    /// Whether a transaction with this many aborts is given up.
     pub(crate) fn is_over(&self, aborts: u32) -> bool {
         self.tries_max != 0 && aborts >= self.tries_max
     }
 
-    /// Below what the pause after so many aborts is drawn; `None`: there is none.
+    /// The upper bound from which the pause after this many aborts is drawn; `None`: no pause.
     pub(crate) fn pause_limit_ns(&self, aborts: u32) -> Option<u64> {
         let turn = (aborts - 1).checked_div(self.patient_tries).unwrap_or(1);
         if aborts == 1 || turn % 2 == 1 {

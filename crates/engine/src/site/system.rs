@@ -1,22 +1,22 @@
 //! The protocol of a database, as the storeys below the protocols know it.
 //!
-//! Invariant: the storeys below ask a protocol for facts alone. Whoever runs transactions has the
-//! protocol itself ([`crate::protocol::AnyProtocol`]).
+//! Invariant: the storeys below ask a protocol only for facts. Code that runs transactions has the protocol itself
+//! ([`crate::protocol::AnyProtocol`]).
 
 use crate::cluster::info::{Isolation, Needs, ProtocolInfo};
 use std::any::Any;
 
-/// See the module's text.
+/// The facts about a protocol; see the module's text.
 pub trait System: Any + Send + Sync {
-    /// What there is to know about it without running it.
+    /// The constants that describe the protocol.
     fn info(&self) -> ProtocolInfo;
 
-    /// What this variant guarantees.
+    /// The isolation that this variant guarantees.
     fn isolation(&self) -> Isolation;
 
-    /// The rule that this variant is without and that may be missing in simulations alone.
+    /// The rule that this variant drops although only simulations may drop it, if there is one.
     fn unsafe_without(&self) -> Option<&'static str>;
 
-    /// What it needs of compute nodes beside threads that run coordinators.
+    /// The services that the protocol needs of compute nodes, beside threads that run coordinators.
     fn needs(&self) -> Needs;
 }

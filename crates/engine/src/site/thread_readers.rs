@@ -1,10 +1,10 @@
-//! What one thread keeps for explicit leases: the lives that may read, and its calls.
+//! One thread's state for explicit leases: the lives that may read, and its calls.
 //!
-//! Invariant: lives that may read are looked up anew whenever they may have changed. How they are asked:
-//! `requests::read_lease::explicit`.
+//! Invariant: the lives that may read are looked up anew whenever they may have changed.
+//! `requests::read_lease::explicit` asks them.
 //!
 //! ```text
-//! request   {name u64}*                  reply   whether anybody reads one of them u8
+//! request   {name u64}*                  reply   whether any transaction reads one of them u8
 //! ```
 
 use crate::cluster::membership::Membership;
@@ -27,27 +27,28 @@ const DATAGRAMS_A_POLL: usize = 64;
 #[derive(Clone)]
 pub(crate) struct Other {
     pub(crate) node: NodeId,
-    /// What it counts, where that can be looked at.
+    /// Its counts of readers, if this thread can look at them.
     pub(crate) readers: Option<Arc<NodeReaders>>,
 }
 
-/// Who else may read.
+/// The other lives that may read.
 pub(crate) struct Others {
-    /// After so many changes of who may.
+    /// The number of changes of that set when it was looked up.
     pub(crate) changes: u64,
-    /// `None`: somebody who cannot be asked.
+    /// `None` if a life among them cannot be asked.
     pub(crate) all: Option<Vec<Other>>,
 }
 
 impl Others {
-    /// Whether all of them are known to count. Who has joined does not yet count for a moment: he is looked for again.
+    /// Whether each of them is known to count its readers. A life that has just joined does not count for a moment, and
+    /// is looked up again.
     fn can_ask(&self, by_messages: bool) -> bool {
         let mut all = self.all.iter().flatten();
         by_messages || all.all(|other| other.readers.is_some())
     }
 }
 
-/// What one thread does for explicit leases.
+/// One thread's state for explicit leases.
 pub(crate) struct ThreadReaders {
     pub(crate) node: Arc<NodeReaders>,
     pub(crate) rpc: OnceCell<Rpc>,
@@ -60,12 +61,12 @@ impl ThreadReaders {
         ThreadReaders { node: Arc::clone(node), rpc, others }
     }
 
-    /// Whether it has messages to answer.
+    /// Whether the thread has messages to answer.
     pub(crate) fn has_messages(&self) -> bool {
         self.node.transport == Transport::Rpc
     }
 
-    /// Made when it is first asked for, since it takes all datagrams of its port.
+    /// The thread's calls. They are made when first needed, since they take all datagrams of the port.
     pub(crate) fn rpc(&self, port: &Port) -> &Rpc {
         self.rpc.get_or_init(|| {
             let rpc = Rpc::new(port.clone(), self.node.rpc);
@@ -83,7 +84,7 @@ impl ThreadReaders {
         })
     }
 
-    /// Answers who asks.
+    /// Answers the requests that have come.
     pub(crate) fn serve(&self, port: &Port) {
         if self.has_messages() {
             let rpc = self.rpc(port);
@@ -91,7 +92,7 @@ impl ThreadReaders {
         }
     }
 
-    /// Learns who else may read, unless that is known.
+    /// Looks up the other lives that may read, unless they are known.
     pub(crate) fn look_around(&self, membership: &dyn Membership, desk: &LeaseDesk) {
         let changes = membership.roster_changes();
         let others = &mut *self.others.borrow_mut();
@@ -106,7 +107,7 @@ impl ThreadReaders {
     }
 }
 
-/// All that may read beside one life, if each of them can be asked.
+/// All lives that may read except `node`; `None` if one of them cannot be asked.
 fn others_than(membership: &dyn Membership, node: NodeId) -> Option<Vec<NodeId>> {
     let running = membership.running();
     let is_whole = membership.unrecovered().is_empty() && running.contains(&node);

@@ -1,9 +1,10 @@
-//! What one thread keeps for locks: its calls, what it still has to give up, and the nodes that its transactions rest on.
+//! One thread's state for locks: its calls, the locks that it still has to release, and the nodes that its transactions
+//! rely on.
 //!
-//! Invariants: whatever a thread holds elsewhere it goes on giving up until the other side has it. It says that
-//! nothing of it rests on locks of a dead node only when that is so and stays so: a transaction that has not
-//! taken its commit timestamp by then is refused one ([`crate::transaction::lock_set::LockSet::secure`]), the others are
-//! counted. Both are decided on this thread, between two polls.
+//! Invariants: a thread goes on releasing a lock on another node until that node has the release. The thread declares
+//! that it relies on no lock of a dead node only when that is so and stays so. Transactions without a commit timestamp
+//! are then refused one ([`crate::transaction::lock_set::LockSet::secure`]); the others are counted. Both happen on
+//! this thread, between two polls.
 
 use crate::cluster::membership::Standing;
 use crate::services::lock::service::register;
@@ -20,41 +21,41 @@ use tarn_fabric::rpc::Rpc;
 use tarn_store::ids::ViewNumber;
 use tarn_store::placement::shard_map::ShardId;
 
-/// Another node of this process, as a thread that asks it for locks knows it.
+/// Another node of this process, as seen by a thread that asks it for locks.
 pub(crate) struct Peer {
     pub(crate) id: NodeId,
     pub(crate) services: Weak<NodeServices>,
-    /// The first line of its lock table, which may be gone.
+    /// The first line of its lock table. The table may be gone.
     pub(crate) locks: *const u8,
 }
 
-/// Of a thread; see the module's text.
+/// A thread's state for locks; see the module's text.
 pub struct ThreadServices {
     pub(crate) node: Arc<NodeServices>,
     pub(crate) thread: u16,
     pub(crate) rpc: OnceCell<Rpc>,
-    /// What still runs of transactions that have ended.
+    /// Work that goes on after its transaction has ended.
     pub(crate) closing: RefCell<Vec<Closing>>,
-    /// Empty sets, with their room.
+    /// Empty lock sets, kept for their capacity.
     pub(crate) spare: RefCell<Vec<LockSet>>,
-    /// When its transactions began to lock what is its own node's.
+    /// When the thread's transactions began to take locks of their own node.
     pub(crate) periods: Periods,
-    /// Whom it has asked for locks without a message.
+    /// The nodes that the thread has asked for locks without a message.
     pub(crate) peers: RefCell<Vec<Peer>>,
-    /// How many secured transactions rest on grants of each node.
+    /// For each node, how many secured transactions rely on its grants.
     pub(crate) resting: RefCell<BTreeMap<NodeId, u32>>,
-    /// The view that it has looked after.
+    /// The view whose dead nodes the thread has handled.
     pub(crate) view: Cell<ViewNumber>,
-    /// Whether there is something to look after that comes with no new view.
+    /// Whether the thread has work for dead nodes that no new view announces.
     pub(crate) watches: Cell<bool>,
-    /// Lives whose locks nothing rests on here.
+    /// Dead lives whose locks no transaction of this thread relies on.
     pub(crate) acked: RefCell<BTreeSet<NodeId>>,
-    /// Coordinators that there are.
+    /// The number of coordinators.
     pub(crate) coordinators: Cell<u32>,
 }
 
 impl ThreadServices {
-    /// Those of a thread of `node`.
+    /// The state of a thread of `node`.
     pub(crate) fn new(node: &Arc<NodeServices>, port: &Port, thread: u16) -> ThreadServices {
         let rpc = OnceCell::new();
         if node.transport() == Transport::Rpc {
@@ -78,13 +79,13 @@ impl ThreadServices {
         }
     }
 
-    /// A transaction that is about to commit rests on grants of these nodes.
+    /// A transaction that is about to commit relies on grants of these nodes.
     pub(crate) fn rest_on(&self, owners: &[NodeId]) {
         let mut resting = self.resting.borrow_mut();
         owners.iter().for_each(|owner| *resting.entry(*owner).or_default() += 1);
     }
 
-    /// Its locks are given up.
+    /// The transaction's locks are released.
     pub(crate) fn rest_no_more(&self, owners: &[NodeId]) {
         let mut resting = self.resting.borrow_mut();
         for owner in owners {
@@ -96,7 +97,8 @@ impl ThreadServices {
         }
     }
 
-    /// What another node of this process keeps, if it is a member. The directory is asked once a life.
+    /// The services of another node of this process, if it is a member. The thread asks the directory once for each
+    /// life.
     pub(crate) fn peer(&self, directory: &Directory, node: NodeId) -> Option<Arc<NodeServices>> {
         if let Some(peer) = self.peers.borrow().iter().find(|peer| peer.id == node) {
             return peer.services.upgrade().filter(|it| it.membership.is_member(node));
@@ -109,7 +111,7 @@ impl ThreadServices {
         Some(found)
     }
 
-    /// Where a lock's line is, as far as it is known whose it is: a hint.
+    /// The line of a lock, in the table of the shard's owner as far as it is known. It is a hint.
     #[inline(always)]
     pub(crate) fn lock_line(&self, shard: ShardId, hash: u64) -> *const u8 {
         let node = &*self.node;
@@ -122,18 +124,18 @@ impl ThreadServices {
         peer.map_or(std::ptr::from_ref(node).cast(), |peer| node.locks.line_in(peer.locks, hash))
     }
 
-    /// Whether something of it rests on grants of others, or still runs.
+    /// Whether a transaction of this thread relies on grants of other nodes, or work of it goes on.
     pub(crate) fn rests_on_others(&self) -> bool {
         !self.resting.borrow().is_empty() || !self.is_idle()
     }
 
-    /// Whether nothing runs on after its transaction.
+    /// Whether no work goes on after its transaction.
     pub fn is_idle(&self) -> bool {
         self.closing.borrow().is_empty()
     }
 
-    /// Does what follows from other nodes' deaths: gives up what the recovered had locked here, and says of
-    /// which of the dead nothing rests here any more.
+    /// Handles other nodes' deaths. It drops the locks that recovered lives held here, and declares each dead life
+    /// whose locks no transaction of this thread relies on.
     pub(crate) fn look_after_lives(&self, port: &Port) {
         let membership = &*self.node.membership;
         let view = membership.view();
@@ -161,7 +163,7 @@ impl ThreadServices {
 }
 
 impl Drop for ThreadServices {
-    /// A thread that goes while something rests on grants of others never says that nothing does.
+    /// A thread that ends while it relies on grants of other nodes never declares that it does not.
     fn drop(&mut self) {
         if !self.rests_on_others() {
             self.node.leave(self.thread);

@@ -1,7 +1,8 @@
 //! Phases of a commit that systems with an undo log share: prepare, log, write, unlock.
 //!
-//! Invariants: no data are written before every node has acknowledged the log; no lock is released before every replica has
-//! acknowledged its data. In which order a system awaits them, and what it validates when, is its own commit.
+//! Invariants: no data are written before every node has acknowledged the log. No lock is released before every
+//! replica has acknowledged its data. A system's own commit decides in which order it awaits the phases, and when it
+//! validates which reads.
 
 use super::in_place::{Writes, prepare as prepare_writes};
 use super::log::chain;
@@ -30,10 +31,11 @@ pub(crate) async fn change_leaves(
     }
 }
 
-/// New versions and pieces, room for a long log, and the end of earlier transactions' unlocks.
+/// Decides the new versions and the bytes to write. Takes blocks for a log that is longer than its area. Waits until
+/// the unlocks of earlier transactions are over.
 ///
 /// # Errors
-/// A log that is too long, no memory, the fabric's.
+/// The log is too long; no memory is left; the fabric's.
 #[inline]
 pub(crate) async fn prepare(
     system: &impl Structure,
@@ -50,8 +52,9 @@ pub(crate) async fn prepare(
     Ok(())
 }
 
-/// The undo log, to every replica of every group that will be written. From here on the outcome is what the memory says: who
-/// finds an entry undoes what may have been written, under versions that readers see.
+/// Sends the undo log to every replica of every group that will be written. From here on only memory says how the
+/// transaction ends. Recovery that finds an entry undoes the writes that may have landed, under versions that
+/// readers notice.
 pub(crate) async fn log(
     system: &impl Structure,
     cx: &Context,
@@ -66,7 +69,7 @@ pub(crate) async fn log(
     send_log(cx, txn, groups).await.map_err(|_| unknown(cx, txn))
 }
 
-/// The data, to every replica.
+/// Writes the data to every replica.
 pub(crate) async fn write(
     system: &impl Structure,
     cx: &Context,

@@ -1,9 +1,10 @@
-//! What a commit writes whose records have one version, changed in place: new versions, and the bytes in which records change.
+//! The writes of a commit whose records have one version, changed in place: new versions, and the bytes in which
+//! records change.
 //!
-//! Invariant: where the new VERSION of a record is, all of the record is: VERSION is written with a
-//! record's other bytes, in one line, or after them. What was there before goes with each piece. A record that goes
-//! leaves its slot without a body: that is free once the transaction has committed, and not before, since undoing it
-//! gives the slot its body back.
+//! Invariant: where a record's new VERSION is, the whole new record is. VERSION is written in one line with the
+//! record's other bytes, or after them. Each pending write carries the bytes that it replaces. A deleted record
+//! leaves a slot without a body. The body's memory is free only after the commit, since undoing the transaction gives
+//! the slot its body back.
 
 use crate::site::Context;
 use crate::steps::index::changes::{
@@ -21,22 +22,23 @@ use tarn_store::placement::catalog::Table;
 /// How a variant writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writes {
-    /// A record's bytes up to the last that changes; otherwise all of them.
+    /// Writes a record's bytes only up to the last that changes; otherwise all of them.
     pub(crate) changes_only: bool,
-    /// What comes back counts on from its slot's and its directory's VERSION; otherwise, as it must not be, anew.
+    /// An inserted record counts on from the VERSION of its slot and of its directory record. Otherwise (a planted
+    /// bug) it counts from the start.
     pub(crate) keeps_version: bool,
 }
 
 /// Decides the new versions and gathers the bytes to write.
 pub(crate) fn prepare(how: Writes, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // The entries step aside, so that each can be read beside the rest of the transaction.
+    // Takes the entries out of the transaction, so that each can be read while the rest changes.
     let mut entries = std::mem::take(&mut txn.entries);
     for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
         let table = cx.table(entry.table);
         match entry.mode {
             Mode::Insert if entry.void => {
                 give_back_body(cx, txn, entry.body);
-                // It may have made the bucket's chain longer.
+                // The insert that was taken back may have made the bucket's chain longer.
                 raise_directory(txn, entry.directory_lock, Version::NEVER);
             }
             Mode::Update if entry.dirty.0 != 0 => prepare_update(how, txn, entry, table),
@@ -65,7 +67,7 @@ fn prepare_update(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
                 logged: true,
             });
         });
-        // Last: where the new VERSION is, all of the record is.
+        // VERSION comes last: where it is new, the whole record is new.
         version_piece(txn, entry.address, old_version, new_version);
         return;
     }
@@ -80,8 +82,8 @@ fn prepare_update(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
     slot_pieces(txn, entry, copy, (VERSION_AT, end), true);
 }
 
-/// Bytes `from..to` of a slot, whose new image is at `new`: its later lines first, the line with
-/// VERSION last and whole, so that where the new VERSION is, all of the record is.
+/// Adds bytes `from..to` of a slot, whose new image is at `new`. Later lines come first. The line with VERSION comes
+/// last and whole, so that where the new VERSION is, the whole new record is.
 fn slot_pieces(
     txn: &mut Txn,
     entry: &Entry,
@@ -132,7 +134,7 @@ fn prepare_insert(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
     txn.round.set_word(head.plus(VERSION_AT), new_version.word());
     txn.round.set_word(head.plus(KEY_AT), entry.key);
     txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
-    // What a slot without a record held does not matter, but its VERSION and KEY do.
+    // A slot without a record: the bytes that it held do not matter, but its VERSION and KEY do.
     let end = match slot.body_at {
         None => slot.used_bytes().next_multiple_of(WORD_BYTES),
         Some(_) => slot.used_bytes(),
@@ -160,7 +162,7 @@ fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table) {
     change_prints(txn, entry, table, None);
 }
 
-/// The memory of the entry's record, which goes.
+/// The memory of a deleted record's body.
 pub(crate) fn gone(entry: &Entry, table: &Table) -> Allocated {
     let (address, bytes) = (entry.body, table.slot.body_bytes() as u32);
     Allocated { address, bytes, memory: Memory::Gone(table.id) }

@@ -1,8 +1,13 @@
-//! What protocols share: records and indexes as transactions reach them, locks beside records, logs, recovery by logs.
+//! The steps that protocols share: access to records and indexes, locks beside records, logs, recovery by logs.
 //!
-//! Map: `access` finds, locks and reads records; `structure` does so for indexes, and changes their shape; `node_locks` are locks that are
-//! words of memory nodes; `in_place` is what a commit writes there; `log` brings entries to their areas; [`settle`] makes
-//! transactions final by their entries.
+//! Map:
+//! - `access` finds, locks and reads records.
+//! - `structure` does the same for indexes, and changes their shape. `index` has the details of hash indexes; `trees`
+//!   walks over ordered ones.
+//! - `locks` has the kinds of locks beside records. `node_locks` are the locks that are words of memory nodes.
+//! - `commit` has phases of a commit. `in_place` decides which bytes a commit writes in place.
+//! - `log` sends entries to their areas. [`settle`] makes transactions final by their entries.
+//! - `recorder` writes transactions into a history.
 //!
 //! Invariant: nothing here names a protocol, or knows in which order one commits.
 
@@ -24,7 +29,7 @@ use crate::site::Context;
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::{Explanation, Failure};
 
-/// From here on the outcome is what the memory says.
+/// Puts the transaction in doubt: from here on only memory says how it ends.
 #[inline]
 pub(crate) fn begin_doubt(cx: &Context, txn: &mut Txn) {
     txn.in_doubt = true;
@@ -33,23 +38,23 @@ pub(crate) fn begin_doubt(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// The failure of who does not know what has landed.
+/// The failure of a transaction of which this node does not know how much has landed.
 #[cold]
 pub(crate) fn unknown(cx: &Context, txn: &Txn) -> Failure {
     cx.explain(Explanation::Unknown(txn.tag))
 }
 
-/// A system that says of itself which rules and phases it has: what all steps ask of it.
+/// A system that lists its rules and phases. All steps ask it for them.
 pub trait Described: Sized {
-    /// What there is to know without running it.
+    /// Everything that is known of the system without running it.
     const INFO: ProtocolInfo;
 
-    /// The numbers of shared rules in its list.
+    /// The numbers that shared rules have in the system's list.
     const RULES: RuleNumbers = RuleNumbers::of(Self::INFO.switches);
-    /// The numbers of shared phases in its list.
+    /// The numbers that shared phases have in the system's list.
     const PHASES: PhaseNumbers = PhaseNumbers::of(Self::INFO.phases);
 
-    /// The variant.
+    /// The variant: which rules it keeps.
     fn switches(&self) -> Switches;
 
     /// Whether this variant keeps a shared rule.
@@ -61,7 +66,7 @@ pub trait Described: Sized {
         }
     }
 
-    /// A shared phase begins.
+    /// Notes that a shared phase begins.
     #[inline(always)]
     fn enter(&self, cx: &Context, phase: Phase) {
         let number = Self::PHASES.number(phase);

@@ -1,7 +1,9 @@
-//! Locks that are words of memory nodes: taken by CAS, given back by CAS or behind the data.
+//! Locks that are words of memory nodes. CAS takes them (for a ticket: FAA). CAS gives them back, or a WRITE
+//! behind the data (for a ticket: FAA).
 //!
-//! Invariant: a lock is 0 or its holder's tag, with a mark if it lets readers pass, tags are unique, and nobody gives back what was not granted to
-//! him: a CAS of another's tag changes nothing. Which locks a transaction takes, and when, is its protocol's.
+//! Invariant: a LOCK word is 0 or its holder's tag, with a mark if the lock lets readers pass. Tags are unique, so a
+//! transaction can give back only locks that it was granted: a CAS of its tag does not change a word that holds
+//! another's. Which locks a transaction takes, and when, is its protocol's decision.
 
 use super::Described;
 use crate::cluster::rules::{Phase, Rule};
@@ -12,29 +14,29 @@ use tarn_fabric::round::{Round, VerbIndex};
 use tarn_store::ids::OwnerTag;
 use tarn_store::layout::{LOCK_AT, LockMode, LockWord, Ticket};
 
-/// The verb of a lock whose outcome has been taken in.
+/// The verb of a lock whose outcome has already been absorbed.
 pub(crate) const HELD: VerbIndex = VerbIndex(u32::MAX);
 
-/// A round failed: any lock that was asked for may have been granted. Releasing a lock that was
-/// not granted does nothing: tags are unique and locks are released by CAS.
+/// Takes every lock that was asked for as granted, since a round failed. To release a lock that was not granted does
+/// nothing: tags are unique, and locks are released by CAS.
 pub(crate) fn suspect_all_locks(txn: &mut Txn) {
     for lock in &mut txn.locks {
         lock.granted = match lock.held_as {
             HeldAs::Lease => false,
-            // Nobody knows which number it has: it is lost.
+            // Its number is not known: the ticket is lost.
             HeldAs::Ticket(_) => lock.granted,
             HeldAs::Exclusive | HeldAs::Intent | HeldAs::Either => true,
         };
     }
 }
 
-/// Asks for a lock that the transaction does not hold.
+/// Asks for an exclusive lock that the transaction does not hold.
 #[inline(always)]
 pub(crate) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     ask_as(cx, txn, address, (kind, HeldAs::Exclusive))
 }
 
-/// As [`ask`], in a mode.
+/// Asks for a lock in a mode, like [`ask`].
 #[inline(always)]
 pub(crate) fn ask_as(
     cx: &Context,
@@ -43,12 +45,12 @@ pub(crate) fn ask_as(
     (kind, held_as): (LockKind, HeldAs),
 ) -> u32 {
     let new = word(txn.tag, held_as);
-    // What is only assumed stands nowhere, and is never raised.
+    // A lock that is only assumed stands in no memory, and is never raised.
     let held_as = if txn.assumes_locks { HeldAs::Exclusive } else { held_as };
     ask_for(cx, txn, address, (kind, held_as, new))
 }
 
-/// Asks for a lock as which `new` is to stand in place of nothing.
+/// Asks for a lock: the CAS puts `new` where 0 was.
 #[inline(always)]
 fn ask_for(
     cx: &Context,
@@ -71,7 +73,7 @@ fn ask_for(
     index
 }
 
-/// Asks for the readers' lock on a record: `lease` in place of nothing. Nobody gives it back.
+/// Asks for the readers' lock on a record: the CAS puts `lease` where 0 was. It is never given back, but runs out.
 pub(crate) fn ask_lease(cx: &Context, txn: &mut Txn, address: Address, lease: u64) -> u32 {
     ask_for(cx, txn, address, (LockKind::Record, HeldAs::Lease, lease))
 }
@@ -87,14 +89,14 @@ pub(crate) fn ask_in_turn(cx: &Context, txn: &mut Txn, address: Address, ticket:
     index
 }
 
-/// What stands in a LOCK word of `tag`'s; of one that is being raised, once it is.
+/// The LOCK word of a transaction with this tag; for a lock that is being raised, the word after the raise.
 #[inline(always)]
 fn word(tag: OwnerTag, held_as: HeldAs) -> u64 {
     let mode = if held_as == HeldAs::Intent { LockMode::Intent } else { LockMode::Exclusive };
     LockWord::held(tag, mode).word()
 }
 
-/// Adds the verbs that make a lock nobody's which this transaction holds: a CAS for each word that may stand there.
+/// Adds the verbs that free a lock of this transaction: a CAS for each word that may stand there.
 #[inline]
 fn add_unlock(cx: &Context, round: &mut Round, tag: OwnerTag, lock: &Lock) {
     let target = cx.groups.primary(lock.address).plus(LOCK_AT);
@@ -103,13 +105,13 @@ fn add_unlock(cx: &Context, round: &mut Round, tag: OwnerTag, lock: &Lock) {
         return;
     }
     if lock.held_as == HeldAs::Either {
-        // Sent before the other: if it was raised meanwhile, the next finds it.
+        // This CAS is sent before the other. If the lock was raised meanwhile, the other CAS finds it.
         round.cas(target, word(tag, HeldAs::Intent), 0);
     }
     round.cas(target, word(tag, lock.held_as), 0);
 }
 
-/// Adds the raising of every lock that lets readers pass.
+/// Adds a CAS for every lock that lets readers pass: it raises the lock to an exclusive one.
 pub(crate) fn add_raises(cx: &Context, txn: &mut Txn) {
     let Txn { round, locks, tag, .. } = txn;
     for lock in locks.iter_mut().filter(|lock| lock.held_as == HeldAs::Intent) {
@@ -119,8 +121,8 @@ pub(crate) fn add_raises(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Takes in what [`add_raises`] has asked for, once that round is over; whether all of them are raised. One that is not
-/// was taken away: this node was taken for dead.
+/// Absorbs the outcomes of [`add_raises`] once that round is over. Returns whether all locks were raised. A lock that
+/// was not raised was taken away: recovery took this node for dead.
 pub(crate) fn note_raises(txn: &mut Txn) -> bool {
     let Txn { round, locks, .. } = txn;
     let mut all = true;
@@ -131,7 +133,8 @@ pub(crate) fn note_raises(txn: &mut Txn) -> bool {
     all
 }
 
-/// Notes which of the locks asked for in the last round were granted; `or_all`, as it must not be: all of them.
+/// Notes which of the locks asked for in the last round were granted. With `or_all` (a planted bug) all of them count
+/// as granted.
 #[inline]
 pub(crate) fn note_grants(txn: &mut Txn, or_all: bool) {
     let asked = |lock: &&mut Lock| lock.verb != HELD && lock.held_as.is_by_cas();
@@ -140,7 +143,7 @@ pub(crate) fn note_grants(txn: &mut Txn, or_all: bool) {
     }
 }
 
-/// Whether a lock was granted, in the last round or before. Reports who has it, if not.
+/// Returns whether a lock was granted, in the last round or before. If not, notes its holder.
 #[inline]
 pub(crate) fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
     let lock = &mut txn.locks[lock as usize];
@@ -153,8 +156,8 @@ pub(crate) fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
     granted
 }
 
-/// Releases behind the data, by WRITE, which only the holder does: if it comes late, so do the data
-/// before it, and whoever took the transaction for dead had fenced its owner first.
+/// Adds the release of locks behind the data, by WRITE, which only the holder uses. If this WRITE lands late, so do
+/// the data before it. A node that took the transaction for dead had first revoked its owner's access.
 pub(crate) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {
     let free = round.reserve(8);
     round.set_word(free, 0);
@@ -163,7 +166,8 @@ pub(crate) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {
     }
 }
 
-/// Posts the round that releases locks; a node that does not answer must not keep others locked.
+/// Posts the round that releases locks. If one node does not answer, the locks on other nodes are still released, one
+/// by one.
 pub(crate) fn post_release(cx: &Context, txn: &mut Txn) {
     let posted = cx.port.post_detached(&mut txn.round);
     let one_by_one = posted.is_err() && txn.locks.len() > 1;
@@ -183,7 +187,8 @@ pub(crate) fn add_unlocks(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Takes readers' locks away from the others of a transaction that is going to write: nothing of them is logged.
+/// Removes the readers' locks from the locks of a transaction that is going to write, since readers' locks are not
+/// logged. Hands each to `put`.
 pub(crate) fn put_away(txn: &mut Txn, mut put: impl FnMut(Lock)) {
     let Txn { locks, entries, .. } = txn;
     let is_shared = |lock: &&Lock| lock.held_as.is_shared();
@@ -203,15 +208,15 @@ pub(crate) fn put_away(txn: &mut Txn, mut put: impl FnMut(Lock)) {
     });
 }
 
-/// Takes readers' locks away likewise, until `txn.locks` takes them back: they are released with the others.
+/// Moves the readers' locks to `txn.shares`. They come back to `txn.locks` later, and are released with the others.
 pub(crate) fn put_shares_away(txn: &mut Txn) {
     let mut shares = std::mem::take(&mut txn.shares);
     put_away(txn, |lock| shares.push(lock));
     txn.shares = shares;
 }
 
-/// Rolls back a transaction that has written nothing: gives up locks and blocks. Does not wait for anything, so that it can also run when
-/// a transaction's future is dropped.
+/// Rolls back a transaction that has written nothing: gives up locks and blocks. Waits for nothing, so that it can
+/// also run when a transaction's future is dropped.
 pub(crate) fn give_up(system: &impl Described, cx: &Context, txn: &mut Txn) {
     txn.locks.append(&mut txn.shares);
     while let Some(block) = txn.allocated.pop() {
@@ -236,11 +241,11 @@ pub(crate) fn give_up(system: &impl Described, cx: &Context, txn: &mut Txn) {
     system.enter(cx, Phase::Release);
 }
 
-/// The log area is used again only when the locks of all earlier transactions are gone, unless the variant does not
-/// wait. A node that failed to release them has lost them.
+/// Waits until the locks of all earlier transactions are released: only then is the log area used again. A planted
+/// variant does not wait. A node that failed to release its locks has lost them.
 #[inline]
 pub(crate) async fn settle_unlocks(cx: &Context, txn: &mut Txn, waits: bool) {
-    // Should this future be dropped, what has not settled is still to be waited for.
+    // If this future is dropped, the releases that have not settled are still in the list.
     while let Some(&unlocking) = txn.unlocking.last() {
         if waits {
             let _ = cx.port.settle(unlocking).await;
@@ -249,9 +254,8 @@ pub(crate) async fn settle_unlocks(cx: &Context, txn: &mut Txn, waits: bool) {
     }
 }
 
-/// Whether everything that the transaction writes or locks has one copy, all on one node: then its
-/// locks can be released in the data's batch, after the data. No replica's acknowledgement is
-/// awaited because there is none.
+/// Returns whether all that the transaction writes or locks has one copy, and all on one node. Then its locks can be
+/// released in the data's batch, after the data: there is no replica whose acknowledgement it would have to await.
 pub(crate) fn is_on_one_node(cx: &Context, txn: &Txn) -> bool {
     let [group] = txn.groups[..] else { return false };
     cx.groups.replicas(group) == 1 && txn.locks.iter().all(|lock| lock.address.group() == group)

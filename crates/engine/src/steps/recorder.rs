@@ -1,7 +1,7 @@
-//! Turns a transaction into what a history says of it.
+//! Turns a transaction into its entry in a history.
 //!
-//! Invariant: a transaction that may have written is in the history before its first write is sent, as
-//! one of unknown outcome; so a history is whole also if its coordinator is never heard of again.
+//! Invariant: a transaction that may have written is in the history before its first write is sent, with an unknown
+//! outcome. So a history is whole even if a coordinator never reports the end.
 
 use crate::site::Context;
 use crate::transaction::ordered::Leaf;
@@ -16,11 +16,12 @@ use tarn_store::ids::{Mode, Resolution, TxnId};
 use tarn_store::layout::Version;
 use tarn_store::schema::{Cells, TableId};
 
-/// What was decided about transactions in doubt: what callers were `told`, and what threads have noted.
+/// Merges the decisions about transactions in doubt: those that callers were `told`, and those that threads have
+/// noted.
 ///
-/// Of a life that is no member any more a decision counts only if there is no other. Expelled while it decided,
-/// it may have read memory that has died since, and nothing of its decision landed; if it did land, memory is
-/// not what the other one says.
+/// A decision of a life that is no member any more counts only if no other decision is known. That life was expelled
+/// while it decided. It may have read memory that has died since; then nothing of its decision landed. If its
+/// decision did land, memory does not agree with the other decision.
 pub fn decisions<'c>(
     told: Vec<(TxnId, Resolution)>,
     contexts: impl IntoIterator<Item = &'c Context>,
@@ -35,7 +36,7 @@ pub fn decisions<'c>(
     decided
 }
 
-/// Enters a transaction whose data are about to be sent.
+/// Enters a transaction whose data are about to be sent, with an unknown outcome.
 #[cold]
 pub(crate) fn enter_doubt(cx: &Context, txn: &Txn) {
     if txn.entries.is_empty() && txn.ordered.leaves.is_empty() {
@@ -44,7 +45,7 @@ pub(crate) fn enter_doubt(cx: &Context, txn: &Txn) {
     enter(cx, txn, RecordedOutcome::Unknown);
 }
 
-/// Enters a transaction, or how it ended after all.
+/// Enters a transaction, or replaces its entry once its outcome is known.
 #[cold]
 pub(crate) fn enter(cx: &Context, txn: &Txn, outcome: RecordedOutcome) {
     let Some((sink, invoked)) = &txn.recorded_in else { return };
@@ -56,7 +57,7 @@ pub(crate) fn enter(cx: &Context, txn: &Txn, outcome: RecordedOutcome) {
     let known = history.iter_mut().rev().find(|known| known.id == recorded.id);
     match known {
         Some(known) => *known = recorded,
-        // An abort that wrote nothing left no trace that anybody could have seen.
+        // An aborted transaction that wrote nothing left no trace that another could see.
         None if outcome == RecordedOutcome::Aborted && recorded.writes.is_empty() => {}
         None => history.push(recorded),
     }
@@ -76,8 +77,8 @@ fn record(cx: &Context, txn: &Txn, invoked: Nanos, outcome: RecordedOutcome) -> 
     RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes }
 }
 
-/// A leaf of an ordered index is a record of its own, named by its address: so a scan that misses an
-/// entry, or sees it too early, is a read of a version that does not fit its other reads.
+/// Records a leaf of an ordered index as a record of its own, named by its address. So a scan that misses an entry,
+/// or sees it too early, has read a version that does not fit its other reads.
 fn record_leaf(
     cx: &Context,
     leaf: &Leaf,
@@ -93,13 +94,13 @@ fn record_leaf(
     reads.push(RecordedRead { table, key, version, present: true, fingerprint: 0 });
     if leaf.new_version != Version::NEVER {
         let (version, kind) = (leaf.new_version.counter(), WriteKind::Update);
-        // Whoever undoes it counts on, whatever records do.
+        // Undoing a node raises its version, even where undoing a record does not.
         let undone = (cx.database().protocol.info().undone_node)(leaf.version.counter(), version);
         writes.push(RecordedWrite { table, key, version, kind, fingerprint: 0, undone });
     }
 }
 
-/// The hash of the payload at `at`, if all of it is known.
+/// Returns the hash of the payload at `at`; 0 if not all of it is known.
 fn payload_fingerprint(cx: &Context, txn: &Txn, entry: &Entry, at: BufferOffset) -> u64 {
     let slot = &cx.table(entry.table).slot;
     if slot.is_out_of_line() && entry.cells != Cells::ALL {
@@ -126,7 +127,7 @@ fn recorded_read(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedRead>
 
 fn recorded_write(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedWrite> {
     let version = entry.new_version.counter();
-    // An insert's former version is its directory's, with which its new one has nothing in common.
+    // The version that an insert found is its directory's, which cannot be compared with its new one.
     let is_same = entry.mode != Mode::Insert && entry.new_version == entry.version;
     if version == 0 || !entry.writable || is_same {
         return None;

@@ -1,8 +1,8 @@
 //! Walks over whole ordered indexes: every node of every level, leftmost first.
 //!
-//! Invariant: read-only, one node after the other along NEXT. Whoever walks beside transactions goes by
-//! nodes that nobody holds: each covers the key at which the one before ended, or a node went out from under
-//! the walk, which looks for that key from the root.
+//! Invariant: read-only, one node after the other along NEXT. A walk beside transactions relies on free nodes alone.
+//! Each node covers the key at which the one before ended. If not, a node was removed during the walk, and the walk
+//! looks for that key from the root.
 
 use crate::site::Context;
 use tarn_fabric::address::Address;
@@ -13,7 +13,7 @@ use tarn_store::index::btree::scan::{plan_node, settle_node};
 use tarn_store::layout::index_plan::Index;
 use tarn_store::layout::node::Node;
 
-/// The leftmost node of every level, the root first.
+/// Returns the leftmost node of every level with its level, the root first.
 ///
 /// # Errors
 /// The fabric's.
@@ -32,7 +32,7 @@ pub async fn leftmost(cx: &Context, index: &Index) -> Result<Vec<(u8, Address)>,
     }
 }
 
-/// A node's image at the replica at `position`.
+/// Reads a node's image at the replica at `position`.
 ///
 /// # Errors
 /// The fabric's.
@@ -51,7 +51,7 @@ pub async fn read<'a>(
     Ok(round.bytes(at, bytes))
 }
 
-/// Shows every node of the level that begins at `address`, while nobody changes the tree.
+/// Shows every node of the level that begins at `address`. No transaction may change the tree meanwhile.
 ///
 /// # Errors
 /// The fabric's.
@@ -71,7 +71,7 @@ pub async fn each_node(
     Ok(())
 }
 
-/// The slots of all entries of an index, one after the other, while nobody changes the tree.
+/// Returns the slots of all entries of an index, one after the other. No transaction may change the tree meanwhile.
 ///
 /// # Errors
 /// The fabric's.
@@ -89,7 +89,7 @@ pub async fn entries(cx: &Context, index: &Index) -> Result<Vec<u8>, Failure> {
     Ok(all)
 }
 
-/// All nodes but the root, while nobody changes the tree.
+/// Returns all nodes but the root. No transaction may change the tree meanwhile.
 ///
 /// # Errors
 /// The fabric's.
@@ -101,26 +101,26 @@ pub async fn below_root(cx: &Context, index: &Index) -> Result<Vec<Address>, Fai
     Ok(all)
 }
 
-/// Nodes that one look for the next one reads, each of them free. Beyond that others change the tree as
-/// fast as it is read, or it is broken, which an audit tells.
+/// The most nodes that the search for one next node reads, each of them free. Beyond that, other transactions change
+/// the tree as fast as it is read, or it is broken; an audit tells which.
 const LOOKS_MAX: usize = 4_096;
 
-/// Where a walk is.
+/// The place that a walk has reached.
 pub struct Place {
     level: u8,
     /// The next node, if it is known; else null.
     next: Address,
-    /// Where it begins.
+    /// The key at which the next node begins.
     low: Vec<u8>,
 }
 
-/// What a walk has come to.
+/// The outcome of one step of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// This node was free as it was read: the walk is past it.
+    /// The node was free when it was read: the walk has passed it.
     Past(Address),
-    /// Somebody holds this node, under this LOCK word, or (0) was changing it. What it says may be undone, so
-    /// that the walk is not past it: ask again. It need not be of the level that is walked.
+    /// A transaction held this node, under this LOCK word, or (0) was changing it. The node's bytes may yet be
+    /// undone, so the walk has not passed it: ask again. The node need not be of the level that is walked.
     Held(Address, u64),
     /// The walk is over.
     End,
@@ -128,13 +128,13 @@ pub enum Step {
 
 /// A walk over a whole tree beside transactions: each level from left to right, the leaves first.
 ///
-/// Invariant: what it goes by is committed. It believes a node that was free and the same throughout, and
-/// waits for any other. So a node that was there as the walk began, and is when it ends, was gone past.
-/// That holds for new roots too: levels come at the top, which the walk comes to last.
+/// Invariant: the walk relies on committed bytes alone. It believes a node that was free, and the same throughout the
+/// read. It waits for any other. So it passes each node that exists both when the walk begins and when it ends. That
+/// holds for new roots too: new levels arise at the top, which the walk comes to last.
 pub struct Walk<'a> {
     cx: &'a Context,
     index: &'a Index,
-    /// `None`: it is over.
+    /// `None`: the walk is over.
     place: Option<Place>,
     round: Round,
 }
@@ -151,12 +151,12 @@ impl<'a> Walk<'a> {
         Walk { cx, index, place, round: Round::new() }
     }
 
-    /// Where it is; `None` at its end.
+    /// Where the walk is; `None` at its end.
     pub fn place(self) -> Option<Place> {
         self.place
     }
 
-    /// Goes past the next node, or says who holds it up.
+    /// Goes past the next node, or returns the node that is held.
     ///
     /// # Errors
     /// The fabric's; `StaleAddress` if no node covers a key.
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
             let leads_on = |node: Node<'_>| {
                 let beyond = node.high().is_some_and(|high| high <= &low[..]);
                 if node.is_dead() || !index.owns(address, node) || node.level() < *level {
-                    return None; // it went out from under the walk
+                    return None; // the node was removed during the walk
                 }
                 if beyond || !node.covers(low) {
                     return beyond.then(|| node.next()).filter(|next| !next.is_null());
@@ -207,7 +207,7 @@ impl Place {
     }
 }
 
-/// Where a walk goes on behind a node; `None` behind the top level, which has the root alone.
+/// Where a walk goes on behind a node; `None` behind the root, which is alone on the top level.
 fn place_after(index: &Index, (address, node): (Address, Node<'_>), level: u8) -> Option<Place> {
     match node.high() {
         Some(high) => Some(Place { level, next: node.next(), low: high.to_vec() }),

@@ -1,13 +1,13 @@
-//! The blocks in which a transaction's log entry goes on that is longer than its area.
+//! The blocks in which a transaction's log entry goes on if it is longer than its area.
 //!
-//! Invariant: blocks are there, in every group that is written, before the entry is made.
+//! Invariant: the blocks are there, in every group that is written, before the entry is made.
 
 use tarn_fabric::address::{Address, GroupId};
 
-/// Of a transaction whose entry is longer than its area: the entry's length, and the blocks where it goes on.
+/// The length of an entry that is longer than its area, and the blocks where it goes on.
 #[derive(Default, Debug)]
 pub struct Chain {
-    /// 0: its entry fits its area.
+    /// 0: the entry fits its area.
     pub(crate) bytes: usize,
     pub(crate) blocks: Vec<(GroupId, Vec<Address>)>,
 }

@@ -1,39 +1,39 @@
 //! Transactions in doubt that one thread has still to settle.
 //!
-//! Invariant: a list alone. How they are settled: [`crate::session::settle`].
+//! Invariant: a list alone. [`crate::session::settle`] settles them.
 
 use crate::transaction::working_set::Txn;
 use std::cell::RefCell;
 use tarn_store::ids::TxnId;
 
-/// One that this thread has still to do something about.
+/// A transaction in doubt that this thread has still to deal with.
 pub(crate) struct Doubt {
     pub(crate) id: TxnId,
     pub(crate) number: u32,
-    /// What its coordinator knew of it, since that is no more, or has handed it over.
+    /// The coordinator's knowledge of it, once the coordinator exists no more, or has handed it over.
     pub(crate) left: Option<Box<Txn>>,
-    /// Its coordinator has handed it over, and is still there.
+    /// Whether its coordinator has handed it over, and still exists.
     pub(crate) is_awaited: bool,
 }
 
-/// Of a thread.
+/// The in-doubt transactions of a thread.
 #[derive(Default)]
 pub(crate) struct InDoubt {
     pub(crate) list: RefCell<Vec<Doubt>>,
 }
 
 impl InDoubt {
-    /// Whether this thread has still to do something about one.
+    /// Whether this thread has still to deal with this transaction.
     pub(crate) fn has(&self, id: TxnId) -> bool {
         self.list.borrow().iter().any(|doubt| doubt.id == id)
     }
 
-    /// Those that this thread has still to do something about.
+    /// The transactions that this thread has still to deal with.
     pub(crate) fn ids(&self) -> Vec<TxnId> {
         self.list.borrow().iter().map(|doubt| doubt.id).collect()
     }
 
-    /// Those whose coordinator is no more, or with `resting` does not run.
+    /// The transactions whose coordinator exists no more, or with `resting` does not run.
     pub(crate) fn left(&self, resting: bool) -> Vec<TxnId> {
         let list = self.list.borrow();
         let is_left = |doubt: &&Doubt| doubt.left.is_some() && (resting || !doubt.is_awaited);

@@ -1,6 +1,7 @@
 //! The locks of one transaction in compute nodes, and locks that outlive their transaction.
 //!
-//! Invariant: state alone. How locks are asked for and given up: [`crate::requests::lock_set`] and `crate::requests::closing`.
+//! Invariant: state alone. Locks are asked for and given up in [`crate::requests::lock_set`] and
+//! `crate::requests::closing`.
 
 use crate::services::lock::holds::Holds;
 use crate::services::lock::message::Ask;
@@ -10,7 +11,7 @@ use tarn_fabric::backend::Detached;
 use tarn_fabric::rpc::CallFuture;
 use tarn_store::ids::{AbortReason, Timestamp, TxnId};
 
-/// A lock of another node: asked for, noted to be, or granted.
+/// A lock of another node: noted, asked for, or granted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
     pub(crate) owner: NodeId,
@@ -23,16 +24,16 @@ pub(crate) struct Sent {
     pub(crate) call: CallFuture,
 }
 
-/// What one transaction has locked and asks for, wherever the locks are.
+/// The locks that one transaction has and asks for, wherever they are.
 #[derive(Default)]
 pub struct LockSet {
     pub(crate) own: Holds,
-    /// Since when it holds any of its own node's, if their shards can move.
+    /// Since when it holds any lock of its own node, if their shards can move.
     pub(crate) period: Option<Period>,
-    /// Those before `granted` are.
+    /// Locks of other nodes. Those before `granted` are granted.
     pub(crate) remote: Vec<Remote>,
     pub(crate) granted: usize,
-    /// Nodes that may have granted anything.
+    /// Nodes that may have granted locks.
     pub(crate) owners: Vec<NodeId>,
     pub(crate) sent: Vec<Sent>,
     pub(crate) refused: Option<AbortReason>,
@@ -40,42 +41,42 @@ pub struct LockSet {
     pub(crate) not_upgraded: Vec<u64>,
     /// Whether it was refused because it fills the table of its own node.
     pub(crate) fills_table: bool,
-    /// Under which name other nodes know the transaction.
+    /// The name under which other nodes know the transaction.
     pub(crate) id: Option<TxnId>,
-    /// Whether its owners may not change any more unnoticed: see [`LockSet::secure`].
+    /// Whether its owners cannot change unnoticed any more: see [`LockSet::secure`].
     pub(crate) secured: bool,
 }
 
-/// One thing that still runs.
+/// Work that outlives its transaction.
 pub(crate) enum Closing {
-    /// Writes that nobody awaits, and the locks that guard them.
+    /// Writes that no coroutine awaits, and the locks that guard them.
     Writing {
         /// The writes.
         writes: Detached,
-        /// What guards them.
+        /// The locks that guard them.
         held: LockSet,
         /// When the transaction committed.
         committed: Timestamp,
-        /// Which it is, and its coordinator's number.
+        /// The transaction, and its coordinator's number.
         whose: (TxnId, u32),
-        /// Its coordinator is no more: the number is held until then.
+        /// Whether its coordinator exists no more: the number is held until the writes are done.
         is_orphan: bool,
     },
-    /// What was there before is written back, each batch to a memory node of its own, under the locks. The coordinator's
-    /// number is held until then.
+    /// Former bytes are written back, each batch to a memory node of its own, under the locks. The
+    /// coordinator's number is held until then.
     Restoring {
-        /// The batches: one that ends in an error ends at a node that is gone.
+        /// The batches. A batch that ends in an error was for a node that is gone.
         writes: Vec<Detached>,
-        /// What guards them.
+        /// The locks that guard them.
         held: LockSet,
-        /// Which it is, and its coordinator's number.
+        /// The transaction, and its coordinator's number.
         whose: (TxnId, u32),
     },
-    /// Another node is to take locks back.
+    /// Another node must take locks back.
     Releasing {
-        /// Which.
+        /// The node.
         owner: NodeId,
-        /// Whose.
+        /// The transaction that held the locks.
         txn: TxnId,
         /// When the transaction committed, if it did.
         committed: Option<Timestamp>,

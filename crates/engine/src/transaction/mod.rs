@@ -1,6 +1,6 @@
 //! One transaction, as data: its records, locks, writes and part in ordered indexes.
 //!
-//! Invariant: nothing here sends anything; what a transaction does is in `steps` and the protocols.
+//! Invariant: nothing here sends anything; the work of a transaction is in `steps` and the protocols.
 
 pub(crate) mod chain;
 pub(crate) mod in_doubt;
@@ -13,5 +13,5 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_store::history::RecordedTxn;
 
-/// Where coordinators of one thread enter what they did. It outlives them.
+/// Where coordinators of one thread enter their transactions. It outlives them.
 pub type HistorySink = Rc<RefCell<Vec<RecordedTxn>>>;

@@ -1,9 +1,9 @@
-//! What one transaction does with ordered indexes: its scans, the leaves it has seen or locked, the
-//! entries that its changes bring and take away.
+//! One transaction's part in ordered indexes: its scans, the leaves it has seen or locked, the entries that
+//! its changes bring and take away.
 //!
-//! Invariant: one leaf stands here once, whoever came to it, with the version that was seen first;
-//! another version of it is another tree than the caller was shown. The memory is kept from transaction
-//! to transaction, and a transaction without scans on tables without indexes never touches it.
+//! Invariant: each leaf stands here once, however the transaction came to it, with the version that was seen
+//! first. Another version of the leaf would be another tree than the caller was shown. The memory is kept
+//! from transaction to transaction. A transaction without scans on tables without indexes never touches it.
 
 use crate::transaction::working_set::{Entry, FEW, NO_LOCK, Progress};
 use std::collections::BTreeMap;
@@ -22,17 +22,17 @@ use tarn_store::schema::{Cells, IndexId};
 /// A node of an ordered index that the transaction has read or locked.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf {
-    /// Of which index.
+    /// The index.
     pub index: IndexId,
-    /// Its LOCK word.
+    /// The address of its LOCK word.
     pub address: Address,
     /// Its version as seen.
     pub version: Version,
-    /// Index into the locks, or [`NO_LOCK`].
+    /// Its position among the locks, or [`NO_LOCK`].
     pub lock: u32,
     /// Its image, read under the lock.
     pub image: BufferOffset,
-    /// Its version once committed, if it is written.
+    /// Its version after the commit, if it is written.
     pub new_version: Version,
     /// Whether a scan has shown it, before any lock.
     pub shown: bool,
@@ -43,70 +43,70 @@ pub struct Leaf {
 /// An entry of an index that comes or goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// Of which index.
+    /// The index.
     pub index: IndexId,
-    /// Its key.
+    /// The key of the index entry.
     pub key: KeyBytes,
-    /// The transaction's entry that makes it.
+    /// The transaction's entry that makes the change.
     pub entry: u32,
-    /// Whether it comes.
+    /// Whether the index entry comes; if not, it goes.
     pub adds: bool,
     /// How far the protocol has come with it.
     pub place: ChangePlace,
-    /// What led to the node that is read or locked for it.
+    /// The lead to the node that is read or locked for it.
     pub lead: Lead,
-    /// Leaves that ended before the key.
+    /// How many leaves ended before the key.
     pub hops: u8,
 }
 
 impl Change {
-    /// Of which nothing is known yet.
+    /// A change whose place is not known yet.
     pub fn new(index: IndexId, key: KeyBytes, entry: u32, adds: bool) -> Change {
         Change { index, key, entry, adds, place: ChangePlace::Unknown, lead: Lead::NONE, hops: 0 }
     }
 }
 
-/// Where a change's leaf is.
+/// The place of a change's leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChangePlace {
-    /// To be located.
+    /// The leaf must be located.
     Unknown,
-    /// This inner node, or root, is read in this round, to here.
+    /// This inner node, or the root, is read in this round, to this place in the buffer.
     Inner(Address, BufferOffset),
-    /// To be locked here.
+    /// The leaf must be locked here.
     At(Address),
-    /// Its lock is asked for, or held: an index into the leaves.
+    /// The leaf's lock is asked for, or held: the leaf's position among the leaves.
     Leaf(u32),
 }
 
 /// See the module's text.
 #[derive(Default)]
 pub struct Ordered {
-    /// Whether anything is to be forgotten before the next transaction.
+    /// Whether there is anything to forget before the next transaction.
     pub is_used: bool,
     /// Whether a scan or a look-up is not at its end.
     pub pending: bool,
     /// Look-ups of whole keys.
     pub seeks: Vec<Seek>,
-    /// Look-ups before this one are at their end, or a scan's.
+    /// Look-ups before this one are at their end, or were taken over by a scan.
     pub sought: usize,
-    /// Look-ups that are a scan's.
+    /// How many look-ups were taken over by a scan.
     pub taken_over: usize,
-    /// The scans; those from `live` on are an earlier transaction's, kept for their memory.
+    /// The scans. Those from `live` on are an earlier transaction's, kept for their memory.
     pub scans: Vec<ScanState>,
     /// How many scans the transaction has.
     pub live: usize,
     /// Nodes that were read or locked.
     pub leaves: Vec<Leaf>,
-    /// One bit of 64 for each of their addresses: what is not here is not among them.
+    /// One bit of 64 for each of their addresses. An address whose bit is not set is not among them.
     seen: u64,
-    /// The leaves of a transaction of many by their address.
+    /// The positions of leaves by address, in a transaction of many.
     by_address: BTreeMap<u64, u32>,
     /// Leaves that scans came to in this round.
     pub visits: Vec<Visit>,
     /// The transaction's own changes, as scans show them.
     pub own: Vec<Own>,
-    /// Whether they are those before this fetch.
+    /// Whether `own` has the changes before this fetch.
     pub has_own: bool,
     /// The transaction's own changes, as the commit makes them.
     pub changes: Vec<Change>,
@@ -115,7 +115,7 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    /// The nodes that the round which was planned last reads.
+    /// The nodes that the round planned last reads.
     pub(crate) fn planned(&self) -> impl Iterator<Item = Address> {
         let seeks = self.seeks[self.sought..].iter().map(|seek| seek.address);
         let scans = self.scans[..self.live].iter().filter(|scan| !scan.is_done);
@@ -146,7 +146,7 @@ impl Ordered {
         &mut self.scans[self.live - 1]
     }
 
-    /// A look-up that was planned is left to a scan.
+    /// Hands a look-up that was planned over to a scan.
     pub fn seek_by_scan(&mut self, at: usize) {
         let Seek { index, key, .. } = self.seeks[at];
         self.next_scan().start(index, (key, key), 1, false);
@@ -172,7 +172,7 @@ impl Ordered {
         self.leaves.iter().position(|leaf| leaf.address == address)
     }
 
-    /// The leaf noted last makes them many.
+    /// Enters the leaves into `by_address`, once they are many.
     #[cold]
     fn index_leaves(&mut self) {
         for (at, leaf) in self.leaves.iter().enumerate().skip(self.by_address.len()) {
@@ -180,13 +180,13 @@ impl Ordered {
         }
     }
 
-    /// Nodes are a kibibyte apart, or two.
+    /// The bit of an address. Nodes are one or two kibibytes apart.
     #[inline]
     fn bit(address: Address) -> u64 {
         1 << ((address.to_word() >> 10).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
     }
 
-    /// Notes a leaf that was seen or is to be locked; its position.
+    /// Notes a leaf that was seen or is to be locked. Returns its position.
     #[inline]
     pub fn note(&mut self, index: IndexId, visit: Visit, shown: bool) -> usize {
         self.is_used = true;
@@ -211,7 +211,8 @@ impl Ordered {
     }
 }
 
-/// Tells which index entries an entry of the transaction brings (`true`) and takes away, as it stands.
+/// Calls `tell` with the index entries that an entry of the transaction, as it stands, brings (`true`) and
+/// takes away.
 pub fn effects(
     catalog: &Catalog,
     table: &Table,
@@ -257,7 +258,7 @@ mod tests {
     use tarn_store::placement::catalog::Options;
     use tarn_store::schema::{ColumnId, ColumnType, IndexPart, TableId, TableSchema};
 
-    /// Eight bytes in the first line, and eight of which half lie behind the second line's version.
+    /// A table with a column `a` of eight bytes, of which half lie behind the second line's version.
     fn catalog() -> Catalog {
         let schema = TableSchema::new("t", 60).column("text", ColumnType::Bytes(28));
         let schema = schema.column("a", ColumnType::U64);

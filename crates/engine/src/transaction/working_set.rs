@@ -1,10 +1,11 @@
-//! What one transaction has read, locked and changed: the engine's side of a transaction.
+//! The working set of one transaction: the records that it has read, locked and changed. This is the engine's
+//! side of a transaction.
 //!
-//! Invariant: positions in the round's buffer, never references; vectors keep their capacity from
-//! transaction to transaction, so a coordinator that has warmed up allocates nothing. An entry is
-//! one record, in one mode: what the caller sees of it, and what validation re-reads of it. A
-//! lookup is an entry's way through the index, begun only for a record that is not where it should
-//! be. A lock is what must be released; a piece is bytes to be written under a lock.
+//! Invariant: it has positions in the round's buffer, never references. Vectors keep their capacity from
+//! transaction to transaction, so a coordinator that has warmed up allocates nothing. An entry is one record,
+//! in one mode: the caller's view of it, and the version that validation compares. A lookup is an entry's way
+//! through the index, begun only for a record that is not where it should be. A lock must be released; a
+//! piece is bytes to be written under a lock.
 
 use crate::cluster::lease::LeaseWord;
 use crate::services::lock::versions::Stamp;
@@ -26,41 +27,42 @@ use tarn_store::index::prints::Prints;
 use tarn_store::layout::{Slot, Ticket, Version};
 use tarn_store::schema::{Cells, TableId};
 
-/// A transaction of no more records, or leaves, looks through them.
+/// A transaction with no more records, or leaves, than this looks through them one by one.
 pub const FEW: usize = 64;
-/// Records that a transaction may have before somebody looks whether it may have more.
+/// Records that a transaction may have before a check whether it may have more.
 pub const ROOM_STEP: usize = 1024;
-/// Bytes of a transaction's buffer from which on it takes in nothing more that can be refused: what it has
-/// needs some for its log.
+/// A transaction whose buffer has this many bytes takes in nothing more that can be refused: its records need
+/// some bytes for its log.
 pub const BUFFERED_MAX: usize = 1 << 30;
 
-/// What a transaction was declared to do.
+/// The declared intent of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Intent {
     /// Anything.
     #[default]
     ReadWrite,
-    /// To read alone: where there are snapshots it reads one.
+    /// To read alone. Where there are snapshots it reads one.
     ReadOnly,
 }
 
-/// The timestamps of a transaction, of protocols that have them; 0 is none.
+/// The timestamps of a transaction, in protocols that have them; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamps {
-    /// Of which transaction they are.
+    /// The transaction that they belong to.
     pub of: Option<OwnerTag>,
-    /// A lower bound of its commit.
+    /// A lower bound of its commit's timestamp.
     pub lower: Timestamp,
     /// The snapshot that it reads.
     pub start: Timestamp,
     /// Its place in the order of commits.
     pub commit: Timestamp,
-    /// Before its last READs were sent: what is known of lives since then may be newer than what they brought.
+    /// The view before its last READs were sent. Later knowledge of lives may be newer than the bytes that
+    /// they brought.
     pub view: ViewNumber,
 }
 
 impl Stamps {
-    /// None taken yet.
+    /// No timestamp is taken yet.
     pub const NONE: Stamps = Stamps {
         of: None,
         lower: Timestamp::ZERO,
@@ -70,8 +72,8 @@ impl Stamps {
     };
 }
 
-/// A record that a transaction asks for the first time: what [`crate::steps::access::RecordAccess::add`] makes an
-/// entry of.
+/// A record that a transaction asks for the first time. [`crate::steps::access::RecordAccess::add`] makes an
+/// entry of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Added {
     /// Key word.
@@ -80,20 +82,20 @@ pub struct Added {
     pub full_key: BufferOffset,
     /// The key's hash in its table's index.
     pub hash: u64,
-    /// What the caller wants.
+    /// The purpose of the access.
     pub mode: Mode,
-    /// Which cells.
+    /// The cells that the caller wants.
     pub cells: Cells,
 }
 
-/// What a further wish for a record that is fetched needs of the protocol.
+/// The needs of a further operation on a fetched record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Upgrade {
-    /// More of its cells, which are read where it is: under the lock, if the transaction has that.
+    /// More of the record's cells. They are read in place: under the lock, if the transaction has it.
     Cells,
-    /// The right to change it: it was only read.
+    /// The right to change the record: it was only read.
     Lock,
-    /// Its place in the index, and the right to change that: it is to come or to go.
+    /// The record's place in the index, and the right to change that: the record is to come or to go.
     Index,
 }
 
@@ -114,19 +116,19 @@ pub enum Progress {
     Done,
 }
 
-/// Names a record of one transaction, and what that has asked of it last; by default none of any transaction.
+/// Names a record of one transaction, and the last operation on it; by default it names none.
 ///
-/// It is a number that is the transaction's own and the place of an entry behind that, or of a further operation: one
-/// subtraction tells both, and that it is another transaction's, whose numbers are far away.
+/// A handle is a number of the transaction's own plus the place of an entry or of a further operation. One
+/// subtraction gives the place, and tells handles of other transactions: their numbers are far away.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Handle(u64);
 
 impl Handle {
-    /// Places from here on are further operations'.
+    /// Places from here on belong to further operations.
     const FURTHER: u64 = 1 << 32;
 
-    /// The number before the first place of the transaction with this tag. Those of a thread's transactions, which
-    /// follow one another, are as far apart as they can be.
+    /// The number before the first place of the transaction with this tag. The numbers of a thread's
+    /// transactions, which follow one another, are as far apart as they can be.
     #[inline]
     fn base(tag: OwnerTag) -> u64 {
         tag.word().wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -140,65 +142,67 @@ pub const NO_LOOKUP: u32 = u32::MAX;
 /// "No place": the slot's next image was not made.
 pub const NO_PLACE: u8 = u8::MAX;
 
-/// One record of the transaction. A line and a half, written in place: see
+/// One record of the transaction. It is a line and a half, written in place: see
 /// docs/design/0006-embedded-speed.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// Key word.
     pub key: u64,
-    /// Its home ([`Progress::Home`]); its slot, once known.
+    /// The address of its home ([`Progress::Home`]); of its slot, once known.
     pub address: Address,
-    /// Its version as fetched; for an absent record its directory's.
+    /// Its version as fetched; for an absent record its directory's version.
     pub version: Version,
-    /// Its version once committed, if it is written.
+    /// Its version after the commit, if it is written.
     pub new_version: Version,
-    /// Which cells the caller wants.
+    /// The cells that the caller wants.
     pub cells: Cells,
-    /// Cells changed by the caller.
+    /// The cells that the caller changed.
     pub dirty: Cells,
-    /// Where a payload that lies apart lies.
+    /// The address of a payload that lies apart.
     pub body: Address,
     /// The slot's image in the round's buffer.
     pub image: BufferOffset,
     /// The payload in the round's buffer; for an update the one to change.
     pub payload: BufferOffset,
-    /// For a change of a payload that is not contiguous where the slot's first is ([`Slot::keeps_old_payload`]): the
-    /// payload as it was.
+    /// The payload as it was. It is kept if the payload is not contiguous at the place of the slot's first
+    /// ([`Slot::keeps_old_payload`]).
     pub old_payload: BufferOffset,
     /// Full key in the round's buffer; position 0 means none (the buffer's first bytes are never
     /// a key).
     pub full_key: BufferOffset,
-    /// Index into the locks, or [`NO_LOCK`].
+    /// Its position among the locks, or [`NO_LOCK`].
     pub lock: u32,
-    /// Index into the locks of the directory record, or [`NO_LOCK`].
+    /// The directory record's position among the locks, or [`NO_LOCK`].
     pub directory_lock: u32,
-    /// Index into the lookups, or [`NO_LOOKUP`].
+    /// Its position among the lookups, or [`NO_LOOKUP`].
     pub lookup: u32,
     /// Its table.
     pub table: TableId,
-    /// What the caller wants.
+    /// The purpose of the access.
     pub mode: Mode,
     /// How far the protocol has come.
     pub progress: Progress,
     /// Whether the record exists, once fetched.
     pub found: bool,
-    /// Whether what was fetched is of one moment, so that alone it needs no validation.
+    /// Whether the fetched image is of one moment, so that alone it needs no validation.
     pub stable: bool,
     /// Whether the caller was shown this version of the record without a lock on it: validation
     /// re-reads it, and a lock that comes later compares.
     pub watched: bool,
-    /// Whether it was locked by another when it was read, in a way that lets readers pass: they look at it again.
+    /// Whether another transaction had locked it when it was read, in a way that lets readers pass: they look
+    /// again.
     pub marked: bool,
-    /// Whether nothing of it is to be written after all (inserted and deleted again): then it is not writable.
+    /// Whether nothing of it will be written after all (it was inserted and deleted again): then it is not
+    /// writable.
     pub void: bool,
     /// Whether it was there, and the transaction has deleted and inserted it again: all of it is written.
     pub renewed: bool,
-    /// Whether what the caller sets of it will be written: the protocol has made the record this
-    /// transaction's to change, by whatever kind of lock. An insert that finds its record, and a change
-    /// of one that is not there, stay `false`.
+    /// Whether the columns that the caller sets will be written: the transaction may change the record, by
+    /// whatever kind of lock. It stays `false` for an insert that finds its record, and for a change of one
+    /// that is not there.
     pub writable: bool,
-    /// Of a record whose versions lie in its slot, and whose payload was put where the slot's next image has it:
-    /// the new version's place; else [`NO_PLACE`].
+    /// The new version's place, for a record whose versions lie in its slot, if its payload was put into the
+    /// slot's next image; else [`NO_PLACE`].
     pub place: u8,
 }
 
@@ -237,7 +241,7 @@ impl Entry {
         }
     }
 
-    /// Where the payload of a record that is changed lies as it was, contiguous.
+    /// Where the old payload of a changed record lies, contiguous.
     #[inline]
     pub fn payload_before(&self, slot: &Slot) -> BufferOffset {
         match slot.keeps_old_payload() {
@@ -253,37 +257,37 @@ impl Entry {
     }
 }
 
-/// A directory record that an absence was read from, or a leaf that a scan has read, and that is not
-/// locked: validation re-reads it.
+/// A directory record that an absence was read from, or a leaf that a scan has read, without a lock:
+/// validation reads it again.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// Its LOCK word; VERSION follows.
+    /// The address of its LOCK word; VERSION follows.
     pub address: Address,
     /// The version that was read.
     pub version: Version,
-    /// No longer to be checked: the transaction has locked the directory since.
+    /// Whether it needs no check any more: the transaction has locked the directory since.
     pub covered: bool,
 }
 
-/// What a lock protects.
+/// The object that a lock protects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockKind {
     /// An entry's record.
     Record,
-    /// A bucket's directory record, an index header, a node of an ordered index: its VERSION is a
-    /// piece of its own.
+    /// A bucket's directory record, an index header, a node of an ordered index. Its VERSION is a piece of
+    /// its own.
     Directory,
 }
 
-/// What stands in a LOCK word that this transaction holds.
+/// The contents of a LOCK word that this transaction holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HeldAs {
-    /// Its tag: nobody else has the record.
+    /// Its tag: no other transaction has the record.
     #[default]
     Exclusive,
-    /// Its tag and a mark, that lets readers pass: see [`tarn_store::layout::LockMode::Intent`].
+    /// Its tag and a mark that lets readers pass: see [`tarn_store::layout::LockMode::Intent`].
     Intent,
-    /// One of both: it is being raised.
+    /// One of these two: the lock is being raised.
     Either,
     /// A lease, this transaction's or another's: it runs out by itself.
     Lease,
@@ -292,13 +296,13 @@ pub enum HeldAs {
 }
 
 impl HeldAs {
-    /// Whether others may read beside.
+    /// Whether others may read at the same time.
     #[inline]
     pub fn is_shared(self) -> bool {
         matches!(self, HeldAs::Lease | HeldAs::Ticket(Ticket::Reader))
     }
 
-    /// Whether the outcome of the verb that asked is a CAS's.
+    /// Whether the verb that asked was a CAS.
     #[inline]
     pub fn is_by_cas(self) -> bool {
         !matches!(self, HeldAs::Ticket(_))
@@ -308,43 +312,44 @@ impl HeldAs {
 /// A lock that was asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Lock {
-    /// The LOCK word.
+    /// The address of the LOCK word.
     pub address: Address,
-    /// What stands there, if it was granted.
+    /// The contents of the word, if the lock was granted.
     pub held_as: HeldAs,
-    /// Record or directory.
+    /// The object that it protects.
     pub kind: LockKind,
     /// Whether it was granted.
     pub granted: bool,
     /// Whether VERSION is to be written.
     pub writes: bool,
-    /// Whether what may be written says its VERSION, and not who wrote it.
+    /// Whether the bytes that may be written name their VERSION, and not their writer.
     pub nameless: bool,
     /// VERSION as found under the lock.
     pub old_version: Version,
     /// VERSION to write.
     pub new_version: Version,
-    /// Of a bucket: the fingerprints to write with VERSION.
+    /// For a bucket: the fingerprints to write with VERSION.
     pub prints: Prints,
     /// The CAS or FAA, in the round that asked.
     pub verb: VerbIndex,
-    /// The word that stood in its way and may be replaced, of protocols that ask again; the word that was found with its
-    /// ticket; else 0.
+    /// In protocols that ask again, the word that stood in its way and may be replaced; with tickets, the
+    /// word that was found with its ticket; else 0.
     pub met: u64,
-    /// Whether it was refused, and is to be asked for again, or is waited for.
+    /// Whether it was refused, and is to be asked for again or waited for.
     pub is_due: bool,
     /// How often it was asked for again.
     pub asked_again: u8,
 }
 
 impl Lock {
-    /// Whether something is written that does not say who wrote it: who logs that and does not write it takes the entry back.
+    /// Whether bytes are written that do not name their writer: a transaction that logs and does not write
+    /// them takes the entry back.
     #[inline]
     pub fn writes_nameless(&self) -> bool {
         self.writes && self.nameless
     }
 
-    /// One that is not asked for, and of which nothing is known.
+    /// A lock that is not asked for, and of which nothing is known.
     #[inline(always)]
     pub fn unasked(address: Address, kind: LockKind, held_as: HeldAs) -> Lock {
         Lock {
@@ -365,68 +370,69 @@ impl Lock {
     }
 }
 
-/// Bytes to write under a lock, with what they replace.
+/// Bytes to write under a lock, with the bytes that they replace.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingWrite {
-    /// Where.
+    /// The address to write to.
     pub address: Address,
-    /// New bytes in the round's buffer.
+    /// The new bytes, in the round's buffer.
     pub new: BufferOffset,
     /// The bytes they replace, in the round's buffer.
     pub old: BufferOffset,
-    /// How many.
+    /// How many bytes they are.
     pub len_bytes: u32,
-    /// Whether the old bytes matter: those of a record that does not exist do not.
+    /// Whether the old bytes matter; those of a record that does not exist do not.
     pub logged: bool,
 }
 
-/// A version that a transaction writes, of protocols with several: from its preparation to the transaction's end.
+/// A version that a transaction writes, in protocols with several: from its preparation to the transaction's
+/// end.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    /// The entry.
+    /// The transaction's entry.
     pub entry: u32,
-    /// Its slot.
+    /// The record's slot.
     pub slot: Address,
-    /// Its table.
+    /// The record's table.
     pub table: TableId,
-    /// Which of the slot's places.
+    /// The place in the slot.
     pub cell: u8,
     /// Whether the slot held no record before.
     pub came: bool,
-    /// What recovery writes back, in the round's buffer.
+    /// The bytes that recovery writes back, in the round's buffer.
     pub former: BufferOffset,
-    /// How much.
+    /// How many bytes these are.
     pub former_bytes: usize,
     /// The bytes that make it visible, in the round's buffer; INVISIBLE until it has a timestamp.
     pub visible: BufferOffset,
-    /// How far into the slot they go.
+    /// How far into the slot these bytes go.
     pub visible_at: u16,
-    /// How many.
+    /// How many bytes these are.
     pub visible_bytes: u16,
     /// The record of the version that goes, if one goes and lies apart.
     pub discarded: Address,
 }
 
-/// What a transaction has to do with leases, of protocols that have them.
+/// A transaction's leases, in protocols that have them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Leases {
-    /// Since before its first READ: its window, and the word of then.
+    /// Its window, which began before its first READ, and the lease word at that time.
     pub reads_since: Option<(Window, LeaseWord)>,
-    /// Since its last lock was acknowledged, if that was noted before its commit.
+    /// Its wait, which began when its last lock was acknowledged, if that was noted before its commit.
     pub waits_since: Option<Wait>,
-    /// Since when it is in its present stage, if it is one whose stages are timed.
+    /// When its present stage began, if its stages are timed.
     pub timed_since: Option<Nanos>,
-    /// When the first of the leases ends that it has on records, where clocks tell.
+    /// When the first of its leases on records ends, where clocks tell.
     pub first_end: Option<Nanos>,
 }
 
 /// One transaction; see the module's text.
 pub struct Txn {
-    /// Its name, and its locks' value.
+    /// Its name, and the value of its locks.
     pub tag: OwnerTag,
-    /// Its coordinator: whose log area it uses.
+    /// The number of its coordinator, whose log area it uses.
     pub coordinator: u32,
-    /// What it was declared to do; stays from try to try.
+    /// Its declared intent, which stays from try to try.
     pub intent: Intent,
     /// How often it was tried before.
     pub tries_before: u32,
@@ -438,48 +444,52 @@ pub struct Txn {
     pub entries: Vec<Entry>,
     /// Whether it has had many records: more than [`FEW`] were looked through, or room was made for more.
     pub has_many: bool,
-    /// Records that it may have until somebody looks whether it may have more.
+    /// Records that it may have before a check whether it may have more.
     pub room: usize,
-    /// The entries of a transaction of many by their table and key, up to the last that was looked for.
+    /// The positions of entries by table and key, in a transaction of many, up to the last that was looked
+    /// for.
     pub by_key: HashTable<u32>,
-    /// One bit of 256 for each of their keys' hashes: what is not here is not among the entries.
+    /// One bit of 256 for each key's hash. A key whose bit is not set is not among the entries.
     seen: [u64; 4],
     /// The same for the addresses of locks that were asked for.
     locked: [u64; 4],
     /// READs of homes in the round that is being planned, or entries whose homes will be read in it.
     pub at_home: usize,
-    /// The first entries that are not fetched, whose homes will be read without a round unless something else comes beside them:
-    /// how many.
+    /// How many entries, from the first that is not fetched on, are only noted. Their homes will be read
+    /// without a round, unless something else comes beside them.
     pub noted: usize,
-    /// The entry whose lock is asked for in this round, of a protocol that asks for one after the other.
+    /// The entry whose lock is asked for in this round, in protocols that ask for one after the other.
     pub in_turn: Option<usize>,
     /// Locks on records that a short commit can write: see the protocol.
     pub short_locks: usize,
-    /// Records were read by loads and stores, under their locks, and not all of them were what is usual.
+    /// Whether records were read by loads and stores, under their locks, and some of them were unusual.
     pub read_near: bool,
-    /// Ways through the index.
+    /// The entries' ways through the index.
     pub lookups: Vec<Lookup>,
     /// Entries before this one are fetched.
     pub fetched: usize,
     /// Directory records that validation re-reads.
     pub checks: Vec<Check>,
-    /// What must be released.
+    /// The locks that must be released.
     pub locks: Vec<Lock>,
     /// Readers' locks that are put away while the others are logged.
     pub shares: Vec<Lock>,
-    /// What will be written.
+    /// The bytes that will be written.
     pub pieces: Vec<PendingWrite>,
     /// Where its log entry goes on, if it is longer than its area.
     pub(crate) chain: Chain,
     /// Its locks in compute nodes.
     pub held: LockSet,
-    /// Version tables that are being read without a lock, by their entry: of which moment they are at least.
+    /// Version tables that are being read without a lock, by their entry, with the moment that they are at
+    /// least of.
     pub looks: Vec<(u32, Stamp)>,
     /// Versions that will be written.
     pub written: Vec<Written>,
-    /// Blocks taken for this transaction, which are given back if it aborts, and those that are free if it commits.
+    /// Blocks taken for this transaction, which are given back if it aborts, and blocks that become free if
+    /// it commits.
     pub allocated: Vec<Allocated>,
-    /// The bucket that has slots of deleted records in place of room for an insert: to be swept before the next try.
+    /// The bucket that has slots of deleted records in place of room for an insert. It is swept before the
+    /// next try.
     pub to_sweep: Option<(TableId, Address)>,
     /// Buckets that were swept in vain since the first try: inserts make their chains longer.
     pub swept_in_vain: Vec<Address>,
@@ -487,17 +497,18 @@ pub struct Txn {
     pub groups: Vec<tarn_fabric::address::GroupId>,
     /// Its windows and waits.
     pub leases: Leases,
-    /// Where it is counted as a reader, and whom it asks, under explicit leases.
+    /// Where it is counted as a reader, and which nodes it asks, under explicit leases.
     pub reading: Reading,
-    /// Whether a write may have been sent, or a log that others would go by: from then on only resolution decides.
+    /// Whether a write may have been sent, or a log that others would go by. From then on only resolution
+    /// decides.
     pub in_doubt: bool,
-    /// Locks are assumed and not asked for: in simulations alone.
+    /// Whether locks are assumed and not asked for. This is for simulations alone.
     pub assumes_locks: bool,
-    /// Where its handles begin.
+    /// The number at which its handles begin.
     handles: u64,
-    /// What is to be looked after before it may commit.
+    /// The matters to look after before it may commit.
     pub notes: Notes,
-    /// What there is to say about that.
+    /// The details of these matters.
     pub sequel: Sequel,
     /// How a fetch failed: nothing but a rollback can follow.
     pub failed: Option<tarn_store::ids::Failure>,
@@ -507,33 +518,33 @@ pub struct Txn {
     pub left_unshown: bool,
     /// Where it is recorded, if it is, and when it began.
     pub recorded_in: Option<(HistorySink, Nanos)>,
-    /// What it does with ordered indexes.
+    /// Its part in ordered indexes.
     pub ordered: Ordered,
 }
 
 /// A block that a transaction takes, or makes free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allocated {
-    /// Where it lies.
+    /// The block's address.
     pub address: Address,
     /// Its size.
     pub bytes: u32,
-    /// What it is.
+    /// The use of the block.
     pub memory: Memory,
 }
 
-/// What a block is that a transaction takes, or makes free.
+/// The use of a block that a transaction takes, or makes free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
     /// Zeros, for part of an index.
     Zeros,
     /// For a record of this table, or a version of one.
     Record(TableId),
-    /// That of a record of this table that is no more once the transaction has committed.
+    /// The memory of a record of this table that exists no more once the transaction has committed.
     Gone(TableId),
 }
 
-/// An address's bits, so that those that decide differ between neighbours.
+/// An address's bits, mixed so that those that decide differ between neighbours.
 #[inline]
 fn spread(address: Address) -> u64 {
     address.to_word().wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -589,7 +600,7 @@ impl Txn {
         }
     }
 
-    /// Starts anew under `tag`.
+    /// Starts anew, as the transaction `tag`.
     #[inline]
     pub fn begin(&mut self, tag: OwnerTag) {
         (self.tag, self.handles) = (tag, Handle::base(tag));
@@ -623,10 +634,10 @@ impl Txn {
         }
     }
 
-    /// Of a transaction of many records, what others do not have.
+    /// Forgets the state that only a transaction of many records has.
     #[cold]
     pub(crate) fn forget_many(&mut self) {
-        // Less, where a transaction may have fewer at all.
+        // The room is smaller where a transaction may have fewer records.
         (self.has_many, self.room) = (false, self.room.min(ROOM_STEP));
         match self.by_key.capacity() > ROOM_STEP {
             true => self.by_key = HashTable::new(),
@@ -634,15 +645,15 @@ impl Txn {
         }
     }
 
-    /// Names the transaction and empties its buffer: all that one needs which has no working set. What is left of the one before is
-    /// not looked at until [`Txn::begin`].
+    /// Names the transaction and empties its buffer: a transaction without a working set needs no more. The
+    /// rest is the transaction's before, and is not looked at until [`Txn::begin`].
     #[inline]
     pub(crate) fn begin_without_records(&mut self, tag: OwnerTag) {
         self.tag = tag;
         self.round.clear();
     }
 
-    /// Notes the hash of a key that is added; whether one with the same bit was.
+    /// Notes the hash of a key that is added. Returns whether a key with the same bit was noted before.
     #[inline(always)]
     pub fn note_again(&mut self, hash: u64) -> bool {
         let (word, bit) = Txn::bit(hash);
@@ -665,13 +676,13 @@ impl Txn {
         self.seen[word] |= bit;
     }
 
-    /// Of bits that decide nothing else.
+    /// The word and the bit of a hash, from bits that decide nothing else.
     #[inline]
     fn bit(hash: u64) -> (usize, u64) {
         ((hash >> 46 & 3) as usize, 1 << (hash >> 40 & 63))
     }
 
-    /// Whether nothing is locked but for readers, and nothing will be written.
+    /// Whether it has locked only for readers, and will write nothing.
     #[inline]
     pub fn is_read_only(&self) -> bool {
         self.locks.iter().all(|lock| lock.held_as.is_shared())
@@ -703,7 +714,7 @@ impl Txn {
         &self.lookups[entry.lookup as usize]
     }
 
-    /// Adds an entry; its name.
+    /// Adds an entry. Returns its handle.
     #[inline(always)]
     pub fn push(&mut self, entry: Entry) -> Handle {
         let handle = self.handle_of(self.entries.len());
@@ -711,30 +722,30 @@ impl Txn {
         handle
     }
 
-    /// Names an entry.
+    /// The handle of an entry.
     #[inline(always)]
     pub(crate) fn handle_of(&self, entry: usize) -> Handle {
         Handle(self.handles.wrapping_add(entry as u64))
     }
 
-    /// Names a further operation.
+    /// The handle of a further operation.
     pub(crate) fn handle_of_wish(&self, wish: usize) -> Handle {
         Handle(self.handles.wrapping_add(Handle::FURTHER + wish as u64))
     }
 
-    /// The place of the entry that a handle names: beyond all of them if it names none.
+    /// The place of the entry that a handle names; beyond all entries if it names none.
     #[inline(always)]
     pub(crate) fn place_of(&self, handle: Handle) -> usize {
         handle.0.wrapping_sub(self.handles) as usize
     }
 
-    /// The further operation that a handle names; none if it is another transaction's.
+    /// The further operation that a handle names; none if the handle is another transaction's.
     #[cold]
     pub(crate) fn wish_of(&self, handle: Handle) -> Option<&Wish> {
         self.sequel.wishes.get(self.place_of_wish(handle)?)
     }
 
-    /// As [`Txn::wish_of`], to change it.
+    /// The same as [`Txn::wish_of`], to change it.
     #[cold]
     pub(crate) fn wish_of_mut(&mut self, handle: Handle) -> Option<&mut Wish> {
         let place = self.place_of_wish(handle)?;

@@ -1,8 +1,8 @@
-//! Logs that go on behind their areas, under deaths and drops.
+//! Logs that continue in blocks behind their areas, when nodes die and futures are dropped.
 //!
-//! Invariant checked: an entry of which a part is missing, or another's, is no entry; one that is whole is recovered
-//! like any other. So with areas of a few lines, so that nearly every log goes on in blocks, everything holds that
-//! holds with large ones, under every protocol, wherever a transaction dies or is dropped.
+//! Invariant checked: an entry that lacks a part, or has another entry's part, does not count. A whole entry
+//! is recovered like any other. The areas here have a few lines, so nearly every log continues in blocks.
+//! Every property of large areas must hold, under every protocol, wherever a transaction dies or is dropped.
 
 use crate::common::crash::{self, Found};
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, HALVES};
@@ -19,11 +19,11 @@ use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
-/// Room for a head and a lock or two.
+/// Room for the head of an entry and one or two locks.
 const AREA_BYTES: u64 = 256;
 const ROWS: u64 = 60;
 
-/// A table whose rows' log takes several blocks.
+/// A table whose rows together have a log of several blocks.
 fn shape(protocol: &'static str, (nodes, replicas): (usize, usize)) -> Shape {
     let mut shape = Shape::of(&[double("double", 80)]).protocol(protocol).nodes(nodes, replicas);
     (shape.options.log_bytes, shape.options.coordinators_max) = (AREA_BYTES, 8);
@@ -31,7 +31,7 @@ fn shape(protocol: &'static str, (nodes, replicas): (usize, usize)) -> Shape {
     shape
 }
 
-/// Sets all rows to `value`, and has one more come and one go.
+/// Sets all rows to `value`, inserts one more row and deletes one.
 async fn change(by: &mut Coordinator, value: u64) -> Result<(), Failure> {
     by.transact(async |tx| {
         let rows: Vec<_> = (0..ROWS).map(|key| tx.update(T, key, Cells::ALL)).collect();
@@ -48,7 +48,7 @@ async fn change(by: &mut Coordinator, value: u64) -> Result<(), Failure> {
     .await
 }
 
-/// What the rows say, all the same.
+/// Returns the value of all rows, which must be the same in each.
 async fn value(by: &mut Coordinator) -> Result<u64, Failure> {
     by.transact(async |tx| {
         let rows: Vec<_> = (0..ROWS).map(|key| tx.read(T, key, Cells::ALL)).collect();
@@ -76,7 +76,7 @@ async fn begin(by: &mut Coordinator) -> Result<(), Failure> {
     .await
 }
 
-/// Polls `future` up to `polls` times; `None` if it has not ended then.
+/// Polls `future` up to `polls` times. Returns `None` if it has not ended by then.
 fn poll_times<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
     let mut future = pin!(future);
     let mut context = Waiting::from_waker(Waker::noop());
@@ -102,7 +102,7 @@ fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
             let mut last = 1;
             for polls in 0.. {
                 let ended = poll_times(change(&mut by, last + 1), polls);
-                // The same coordinator goes on; first of all it resolves what it left in doubt.
+                // The same coordinator goes on; it first resolves the transaction that it left in doubt.
                 block_on(by.transact(async |tx| Ok(tx.read(T, 0u64, Cells::ALL)))).unwrap();
                 world.assert_clean();
                 let now = block_on(value(&mut other)).unwrap();
@@ -118,7 +118,7 @@ fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
     }
 }
 
-/// Its data and its log land in any order that the contract allows, up to where it died.
+/// The transaction's data and log land in any order that the contract allows, up to the death of its node.
 #[test]
 fn who_dies_with_a_long_log_is_finished_or_undone() {
     for info in ALL.iter().filter(|it| it.caps.crash_recovery) {

@@ -1,8 +1,8 @@
-//! A transaction's future dropped at every point where it can be.
+//! A transaction's future is dropped at every possible point.
 //!
-//! Invariant checked: polled k times and dropped, for every k until it commits: it has happened
-//! whole or not at all, nothing stays locked once its coordinator has run the next, and that next
-//! one works.
+//! Invariant checked: a transaction is polled k times and dropped, for every k until it commits. It has
+//! happened as a whole or not at all. Once its coordinator has run its next transaction, nothing stays
+//! locked, and that transaction works.
 
 use crate::common::*;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use tarn_store::schema::{Cells, TableId};
 
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 
-/// Polls `future` up to `polls` times; `None` if it has not ended then.
+/// Polls `future` up to `polls` times. Returns `None` if it has not ended by then.
 fn poll_times<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
     let mut future = pin!(future);
     let mut context = Waiting::from_waker(Waker::noop());
@@ -29,8 +29,9 @@ fn poll_times<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
     None
 }
 
-/// Everything at once: moves one unit from record 1 to record 2 of each table, deletes 3, inserts
-/// the next key; two blocks, with reads to validate.
+/// A transaction with all kinds of accesses. In each table it moves one unit from record 1 to record 2,
+/// deletes the record that it inserted last time, and inserts the next. It fetches twice for each table, and
+/// has a read to validate.
 async fn mixture(tx: &mut Transaction<'_>, next: u64) -> Result<(), Failure> {
     for table in LAYOUTS {
         let rows = [1u64, 2].map(|key| tx.update(table, key, Cells::ALL));
@@ -47,7 +48,8 @@ async fn mixture(tx: &mut Transaction<'_>, next: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `mixture` has made of the tables: how often it happened, the same in every one.
+/// Returns how often `mixture` has happened, by the contents of the tables. The number must be the same in
+/// each table.
 fn happened(by: &mut Coordinator) -> u64 {
     let seen: Vec<_> = LAYOUTS
         .iter()
@@ -68,7 +70,7 @@ fn happened(by: &mut Coordinator) -> u64 {
 #[derive(Clone, Copy, PartialEq)]
 enum Index {
     Rests,
-    /// Somebody wants it to grow whenever a transaction was dropped.
+    /// A split is requested whenever a transaction was dropped.
     Grows,
 }
 
@@ -98,7 +100,7 @@ fn drop_everywhere(
             by.context().growth.request(Shard { table: LAYOUTS[0], group: GroupId(0) });
         }
         if polls % 2 == 0 {
-            // The same coordinator goes on; first of all it resolves what it left in doubt.
+            // The same coordinator goes on; it first resolves the transaction that it left in doubt.
             block_on(by.transact(async |tx| Ok(tx.update(LAYOUTS[0], 4u64, Cells::ALL)))).unwrap();
         } else {
             block_on(by.transact(async |tx| Ok(tx.read(LAYOUTS[0], 4u64, Cells::ALL)))).unwrap();
@@ -165,7 +167,7 @@ fn dropping_for_ever_takes_no_memory() {
     assert_eq!(world.assert_clean().records, 4);
 }
 
-/// The coordinator is dropped as well, and another of its thread, under its number or another, runs next.
+/// The coordinator is dropped as well. Another of its thread runs next, under its number or another one.
 #[test]
 fn a_coordinator_that_is_dropped_in_doubt_leaves_no_locks() {
     for number in [0, 2] {

@@ -1,9 +1,10 @@
-//! A transaction's future dropped between any two pieces of what it has on its way.
+//! A transaction's future is dropped between any two pieces of its verbs in flight.
 //!
-//! Invariant checked: whoever comes next (the same coordinator, another of its thread, another under its
-//! number on another thread, whoever recovers its node) finds it happened whole or not at all, and so does
-//! whoever looks last; nothing stays locked. It rests on what follows a dropped round coming after it, and
-//! on a number in doubt being its thread's: without the first the test fails, which is checked as well.
+//! Invariant checked: the transaction has happened as a whole or not at all, and nothing stays locked. Its
+//! successor sees that, and so does the last reader. The successor is the same coordinator, another of its
+//! thread, another under its number on another thread, or a node that recovers its node. This rests on two
+//! rules: rounds that follow a dropped round come after it, and a number in doubt belongs to its thread.
+//! Without the first rule the test fails, which is checked as well.
 
 use crate::common::weak::WeakFabric;
 use crate::common::*;
@@ -26,19 +27,19 @@ use tarn_store::schema::{Cells, IndexId, IndexPart, Key, TableId, TableSchema};
 
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 const START: u64 = 1_000_000;
-/// A table that `mixture` does not touch: who works there meets none of its locks.
+/// A table that `mixture` does not touch: transactions on it meet none of its locks.
 const ASIDE: TableId = TableId(3);
 
-/// Who comes after a transaction that was dropped.
+/// The successor of a transaction that was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
-    /// Its coordinator.
+    /// The same coordinator.
     Itself,
-    /// Another of its thread under its number; the coordinator was dropped as well.
+    /// Another coordinator of its thread under its number; the first one was dropped as well.
     Successor,
-    /// Another on another thread of its node, under its number.
+    /// Another coordinator on another thread of its node, under its number.
     OtherThread,
-    /// Another node, which recovers its own.
+    /// Another node, which recovers the transaction's node.
     Recovery,
 }
 
@@ -62,12 +63,12 @@ impl Stage {
         Stage::with(seed, None)
     }
 
-    /// With one more table.
+    /// Creates the stage with one more table.
     fn with(seed: u64, more: Option<TableSchema>) -> Stage {
         let schemas =
             [narrow("narrow", 8), double("double", 8), apart("apart", 8), narrow("aside", 8)];
         let schemas: Vec<TableSchema> = schemas.into_iter().chain(more).collect();
-        // With one group, all that is ever logged under a number stands in one place.
+        // With one group, all logs under a number are in one place.
         let (nodes, replicas) = [(3, 2), (1, 1), (2, 2)][seed as usize % 3];
         let fabric = WeakFabric::new(&Shape::of(&schemas).nodes(nodes, replicas), seed);
         let id = fabric.database.membership.join(NodeSlot(0)).unwrap();
@@ -90,8 +91,8 @@ impl Stage {
         stage
     }
 
-    /// Polls a transaction while pieces of it land, and drops it at a moment that the seed chooses;
-    /// what it returned, if it ended before.
+    /// Polls a transaction while pieces of it land, and drops it at a moment that the seed chooses. Returns
+    /// its result if it ended before.
     fn drop_somewhere(&self, run: impl Future<Output = Result<(), Failure>>) -> Option<()> {
         let mut run = pin!(run);
         let mut waiting = Waiting::from_waker(Waker::noop());
@@ -134,7 +135,7 @@ async fn mixture(tx: &mut Transaction<'_>, next: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A transaction that logs.
+/// A transaction that writes a log.
 async fn aside(by: &mut Coordinator) -> Result<(), Failure> {
     by.transact(async |tx| {
         let row = tx.update(ASIDE, 1u64, Cells::ALL);
@@ -146,7 +147,8 @@ async fn aside(by: &mut Coordinator) -> Result<(), Failure> {
     .await
 }
 
-/// What `mixture` has made of the tables: how often it happened, the same in every one.
+/// Returns how often `mixture` has happened, by the contents of the tables. The number must be the same in
+/// each table.
 async fn happened(by: &mut Coordinator) -> Result<u64, Failure> {
     by.transact(async |tx| {
         let mut seen = Vec::new();
@@ -170,7 +172,7 @@ async fn happened(by: &mut Coordinator) -> Result<u64, Failure> {
     })
 }
 
-/// Whoever is next goes on, and has settled what the dropped transaction left.
+/// The successor goes on, and has settled the dropped transaction.
 fn go_on(stage: &Stage, mut gone: Coordinator, next: Next) {
     let (fabric, [cx, beside]) = (&stage.fabric, &stage.threads);
     match next {
@@ -187,7 +189,7 @@ fn go_on(stage: &Stage, mut gone: Coordinator, next: Next) {
     }
 }
 
-/// What came of a seed: whether the dropped one has happened.
+/// Runs a seed. Returns whether the transaction ended before it was dropped, and whether it has happened.
 fn run(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     let stage = Stage::new(seed);
     let fabric = &stage.fabric;
@@ -204,7 +206,7 @@ fn run(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     let again = fabric.block_on(happened(&mut by(&stage.other, 2))).unwrap();
     assert_eq!(seen, again, "it came later");
     if ended.is_none() {
-        // Nothing is logged that nobody decides, and nothing is written that was not logged.
+        // Each logged transaction is decided, and each written one was logged.
         let all = [cx, beside, &stage.other].into_iter().flat_map(|cx| cx.decisions());
         let committed = all.filter(|(_, decided)| *decided == Resolution::Committed).count();
         assert_eq!(seen, committed as u64, "it was taken for aborted");
@@ -215,7 +217,8 @@ fn run(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     (ended.is_some(), seen == 1)
 }
 
-/// Another under the number begins at once on another thread; the first thread goes on some time later.
+/// Another coordinator under the number begins at once on another thread; the first thread goes on some time
+/// later.
 fn go_on_elsewhere(stage: &Stage, cx: &Rc<Context>, beside: &Rc<Context>) {
     let (fabric, ends) = (&stage.fabric, Cell::new(0));
     let later = Nanos(fabric.draw(600) as u64);
@@ -234,7 +237,7 @@ fn go_on_elsewhere(stage: &Stage, cx: &Rc<Context>, beside: &Rc<Context>) {
     assert_eq!(ends.get(), 2);
 }
 
-/// The node is taken for dead, with what it has on its way, and recovered by another.
+/// The node is taken for dead, with its verbs in flight, and another node recovers it.
 fn recover(stage: &Stage, gone: Coordinator) {
     let (fabric, dead) = (&stage.fabric, stage.node.id);
     fabric.database.membership.expel(dead);
@@ -279,7 +282,8 @@ fn without_the_order_behind_dropped_rounds_halves_stay() {
     }
 }
 
-/// Asks how a transaction ended, again while a lock or a change is in the way.
+/// Asks `times` times how a transaction ended; retries while a lock or a change of configuration is in the
+/// way.
 async fn ask(by: &mut Coordinator, id: TxnId, times: u32) -> Vec<Resolution> {
     let mut told = Vec::new();
     for _ in 0..times {
@@ -289,7 +293,8 @@ async fn ask(by: &mut Coordinator, id: TxnId, times: u32) -> Vec<Resolution> {
     told
 }
 
-/// Another thread, another node and a sibling ask by the name alone, while its own thread goes on.
+/// Another thread, another node and a sibling ask by the transaction's name alone, while its own thread goes
+/// on.
 #[test]
 fn all_that_ask_are_told_the_same_and_what_memory_says() {
     let mut ends = [0; 2];
@@ -333,11 +338,11 @@ fn all_that_ask_are_told_the_same_and_what_memory_says() {
         fabric.end();
     }
     println!("{} aborted, {} committed", ends[0], ends[1]);
-    // It was "aborted" that others were told wrongly.
+    // The wrong answer that others could get was "aborted".
     assert!(ends[1] > 0, "{ends:?}");
 }
 
-/// What a thread left that ended in doubt: no sweep takes it, but the recovery of its node does.
+/// A thread that ended left a transaction in doubt. No sweep takes it, but the recovery of its node does.
 fn ends_with_its_node(stage: &Stage) {
     let (fabric, other, dead) = (&stage.fabric, &stage.other, stage.node.id);
     let swept = fabric.block_on(recovery::sweep(other, Pace::UNPACED)).unwrap();
@@ -350,7 +355,7 @@ fn ends_with_its_node(stage: &Stage) {
     assert!(audit.is_clean(), "{audit}");
 }
 
-/// The thread that left a number in doubt is no more: nobody may log under it before recovery.
+/// The thread that left a number in doubt has ended. No coordinator may log under the number before recovery.
 #[test]
 fn a_number_whose_thread_ended_in_doubt_is_refused() {
     let mut refused = 0;
@@ -388,16 +393,16 @@ fn a_number_whose_thread_ended_in_doubt_is_refused() {
 /// A table with fingerprints and an ordered index.
 const ORDERED: TableId = TableId(4);
 
-/// How far a coordinator has come that inserts one key after the other: each beyond the last such key.
+/// The progress of a coordinator that inserts one key after the other, each beyond the last.
 #[derive(Default)]
 struct Told {
     asked: Cell<u64>,
-    /// Its transaction has begun: what an earlier one made necessary is done.
+    /// Its transaction has begun: the work that an earlier one made necessary is done.
     begun: Cell<u64>,
     acknowledged: Cell<u64>,
 }
 
-/// Inserts keys. A leaf that one leaves with little room is split before the next begins.
+/// Inserts keys. If an insert leaves little room in a leaf, the leaf is split before the next insert begins.
 async fn insert(
     by: &mut Coordinator,
     keys: std::ops::Range<u64>,
@@ -418,7 +423,7 @@ async fn insert(
     Ok(())
 }
 
-/// How many keys there are, by the index and by themselves: all from 0 on.
+/// Returns how many keys there are, both in the index and by lookup. They must be all keys from 0 on.
 async fn keys_there(by: &mut Coordinator, most: u64) -> Result<u64, Failure> {
     by.transact(async |tx| {
         let all = tx.scan(IndexId(0), Scan::prefix(IndexKey::new()));
@@ -441,8 +446,8 @@ async fn keys_there(by: &mut Coordinator, most: u64) -> Result<u64, Failure> {
     })
 }
 
-/// Whether a split was dropped, and whether anybody had to decide how a transaction ended. If the order behind
-/// dropped rounds is taken away, splits alone are looked at.
+/// Runs a seed. Returns whether a split was dropped, and whether the end of a transaction had to be decided.
+/// If the order behind dropped rounds is taken away, only splits are looked at.
 fn run_ordered(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     let stage =
         Stage::with(seed, Some(half("ordered", 64).index("by_key", &[IndexPart::Key; 7], true)));

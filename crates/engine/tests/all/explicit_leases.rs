@@ -1,8 +1,10 @@
-//! Explicit leases: who reads is counted, and a writer waits if anybody reads what he writes, or may.
+//! Explicit leases: readers are counted. A writer waits if a transaction reads, or may read, the records that
+//! the writer writes.
 //!
-//! Invariant checked: he waits for a reader on another node and on his own, for one that came after he asked somebody else, for one who reads a
-//! range, and for lives that cannot be asked; he waits for nobody else, and nobody stays counted,
-//! however his transaction ended. And who asks has kept readers away by then.
+//! Invariant checked: a writer waits for a reader on another node and on its own. It waits for a reader that
+//! came after the writer had asked another node, and for a reader of a range. It waits for lives that cannot
+//! be asked, and for no others. No reader stays counted, however its transaction ended. A writer that asks
+//! has already kept new readers away.
 
 #![allow(clippy::disallowed_methods, reason = "leases are measured by real time")]
 
@@ -26,7 +28,7 @@ use tarn_store::schema::range::{IndexKey, Scan};
 use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
-/// Shorter than what a wait is noticed by, longer than a test reads.
+/// Longer than a test reads. A writer that waits takes longer than this, so the wait is noticed.
 const LEASE_NS: u32 = 8_000_000;
 const LEASE: Duration = Duration::from_nanos(LEASE_NS as u64);
 
@@ -37,7 +39,7 @@ fn world(near: bool) -> World {
     World::new(&shape)
 }
 
-/// What one update made him do.
+/// The effect of one update on its writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Made {
     Wait,
@@ -66,7 +68,7 @@ fn writing(
     }
 }
 
-/// Runs `during` once, while `reader` has read `body`'s records and his window is open.
+/// Runs `during` once, while `reader` has read `body`'s records and its window is open.
 fn beside<R>(
     reader: &mut Coordinator,
     body: impl AsyncFn(&mut Transaction<'_>) -> Result<(), Failure>,
@@ -100,11 +102,11 @@ fn a_writer_waits_for_who_reads_what_he_writes() {
         };
         assert_eq!(made(&mut reader, &mut writer, &[3, 4]), Made::Go);
         assert_eq!(made(&mut reader, &mut writer, &[4, 2]), Made::Wait);
-        // Of his own node.
+        // A reader on the writer's own node.
         let mut own = coordinator(writer.context(), 7);
         assert_eq!(made(&mut own, &mut writer, &[3]), Made::Go);
         assert_eq!(made(&mut own, &mut writer, &[1]), Made::Wait);
-        // What is not there is read as well: an insert of it waits, another does not.
+        // An absent record counts as read as well: an insert of it waits, another insert does not.
         let absent = async |tx: &mut Transaction<'_>| {
             tx.get_row(T, 77u64).await?;
             read(tx, T, &[1]).await
@@ -154,13 +156,13 @@ fn lives_that_cannot_be_asked_are_waited_for() {
     let mut writer = world.coordinator(0, 64);
     fill(&mut writer, T, 1..10);
     let membership = &world.database.membership;
-    // One that counts nobody.
+    // A node that counts no readers.
     let id = membership.join(NodeSlot(1)).expect("a first life");
     let dumb = Arc::new(ComputeNode::new(Arc::clone(&world.database), id));
     assert_eq!(update(&mut writer, &[1]), Made::Wait);
     drop(dumb);
     assert_eq!(update(&mut writer, &[1]), Made::Go, "it runs nothing any more");
-    // One that was expelled, and may still run.
+    // A node that was expelled, and may still run.
     let second = world.join(2);
     membership.expel(second.id);
     assert_eq!(update(&mut writer, &[1]), Made::Wait);
@@ -191,7 +193,8 @@ fn ranges_are_waited_for_from_both_sides() {
             tx.fetch().await
         })
     };
-    // Which records are in a range its leaves say: a change of them waits, an update of a record that is in it alone does not.
+    // The leaves say which records are in a range. So a change of the leaves waits; an update of one record
+    // in the range does not.
     assert_eq!(beside(&mut reader, scan, || update(&mut writer, &[3])), Made::Go);
     assert_eq!(beside(&mut reader, scan, || insert(&mut writer, 100)), Made::Wait);
     assert_eq!(insert(&mut writer, 101), Made::Go);
@@ -207,7 +210,8 @@ fn ranges_are_waited_for_from_both_sides() {
     world.assert_clean();
 }
 
-/// Of what it was not counted at when it began to read nobody was told in time.
+/// A reader may read a record at which it was not counted when it began. No writer was told of that in time,
+/// so the reader is in no lease.
 #[test]
 fn a_reader_who_comes_to_know_more_is_in_no_lease() {
     let schema = narrow("t", 4000).ordered("by_key");
@@ -241,7 +245,7 @@ fn a_reader_who_comes_to_know_more_is_in_no_lease() {
     }
     let two = async |tx: &mut Transaction<'_>| read(tx, T, &[1, 2]).await;
     let third = async |tx: &mut Transaction<'_>| read(tx, T, &[3]).await;
-    // The first scan learns the way.
+    // The first scan learns the path through the index.
     let _ = runs!(scan);
     assert!(runs!(two) && runs!(scan));
     assert!(!runs!(two, third) && !runs!(two, scan) && !runs!(scan, third) && !runs!(scan, scan));
@@ -258,7 +262,7 @@ fn nobody_stays_counted() {
         Err::<(), Failure>(AbortReason::User.into())
     }));
     assert_eq!((given_up, counted(&reader)), (Err(AbortReason::User.into()), 0));
-    // Refused: another is about to write it.
+    // A reader that is refused, because another transaction is about to write the record.
     let refused = block_on(writer.transact(async |tx| {
         add_one(tx, T, &[1]).await?;
         read(tx, T, &[3]).await?;
@@ -276,7 +280,7 @@ fn nobody_stays_counted() {
         Ok(())
     }));
     assert_eq!((refused, counted(&reader), counted(&writer)), (Ok(()), 0, 0));
-    // Dropped half-way.
+    // A reader that is dropped half-way.
     {
         let mut dropped = Box::pin(reader.transact(async |tx| {
             read(tx, T, &[1]).await?;
@@ -293,7 +297,7 @@ fn nobody_stays_counted() {
         );
     }
     assert_eq!(counted(&reader), 0);
-    // One that reads one record commits without a look, and is counted no more.
+    // A transaction that reads one record commits without another look, and is not counted any more.
     block_on(reader.transact(async |tx| read(tx, T, &[1]).await)).expect("alone");
     assert_eq!(counted(&reader), 0);
     world.assert_clean();
@@ -330,11 +334,17 @@ impl<'a> Task<'a> {
     }
 }
 
-/// Five transactions of three records. y's writer, who reads nothing, has its lock, and is held up. A reader of y and z begins, and is held up before
-/// he comes to y. Another, who has read x, is to write z, and waits for that reader. x is written meanwhile, which nobody reads;
-/// somebody reads that, and y. Now y is written, and read. If all of them got what they asked for, the first reader is behind the
-/// writer of y, who is behind the second reader, who is behind the writer of x, who is behind the writer of z, who is behind the first
-/// reader. What the judge found.
+/// Five transactions on three records x, y and z:
+/// - The writer of y reads nothing, has its lock, and is held up.
+/// - A reader of y and z begins, and is held up before it reads y.
+/// - The writer of z has read x, and waits for that reader.
+/// - Meanwhile the writer of x writes x, which no transaction reads.
+/// - A second reader reads that x, and y.
+///
+/// Now y is written, and read. If all their requests were granted, there would be a cycle: the first reader is
+/// behind the writer of y, that writer behind the second reader, the second reader behind the writer of x,
+/// the writer of x behind the writer of z, and the writer of z behind the first reader. Returns the judge's
+/// finding.
 fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Option<String> {
     let shape = Shape::of(&[narrow("t", 4)]).protocol("oocc").variant(variant);
     let world = World::new(&Shape { near: false, ..shape.leasing_reads(LEASE_NS) });
@@ -345,10 +355,10 @@ fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Optio
         block_on(by.transact(async |tx| read(tx, T, &[key]).await)).expect("alone");
         by.context().port.counts().rounds - before
     };
-    // The first of each is one that gets ready.
+    // Each coordinator's first transaction also gets ready.
     coordinators.iter_mut().for_each(|by| _ = rounds(by, 0));
     let by = &mut coordinators[0];
-    // A fetch comes to y in its second round.
+    // A fetch reads y in its second round.
     let y = (0..40).find(|&key| rounds(by, key) == 2).expect("some have no room at home");
     let mut at_home = (0..40).filter(|&key| rounds(by, key) == 1);
     let [x, z] = [(); 2].map(|()| at_home.next().expect("most have"));
@@ -363,13 +373,13 @@ fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Optio
     let mut writer_of_x = Task::of(d, async |tx| add_one(tx, T, &[x]).await);
     let mut second_reader = Task::of(e, async |tx| read(tx, T, &[x, y]).await);
     writer_of_y.poll(writer_polls);
-    // So long the reader may go on when y's writer has waited.
+    // The reader may go on for this long when y's writer has waited.
     std::thread::sleep(LEASE / 4);
     reader.poll(reader_polls);
     for others in [&mut writer_of_z, &mut writer_of_x, &mut second_reader] {
         others.poll(20);
     }
-    // y's writer goes on first, as far as he can alone.
+    // y's writer goes on first, as far as it can alone.
     let begun = Instant::now();
     while writer_of_y.ended.is_none() && begun.elapsed() < 2 * LEASE {
         writer_of_y.poll(1);
@@ -396,7 +406,7 @@ fn who_asks_who_reads_has_kept_readers_away_by_then() {
         assert_eq!(find(variant), None, "{variant}");
     }
     let begun = Instant::now();
-    // Whether anybody is in lease is a matter of time.
+    // Whether a reader is in lease depends on real time.
     while begun.elapsed() < Duration::from_secs(60) {
         if let Some(finding) = find("corrected,-implicit,-exclusive-if-explicit") {
             assert!(finding.contains("of 5 transactions"), "{finding}");

@@ -1,8 +1,8 @@
-//! Tables that grow far beyond what they were laid out for, while transactions run on them.
+//! Tables that grow far beyond their first layout, while transactions run on them.
 //!
-//! What is asked: every record stays findable and nothing else appears (against a model, against
-//! the checker, against an audit of every replica); a split that does not come about leaves
-//! nothing; a full heap is nobody's error; chains and lookups stay short.
+//! Checked: every record stays findable and no other record appears (by a model, by the checker, by an audit
+//! of every replica). A split that is given up leaves nothing. A full heap causes no error. Chains and
+//! lookups stay short.
 
 #![allow(clippy::disallowed_methods, reason = "measures how long real threads take")]
 
@@ -30,7 +30,7 @@ use tarn_store::schema::{Cells, Key, TableId, TableSchema};
 const T: TableId = TableId(0);
 const KEY_BYTES: u8 = 20;
 
-/// One memory node's world with a table laid out for a handful of records, and `spare` MiB of heap.
+/// A world of one memory node, with a table laid out for a handful of records, and `spare` MiB of heap.
 fn tiny(schema: &TableSchema, replicas: usize, spare: u64) -> World {
     tiny_of(ALL[0].name, schema, replicas, spare)
 }
@@ -42,7 +42,7 @@ pub fn tiny_of(protocol: &'static str, schema: &TableSchema, replicas: usize, sp
     World::new(&shape)
 }
 
-/// The tables whose slots differ in kind.
+/// Tables with different kinds of slots.
 fn kinds() -> [TableSchema; 4] {
     [
         narrow("narrow", 8),
@@ -52,7 +52,7 @@ fn kinds() -> [TableSchema; 4] {
     ]
 }
 
-/// A key of the table's kind.
+/// Calls `then` with a key of the table's kind.
 fn with_key<R>(schema: &TableSchema, key: u64, then: impl FnOnce(Key<'_>) -> R) -> R {
     if schema.stored_key_bytes() == 0 {
         return then(Key::Word(key));
@@ -62,7 +62,7 @@ fn with_key<R>(schema: &TableSchema, key: u64, then: impl FnOnce(Key<'_>) -> R) 
     then(Key::Bytes(&bytes))
 }
 
-/// Inserts, or sets column A of what is there.
+/// Inserts a record, or sets column A of the existing one.
 async fn put(
     tx: &mut Transaction<'_>,
     schema: &TableSchema,
@@ -103,14 +103,15 @@ fn a_tiny_table_grows_large_and_loses_nothing() {
         }
     }
     for info in ALL[1..].iter().filter(|info| info.caps.growth) {
-        // Under all of them a record of this table is in one line: LOTUS's tables of longer slots do not grow.
+        // Under these protocols a record of this table is in one line. LOTUS's tables with longer slots do
+        // not grow.
         for replicas in [1, 3] {
             grow_against_a_model(info.name, &half("half", 8), replicas);
         }
     }
 }
 
-/// Records in lines, of one and of several, whose growth is finished from a log of new bytes.
+/// Records in one line and in several lines; their growth is finished from a log of new bytes.
 #[test]
 fn a_tiny_table_of_records_in_lines_grows_large_and_loses_nothing() {
     kinds().iter().for_each(|schema| grow_against_a_model("oocc", schema, 3));
@@ -120,7 +121,7 @@ fn a_tiny_table_of_records_in_lines_grows_large_and_loses_nothing() {
 pub fn grow_against_a_model(protocol: &'static str, schema: &TableSchema, replicas: usize) {
     let world = tiny_of(protocol, schema, replicas, 4);
     let mut by = world.coordinator(0, 512);
-    // It never splits, so its belief is always behind.
+    // It never splits, so its belief about the index is always behind.
     let mut reader = world.coordinator(1, 0);
     let mut model = BTreeMap::new();
     for turn in 0..4_000u64 {
@@ -155,7 +156,7 @@ pub fn grow_against_a_model(protocol: &'static str, schema: &TableSchema, replic
     assert!(audit.buckets * 8 > model.len() as u64 * 5 / 4, "{} buckets", audit.buckets);
 }
 
-/// One coroutine of the concurrent test: changes and looks at one to three keys at a time.
+/// One coroutine of the concurrent test: it changes and reads one to three keys at a time.
 async fn work(by: &mut Coordinator, schema: &TableSchema, turns: u64, keys: u64) {
     by.record_history();
     let number = by.context().node.id.slot.0;
@@ -198,7 +199,7 @@ struct Run {
     tally: Tally,
 }
 
-/// Two threads, each a compute node of its own with eight coroutines.
+/// Runs two threads, each a compute node of its own with eight coroutines.
 fn run_two_threads(world: &World, schema: &TableSchema, turns: u64, keys: u64) -> Run {
     let nodes = [world.join(0), world.join(1)];
     let mut run = Run { history: Vec::new(), tally: Tally::default() };
@@ -229,7 +230,7 @@ fn run_two_threads(world: &World, schema: &TableSchema, turns: u64, keys: u64) -
     run
 }
 
-/// How many records should be there, by the last write of each key.
+/// Returns how many records should exist, by the last write of each key.
 fn records_left(history: &[RecordedTxn]) -> u64 {
     let mut last = BTreeMap::new();
     for txn in history.iter().filter(|txn| txn.outcome == RecordedOutcome::Committed) {
@@ -306,7 +307,7 @@ pub fn drop_at_any_moment(protocol: &'static str, schema: &TableSchema) {
                 }
             }
         }
-        // The next transaction resolves what was left in doubt.
+        // The next transaction resolves the one that was left in doubt.
         assert_eq!(value_of(&mut by, T, 2), Some(2));
         let audit = world.assert_clean();
         assert_eq!(audit.records, 60, "after {polls} polls");
@@ -314,7 +315,7 @@ pub fn drop_at_any_moment(protocol: &'static str, schema: &TableSchema) {
         for key in 0..60 {
             assert_eq!(value_of(&mut other, T, key), Some(key), "after {polls} polls");
         }
-        // And growth goes on.
+        // The table can still grow.
         fill(&mut other, T, 60..120);
         assert!(splits(other.context()) > 0);
         world.assert_clean();
@@ -404,7 +405,7 @@ fn bodies_are_neither_lost_nor_shared() {
     let schema = apart("apart", 8);
     let world = tiny(&schema, 1, 4);
     let mut by = world.coordinator(0, 0);
-    // Deletes leave bodies behind, inserts use them, splits carry them about.
+    // Deletes leave bodies behind, inserts reuse them, splits move them.
     for turn in 0..6_000u64 {
         let key = by.rng().random_range(0..800u64);
         let delete = by.rng().random_range(0..3) == 0;
@@ -433,7 +434,7 @@ fn bodies_are_neither_lost_nor_shared() {
     world.assert_clean();
 }
 
-/// The body pointers of every slot of the table, whether it holds a record or not.
+/// Returns the body pointers of all slots of the table, whether they hold a record or not.
 async fn bodies(cx: &Rc<Context>) -> Vec<u64> {
     let table = cx.table(T);
     let body_at = table.slot.body_at.expect("rows of their own");
@@ -449,7 +450,7 @@ async fn bodies(cx: &Rc<Context>) -> Vec<u64> {
     bodies
 }
 
-/// Keys that are spread over the word.
+/// Returns keys that are spread over the whole word.
 fn scattered(index: u64) -> u64 {
     tarn_fabric::rng::mix(index)
 }
@@ -491,7 +492,7 @@ fn chains_and_lookups_stay_short() {
     let blocks = (audit.buckets + audit.overflow_blocks) as f64 / audit.buckets as f64;
     let load = records as f64 / (audit.buckets * 8) as f64;
 
-    // A node that has just joined: its belief is that nothing has grown.
+    // A node that has just joined: it believes that nothing has grown.
     let mut reader = world.coordinator(1, 0);
     let before = reader.context().port.counts();
     let probes = records / 4;

@@ -1,7 +1,9 @@
-//! Whoever lets an index grow dies at every step of that, where a log has new bytes; others finish it, or nothing of it is there.
+//! A node that lets an index grow dies at every step of that growth, under logs of new bytes. Other nodes
+//! finish the growth, or nothing of it is there.
 //!
-//! Invariant checked: after recovery no lock is left, copies are equal, each record is where its key leads, and the index grows
-//! on; also if the memory node with the locks dies beside. Without the header in front it is missed.
+//! Invariant checked: after recovery no lock is left, copies are equal, each record is where its key leads,
+//! and the index can grow further. This also holds if the memory node with the locks dies at the same time.
+//! If the header is not written first, the test notices a violation.
 
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
@@ -21,10 +23,10 @@ use tarn_store::schema::{Cells, TableSchema};
 const SHARD: Shard = Shard { table: TABLE, group: GroupId(0) };
 const RECORDS: u64 = 60;
 
-/// What dies: a table's records, and the variant.
+/// A case: a table's records, and the variant.
 type What = (fn(&str, u64) -> TableSchema, &'static str);
 
-/// A table far too full, on memory nodes 0 and 1, and a spare.
+/// A table far too full, on memory nodes 0 and 1, and a spare node.
 fn crowded((records, variant): What) -> WeakFabric {
     let schema = records("crowded", 8);
     let mut shape = Shape::of(&[schema]).nodes(2, 2).protocol("oocc").variant(variant);
@@ -46,13 +48,13 @@ async fn is_there(by: &mut Coordinator, key: u64) -> Result<bool, Failure> {
     .await
 }
 
-/// Lets the index grow by one step, and reads a record behind it.
+/// Lets the index grow by one step, and reads a record afterwards.
 async fn grow(by: &mut Coordinator) -> bool {
     by.context().growth.request(SHARD);
     is_there(by, KEY).await.expect("nobody else is there")
 }
 
-/// What was wrong at the end, if anything.
+/// Returns the violations at the end, if any.
 fn wrong(fabric: &WeakFabric, by: &mut Coordinator) -> Option<String> {
     let cx = Rc::clone(by.context());
     fabric.block_on(recovery::sweep(&cx, Pace::UNPACED)).unwrap();
@@ -63,8 +65,9 @@ fn wrong(fabric: &WeakFabric, by: &mut Coordinator) -> Option<String> {
     (!is_whole).then(|| format!("{audit}; missing: {missing:?}"))
 }
 
-/// The index has grown by so many steps; whoever does the next dies after so many of the fabric's, and the primary with him if
-/// `beside`. Whether he had ended, and what is wrong; events of recovery are added up.
+/// The index has grown by `grown` steps. A node begins the next step and dies after `steps` steps of the
+/// fabric; if `beside`, the primary dies too. Returns whether the growth had ended, and the violations. Adds
+/// up events of recovery.
 fn die(
     what: What,
     (grown, steps): (usize, usize),
@@ -81,7 +84,7 @@ fn die(
     (0..grown).for_each(|_| assert!(fabric.block_on(grow(&mut by))));
     let dead: Rc<Context> = fabric.context(0, 0);
     let victim = Box::leak(Box::new(coordinator(&dead, 0)));
-    // Its thread is gone: it is neither polled any more nor dropped.
+    // Its thread is gone: the future is neither polled any more nor dropped.
     let growing = Box::leak(Box::new(Box::pin(grow(victim))));
     let ended = drive(&fabric, &mut growing.as_mut(), steps, || false);
     fabric.database.membership.expel(dead.node.id);
@@ -103,7 +106,8 @@ fn die(
     (ended.is_some(), wrong)
 }
 
-/// The first point of death that leaves something wrong, of a new segment and of the first splits into it.
+/// Finds the first point of death that leaves a violation, in the growth by a new segment and in the first
+/// splits into it.
 fn first_wrong(what: What, beside: bool, events: &mut [u64; 2]) -> Option<String> {
     for grown in 0..3 {
         for steps in 1.. {
@@ -121,7 +125,7 @@ fn first_wrong(what: What, beside: bool, events: &mut [u64; 2]) -> Option<String
 
 #[test]
 fn a_growth_whose_node_dies_at_any_step_is_finished_or_leaves_nothing() {
-    // Of a line, and of half a line.
+    // Records of a line, and of half a line.
     let records = [narrow as fn(&str, u64) -> TableSchema, half];
     for (records, beside) in records.into_iter().flat_map(|it| [(it, false), (it, true)]) {
         let (mut events, what) = ([0; 2], (records, "corrected"));

@@ -1,7 +1,7 @@
-//! Tables that grow under LOTUS, whose locks are in compute nodes and whose snapshots take none.
+//! Tables that grow under LOTUS, whose locks are in compute nodes and whose snapshots take no locks.
 //!
-//! Invariant checked: what of growth holds under every protocol ([`crate::growth`]), and who holds no lock finds what is
-//! there while its slot moves.
+//! Invariant checked: growth behaves as under every protocol ([`crate::growth`]). A reader without locks
+//! finds a record while the record's slot moves.
 
 use crate::common::weak::WeakFabric;
 use crate::common::*;
@@ -46,8 +46,8 @@ fn a_split_under_lotus_gives_way_to_a_transaction() {
     give_way(LOTUS, &half("half", 8));
 }
 
-/// A snapshot of all keys and of some that are not there, between two steps of which a split goes on to its end: whether it
-/// is right for every number of steps of either before that.
+/// A snapshot reads all keys and some missing ones; between two of its steps a split runs to its end. Returns
+/// whether the snapshot is right for every number of steps of both before that.
 fn is_whole_beside_splits(variant: &str) -> bool {
     let there = |key: u64| (key < KEYS).then_some(key);
     let all: Vec<Option<u64>> = (0..KEYS + 8).map(there).collect();
@@ -94,8 +94,8 @@ fn a_snapshot_beside_a_split_misses_nothing_if_it_looks_again() {
     assert!(!is_whole_beside_splits("corrected,-second-look"));
 }
 
-/// Whether records that were read, moved by a split and then changed are there with what they were changed to. Their
-/// version tables are remembered.
+/// Records are read, moved by a split, and then changed. Returns whether the changed values are there. The
+/// version tables are remembered from the reads.
 fn are_changed_where_they_moved(variant: &str) -> bool {
     let mut shape = Shape::of(&[narrow("narrow", 8)]).protocol(LOTUS).variant(variant);
     shape.options.layout = LayoutKind::MultiVersion { cells: 1, records: Records::Apart };
@@ -128,8 +128,8 @@ fn version_tables_that_have_moved_are_not_remembered() {
     assert!(!are_changed_where_they_moved("corrected,-forget-moved"));
 }
 
-/// A split whose thread stops after so many steps, in memory that takes verbs in any order; another node recovers it,
-/// finds every record, and goes on splitting.
+/// A split's thread stops after some steps, in memory that takes verbs in any order. Another node recovers
+/// the split, finds every record, and goes on splitting.
 #[test]
 fn a_split_whose_coordinator_dies_at_any_moment_loses_nothing() {
     let mut began = [0, 0];

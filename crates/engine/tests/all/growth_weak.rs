@@ -1,8 +1,8 @@
-//! Splits under every order that the contract allows: tables that grow from four buckets on, over
-//! the weakest fabric, with three compute nodes whose beliefs fall behind.
+//! Splits under every order that the contract allows. Tables grow from four buckets on, over the weakest
+//! fabric, with three compute nodes whose beliefs fall behind.
 //!
-//! Invariant checked: histories are strictly serializable, nothing stays locked, replicas are
-//! equal, every record is where its key leads. Deterministic: a seed that fails once fails always.
+//! Invariant checked: histories are strictly serializable, nothing stays locked, replicas are equal, every
+//! record is where its key leads. Runs are deterministic: a seed that fails once fails always.
 
 use crate::common::mix::{self, Mix};
 use crate::common::weak::WeakFabric;
@@ -19,7 +19,7 @@ use tarn_fabric::executor::{Executor, TaskId};
 use tarn_store::history::RecordedTxn;
 use tarn_store::layout::{LayoutKind, Records};
 
-/// Mostly inserts, of keys that nobody has seen yet.
+/// Mostly inserts, of keys that have not been used yet.
 const GROWING: Mix = Mix {
     first: 0,
     tables: 4,
@@ -32,20 +32,20 @@ const GROWING: Mix = Mix {
 };
 const LOTUS: &str = "lotus";
 const OOCC: &str = "oocc";
-/// OOCC's readers' leases: some rounds.
+/// Length of the leases of OOCC's readers: some rounds.
 const READ_LEASE_NS: u32 = 60;
-/// Seeds from the named one on within which a bug shows.
+/// A planted bug shows within this many seeds from the named one on.
 const WITHIN: u64 = 200;
 const NODES: u16 = 3;
 const COORDINATORS: usize = 2;
 
-/// Runs one schedule; returns what was counted, and what is wrong.
+/// Runs one schedule. Returns the counts, and the violation if there is one.
 fn run(protocol: &'static str, variant: &str, seed: u64) -> (Tally, Option<String>) {
     let replicas = 1 + seed as usize % 3;
     let mut shape = mix::shape(replicas, replicas, variant).protocol(protocol);
     shape = shape.leasing_reads(READ_LEASE_NS);
     if protocol == LOTUS {
-        // A slot with one version is one line, which is what it can split.
+        // A slot with one version is one line, and only such slots can be split.
         shape.options.layout = LayoutKind::MultiVersion { cells: 1, records: Records::Auto };
     }
     let fabric = WeakFabric::new(&shape, seed);
@@ -63,7 +63,7 @@ fn run(protocol: &'static str, variant: &str, seed: u64) -> (Tally, Option<Strin
     for (index, cx) in contexts.iter().flat_map(|cx| [cx; COORDINATORS]).enumerate() {
         let mut by = Coordinator::new(Rc::clone(cx), index as u32, retry);
         for _ in 0..seed {
-            let _ = rand::RngExt::random::<u64>(by.rng()); // another seed, other transactions
+            let _ = rand::RngExt::random::<u64>(by.rng()); // another seed draws other transactions
         }
         let recorded = &recorded;
         executor.spawn(async move {
@@ -92,7 +92,7 @@ fn run(protocol: &'static str, variant: &str, seed: u64) -> (Tally, Option<Strin
     (tally, (!is_whole).then(|| format!("{protocol} {variant}, seed {seed}: {report}{audit}")))
 }
 
-/// How many buckets were split in so many schedules, in none of which anything may be wrong.
+/// Runs these schedules, none of which may have a violation. Returns how many buckets were split.
 fn splits_in(seeds: std::ops::Range<u64>, protocol: impl Fn(u64) -> &'static str) -> u64 {
     let mut tally = Tally::default();
     for seed in seeds {
@@ -126,7 +126,8 @@ fn splits_under_lotus_are_strictly_serializable_under_any_order() {
     assert!(splits > 3 * seeds, "{splits} splits in {seeds} schedules");
 }
 
-/// Rules of splits whose absence shows here, each by the first seed that misses it and a few behind it.
+/// Rules of splits whose absence shows here, each with the first seed at which it shows; a few seeds from
+/// there on are run.
 #[test]
 fn rules_of_lotus_for_splits_that_are_taken_away_are_missed() {
     let within = std::env::var("TARN_SEEDS").map_or(WITHIN, |seeds| seeds.parse().unwrap());

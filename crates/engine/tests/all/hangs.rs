@@ -1,6 +1,6 @@
-//! What is dropped or busy on a node that lives keeps nobody waiting for ever.
+//! A dropped future or a busy thread on a living node makes no other thread wait for ever.
 //!
-//! Invariant checked: after every number of steps at which it is dropped, another node comes to the end of
+//! Invariant checked: work is dropped after every possible number of steps. Each time another node completes
 //! it, and nothing is left behind.
 
 use crate::common::race::*;
@@ -14,8 +14,8 @@ use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// A recovery is dropped after so many steps, on a node that lives; another node takes the life. Whether it
-/// had come to its end.
+/// A recovery is dropped after `steps` steps on a living node; another node takes over. Returns whether the
+/// recovery had ended.
 fn drop_recovery_after(steps: usize) -> bool {
     let fabric = pair(6, 0);
     let (dead, first, second) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
@@ -24,7 +24,7 @@ fn drop_recovery_after(steps: usize) -> bool {
         let mut dying = Box::pin(update(Box::leak(Box::new(coordinator(&dead, 0))), 2));
         let mut polled = dying.as_mut();
         drive(&fabric, &mut polled, STEPS_MAX, || writes(&dead) == 1);
-        // At the primary it is written, at the backup it never is: to be undone.
+        // The data is written at the primary and never at the backup, so the transaction must be undone.
         fabric.hold(dead.node.id, NodeSlot(1));
         fabric.land(dead.node.id, NodeSlot(0));
         std::mem::forget(dying);
@@ -52,7 +52,7 @@ fn a_dropped_recovery_is_taken_over() {
     assert!((0..STEPS_MAX).any(drop_recovery_after));
 }
 
-/// A copy is dropped after so many steps, on a node that lives; another node makes it.
+/// A copy is dropped after `steps` steps on a living node; another node makes it.
 fn drop_copy_after(steps: usize) -> bool {
     let fabric = pair(7, 1);
     let (first, second) = (fabric.context(0, 0), fabric.context(1, 0));
@@ -85,7 +85,7 @@ fn a_dropped_copy_is_taken_over() {
 fn a_changer_whose_own_node_is_busy_lets_others_have_the_turn() {
     let fabric = pair(8, 0);
     let (first, second) = (fabric.context(0, 0), fabric.context(1, 0));
-    // A thread of the first node is in the middle of a transaction for ever.
+    // A thread of the first node stays in the middle of a transaction for ever.
     let other = fabric.thread(&first.node, 1, 0);
     let mut idle = Box::pin(put(Box::leak(Box::new(coordinator(&other, 0))), 1));
     assert!(poll(&mut idle.as_mut()).is_pending());
@@ -113,7 +113,8 @@ fn a_changer_whose_own_node_is_busy_lets_others_have_the_turn() {
     panic!("{:?} announced, {:?}", configurations.announced(), configurations.open());
 }
 
-/// A body that takes ten milliseconds of virtual time, beside a change of the configuration that nobody has told how long bodies take.
+/// A body takes ten milliseconds of virtual time during a change of configuration. No node was told how long
+/// bodies take.
 #[test]
 fn who_merely_takes_long_is_not_expelled() {
     let fabric = pair(10, 0);

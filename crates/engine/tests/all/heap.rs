@@ -1,7 +1,7 @@
-//! Buckets that overflow and memory that is used again.
+//! Buckets that overflow, and memory that is reused.
 //!
-//! Invariant checked: whatever is inserted is found, whatever is deleted is not, and a database
-//! whose contents stay as many does not grow.
+//! Invariant checked: every inserted record is found, and no deleted one. A database that keeps the same
+//! number of records does not grow.
 
 use crate::common::*;
 use tarn_engine::session::coordinator::Coordinator;
@@ -11,7 +11,7 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Explanation, Failure};
 use tarn_store::schema::{Cells, TableId};
 
-/// One line, two lines, apart.
+/// Slots of one line, of two lines, and records stored apart.
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 
 fn world() -> World {
@@ -20,7 +20,7 @@ fn world() -> World {
     World::new(&shape)
 }
 
-/// One transaction a batch of keys.
+/// Runs one transaction for each batch of keys.
 fn in_batches(
     by: &mut Coordinator,
     keys: &[u64],
@@ -144,15 +144,15 @@ fn a_full_heap_is_an_error_and_everything_is_released() {
     assert!(matches!(explanation, Some(Explanation::OutOfMemory { .. })), "{explanation:?}");
     assert!(stored > 10);
     assert_eq!(world.assert_clean().records, 4 + 2 * stored);
-    // What is there can still be changed, and a deleted row's memory is used again.
+    // Existing records can still be changed, and a deleted row's memory is reused.
     block_on(by.transact(async |tx| Ok(tx.delete(apart, 1_000_000u64)))).unwrap();
     fill(&mut by, apart, [0]);
     assert_eq!(value_of(&mut by, narrow, 1), Some(1));
     world.assert_clean();
 }
 
-/// In a large database nearly all chunks are taken when a thread comes that needs its first: it must not look at them one
-/// after the other.
+/// In a large database nearly all chunks are taken when a thread needs its first one. The thread must not
+/// look at the chunks one after the other.
 #[test]
 fn the_only_free_chunk_of_thousands_is_found_in_few_rounds() {
     let rounds_of_an_insert = |is_taken: &dyn Fn(u64) -> bool| {

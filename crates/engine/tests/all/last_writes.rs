@@ -1,7 +1,8 @@
-//! The judge that holds memory against a history, with memory that is not what the history says.
+//! Tests the judge that compares memory with a history, on memory that differs from the history.
 //!
-//! Invariant checked: a record that nobody wrote, one that has vanished, and one with other bytes or another
-//! version than were written last are each noticed, also if only a loader wrote them.
+//! Invariant checked: the judge notices a record that was never written, one that has vanished, and one with
+//! other bytes or another version than its last write. It also notices them if only a loader wrote the
+//! records.
 
 use crate::common::{Shape, World, fill, narrow};
 use tarn_engine::admin::last_writes::{LastWrites, stored};
@@ -9,7 +10,7 @@ use tarn_fabric::executor::block_on;
 use tarn_store::history::{RecordedWrite, WriteKind};
 use tarn_store::schema::TableId;
 
-/// What is said of memory that holds records 1 to 3, if this is what was loaded.
+/// Returns the judge's finding on memory that holds records 1 to 3, if `loaded` was loaded.
 fn said(world: &World, loaded: &[RecordedWrite]) -> Option<String> {
     let cx = world.context(2, 0);
     block_on(LastWrites::of(&[], loaded).differing(&cx)).unwrap()

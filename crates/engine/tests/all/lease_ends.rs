@@ -1,6 +1,7 @@
-//! DrTM's leases where clocks are not equally good.
+//! DrTM's leases when clocks are not equally good.
 //!
-//! Invariant checked: a lease holds until its end for everybody who counts on it, whoever asks for another one in its place.
+//! Invariant checked: a lease holds until its end for every transaction that relies on it, even if another
+//! one asks for a new lease in its place.
 
 use crate::common::budget::add_one;
 use crate::common::weak::WeakFabric;
@@ -14,7 +15,7 @@ use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
 
 const T: TableId = TableId(0);
-/// Much longer than a transaction takes, by the ticks of the weak fabric.
+/// Much longer than a transaction takes, in ticks of the weak fabric.
 const LEASE_TICKS: u32 = 5_000;
 
 fn by(cx: &Rc<Context>, number: u32) -> Coordinator {
@@ -22,7 +23,7 @@ fn by(cx: &Rc<Context>, number: u32) -> Coordinator {
     Coordinator::new(Rc::clone(cx), number, retry)
 }
 
-/// Of keys 1 and 2, one after the other, with `between` in between in the first try.
+/// Reads keys 1 and 2, one after the other; runs `between` between the reads in the first try.
 async fn read_both(
     tx: &mut Transaction<'_>,
     between: &Cell<Option<impl FnOnce()>>,
@@ -35,8 +36,10 @@ async fn read_both(
     Ok([first, second].map(|value| value.expect("it is there")))
 }
 
-/// A reader has a lease on a record. Another, who knows so little of the time that it may be over, asks for one in its place, which ends
-/// by the earliest that it may be now: before the first. A writer who knows the time to the tick waits out what the word says.
+/// A reader has a lease on a record. Another reader knows the time so badly that, for it, the lease may be
+/// over. It asks for a new lease, whose end it computes from the earliest possible time, so this end is
+/// before that of the first lease. A writer that knows the time to the tick waits until the end that the word
+/// says.
 #[test]
 fn a_lease_is_not_cut_short_by_who_does_not_know_whether_it_is_over() {
     for seed in 0..20 {
@@ -54,7 +57,7 @@ fn a_lease_is_not_cut_short_by_who_does_not_know_whether_it_is_over() {
                 tx.fetch().await
             }))
             .expect("nothing is broken");
-        // A clock that may be off by no less than a lease.
+        // A clock that may be off by as much as a lease.
         (0..2 * LEASE_TICKS).for_each(|_| fabric.step());
         fabric.doubt_clock(1, u64::from(LEASE_TICKS), u64::from(LEASE_TICKS));
 

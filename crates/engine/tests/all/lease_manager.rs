@@ -1,7 +1,8 @@
-//! Leases that are adjusted to how long transactions take, while transactions run on two nodes.
+//! Leases that are adjusted to the length of transactions, while transactions run on two nodes.
 //!
-//! Invariant: nothing is judged by how fast this machine is. A lease of a nanosecond is too short for anything and the longest is
-//! too long, so that one is raised and the other lowered, whatever a transaction takes.
+//! Invariant: no verdict depends on how fast this machine is. A lease of a nanosecond is too short for any
+//! transaction, and the longest is too long. So one is raised and the other lowered, whatever a transaction
+//! takes.
 
 use crate::common::budget::{add_one, read};
 use crate::common::*;
@@ -19,20 +20,20 @@ use tarn_fabric::executor::Executor;
 use tarn_store::schema::TableId;
 
 const TABLE: TableId = TableId(0);
-/// How often the manager looks.
+/// How often the manager looks, in nanoseconds.
 const EVERY_NS: u64 = 200_000;
-/// Nothing here takes as long.
+/// No run here takes as long.
 const PATIENCE: Nanos = Nanos(20_000_000_000);
 
-/// Which nodes see to leases.
+/// The nodes that adjust leases.
 #[derive(Clone, Copy, PartialEq)]
 enum Keepers {
     Both,
     Nobody,
 }
 
-/// Runs readers and a writer on two nodes until a change has come or so many transactions have: what managers did, what was counted, and
-/// the length at the end.
+/// Runs readers and a writer on two nodes until a lease has been adjusted or `transactions` transactions have
+/// run. Returns the managers' adjustments, the counted delays, and the length at the end.
 fn run(length_ns: u32, keepers: Keepers, transactions: u64) -> (Adjustments, Delays, u32) {
     let policy = LeasePolicy::new(EVERY_NS, (1, LEASE_NS_MAX)).unwrap();
     let shape = Shape::of(&[narrow("narrow", 4000)]).protocol("oocc");

@@ -1,9 +1,10 @@
-//! A LOTUS transaction at every point where it can be when the node that granted one of its locks dies: it goes on, or its
-//! future is dropped, and its coordinator goes on or rests.
+//! The node that granted one of a LOTUS transaction's locks dies, at every possible point of the transaction.
+//! The transaction goes on, or its future is dropped; then its coordinator goes on or rests.
 //!
-//! Invariant checked: the shard opens at its heir only when nothing that the transaction writes rests on the lost lock any
-//! more, and what it has not begun to write it does not touch: what the heir's holder commits stays. Without the second
-//! barrier (L10) that is missed. Whole or not at all, and nothing is left, as in `dropped.rs`.
+//! Invariant checked: the shard opens at its heir only when no write of the transaction relies on the lost
+//! lock any more. The transaction does not begin further writes. So the commits of the heir's holder stay.
+//! Without the second barrier (L10) the test notices a violation. The transaction happens as a whole or not
+//! at all, and leaves nothing, as in `dropped.rs`.
 
 use crate::common::*;
 use std::pin::{Pin, pin};
@@ -22,9 +23,9 @@ use tarn_store::ids::Failure;
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::{Cells, TableId};
 
-/// Of a group of its own each.
+/// Each is in a group of its own.
 const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
-/// The transaction's own node, the owner that dies, the heir.
+/// The transaction's own node; below, the owner that dies, and the heir.
 const OWN: usize = 0;
 const DEAD: usize = 1;
 const HEIR: usize = 2;
@@ -72,7 +73,7 @@ impl Trio {
         coordinator(&self.nodes[node], node as u32)
     }
 
-    /// A key of a table whose lock is this node's to grant.
+    /// Returns a key of a table whose lock this node grants.
     fn key_of(&self, table: TableId, node: usize) -> u64 {
         let (of, id) = (self.world.database.catalog.table(table), self.nodes[node].node.id);
         let owner = |key: u64| {
@@ -85,13 +86,13 @@ impl Trio {
         nodes.iter().for_each(|node| self.nodes[*node].serve());
     }
 
-    /// Runs a future beside the services of nodes that live.
+    /// Runs a future together with the services of the living nodes.
     fn drive<O>(&self, living: &[usize], future: impl Future<Output = O>) -> O {
         let mut future = pin!(future);
         self.poll(living, future.as_mut(), usize::MAX).expect("it ends")
     }
 
-    /// Polls it so many times; `None` if it has not ended then.
+    /// Polls the future up to `polls` times. Returns `None` if it has not ended by then.
     fn poll<O>(
         &self,
         living: &[usize],
@@ -108,7 +109,7 @@ impl Trio {
         None
     }
 
-    /// The owner's life ends, and is recovered; whether its shards are the heir's already.
+    /// The owner's life ends, and is recovered. Returns whether the heir has the owner's shards already.
     fn bury(&self) -> bool {
         let (membership, dead) = (&self.world.database.membership, self.nodes[DEAD].node.id);
         membership.expel(dead);
@@ -149,28 +150,29 @@ async fn add_one(tx: &mut Transaction<'_>, rows: &[(TableId, u64)]) -> Result<()
     Ok(())
 }
 
-/// What becomes of the transaction after its owner's death.
+/// The fate of the transaction after its owner's death.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     GoesOn,
     Dropped,
-    /// Dropped, and its coordinator begins nothing any more.
+    /// It is dropped, and its coordinator begins no further transaction.
     Rests,
 }
 
-/// What came of it.
+/// The result of [`lose_owner`].
 struct BatchOutcome {
     /// Whether the heir granted the lock before the transaction had ended.
     heir_first: bool,
-    /// Column A of the record whose owner died: both have added one to it, if the transaction has happened.
+    /// Column A of the record whose owner died. Both transactions have added one to it, if the first one has
+    /// happened.
     first: u64,
-    /// Of the other record that it changes.
+    /// Column A of the other record that the transaction changes.
     second: u64,
     world: World,
 }
 
-/// One transaction polled so often, its owner's death, a transaction of the heir on the same record as soon as that may
-/// be, and what is to become of the first. `None` if it had ended by then.
+/// Polls a transaction `polls` times, then its owner dies. As soon as possible the heir runs a transaction on
+/// the same record. The first transaction continues as `then` says. Returns `None` if it had ended before.
 fn lose_owner(
     polls: usize,
     (replicas, variant): (usize, &str),
@@ -180,7 +182,8 @@ fn lose_owner(
     let rows =
         [(TABLES[0], trio.key_of(TABLES[0], DEAD)), (TABLES[1], trio.key_of(TABLES[1], OWN))];
     let (mut by, mut heir) = (trio.coordinator(OWN), trio.coordinator(HEIR));
-    // It has memory for the first table's records, and none for the second's: it waits for that in between.
+    // Its node has claimed heap memory for the first table and none for the second: the transaction waits for
+    // that in between.
     let near = [(TABLES[0], trio.key_of(TABLES[0], OWN))];
     trio.drive(&[OWN, DEAD, HEIR], by.transact(async |tx| add_one(tx, &near).await)).unwrap();
     let heir_first;
@@ -198,7 +201,7 @@ fn lose_owner(
         }
     }
     if !heir_first {
-        // What it has begun to write is settled first: by its coordinator, or by its thread's service.
+        // The writes that it has begun are settled first: by its coordinator, or by its thread's service.
         match then {
             Then::Rests => trio.drive(&[OWN, HEIR], serve::settle(&trio.nodes[OWN])),
             _ => trio.add_one(&mut by, &[(TABLES[1], trio.key_of(TABLES[1], HEIR))]),
@@ -206,7 +209,7 @@ fn lose_owner(
         assert!(trio.inherit(), "nothing rests on the dead one's locks");
         trio.add_one(&mut heir, &rows[..1]);
     }
-    // Not by the heir, who may remember what is there no more.
+    // The heir does not read them, because it may remember values that are not there any more.
     let [first, second] = rows.map(|row| trio.value(&mut by, row));
     Some(BatchOutcome { heir_first, first, second, world: trio.world })
 }
@@ -227,7 +230,8 @@ fn what_the_heir_of_a_lost_lock_commits_stays_wherever_its_last_holder_was() {
     }
 }
 
-/// Hole L10 of the paper's text: what was sent under the lost lock lands after the heir's holder has committed.
+/// Hole L10 of the paper's text: a write sent under the lost lock lands after the heir's holder has
+/// committed.
 #[test]
 fn without_the_survivors_word_what_the_heir_grants_is_lost() {
     for replicas in [1, 2] {

@@ -1,8 +1,9 @@
 //! LOTUS: its budget of rounds, counted, and its transactions on real threads, judged.
 //!
-//! Invariant checked: no transaction sends an atomic to a memory node; the rounds until the reply are those of
-//! the table in `protocol/lotus/mod.rs` with timestamps from a counter; what threads did, on one compute node and on
-//! two that ask one another for locks, is strictly serializable and leaves the memory whole.
+//! Invariant checked: no transaction sends an atomic to a memory node. The rounds until the reply are those
+//! of the table in `protocol/lotus/mod.rs` with timestamps from a counter. Threads run on one compute node,
+//! and on two that ask one another for locks. Their histories are strictly serializable, and memory is whole
+//! afterwards.
 
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, HALVES, Mix, OVERWRITING, SKEW};
 use crate::common::*;
@@ -33,7 +34,7 @@ fn cost(rounds: u64, reads: u64, writes: u64) -> Cost {
     Cost { rounds, reads, writes }
 }
 
-/// Runs one transaction and says what it cost until its reply.
+/// Runs one transaction. Returns its cost until its reply.
 fn measure(
     by: &mut Coordinator,
     read_only: bool,
@@ -82,24 +83,25 @@ fn rounds_are_those_of_the_table_and_no_verb_is_an_atomic() {
             fill(&mut by, table, 1..10);
         }
         let copies = replicas as u64;
-        // Table of versions, record.
+        // READs of the table of versions and of the record.
         let spent = measure(&mut by, true, async |tx| read(tx, APART, 1).await);
         assert_eq!(spent, cost(2, 2, 0));
         let spent = measure(&mut by, true, async |tx| read(tx, PACKED, 1).await);
         assert_eq!(spent, cost(1, 1, 0));
-        // Not declared: with locks, which are this node's, and without another look. The reader before has left the
-        // table of versions in the node's memory.
+        // Not declared as read-only: it takes locks, which this node grants, and does not look again. The
+        // reader before it has left the table of versions in the node's memory.
         let spent = measure(&mut by, false, async |tx| read(tx, APART, 1).await);
         assert_eq!(spent, cost(1, 1, 0));
         let spent = measure(&mut by, false, async |tx| read(tx, APART, 3).await);
         assert_eq!(spent, cost(2, 2, 0));
-        // Table, record, C1: log, record and cell to each copy; C3: the decision to each log, the cell to each
-        // backup; C4, which nobody awaits: the cell to the primary. Of one copy at one node C3 and C4 are one batch.
+        // READs of table and record. C1 writes log, record and cell to each copy. C3 writes the decision to
+        // each log, and the cell to each backup. C4 writes the cell to the primary and is not awaited. If
+        // there is one copy at one node, C3 and C4 are one batch.
         let spent = measure(&mut by, false, async |tx| add_one(tx, APART, &[4]).await);
         assert_eq!(spent, cost(4, 2, 3 * copies + copies + copies));
         let spent = measure(&mut by, false, async |tx| add_one(tx, APART, &[5, 6]).await);
         assert_eq!(spent, cost(4, 4, 5 * copies + copies + 2 * copies));
-        // The versions are in the table: C1 is the log and the record's line.
+        // The versions are in the table: C1 writes the log and the record's line.
         let spent = measure(&mut by, false, async |tx| add_one(tx, PACKED, &[1]).await);
         assert_eq!(spent, cost(3, 1, 2 * copies + copies + copies));
         world.assert_clean();
@@ -108,7 +110,7 @@ fn rounds_are_those_of_the_table_and_no_verb_is_an_atomic() {
 
 #[test]
 fn a_snapshot_does_not_see_what_is_committed_after_it_began() {
-    // A packed record has a way of its own, which must look at T_start too.
+    // A packed record has a code path of its own, which must check T_start too.
     for table in [PACKED, APART] {
         let schemas = [half("packed", 100), narrow("apart", 100)];
         let world = World::new(&Shape::of(&schemas).protocol("lotus"));
@@ -122,13 +124,13 @@ fn a_snapshot_does_not_see_what_is_committed_after_it_began() {
         }));
         assert_eq!(seen, Ok((1, 2)));
         assert_eq!(value_of(&mut by, table, 2), Some(3));
-        // What changes something after all is tried again with locks.
+        // A transaction that changes a record after all is tried again with locks.
         let changed = block_on(by.transact_read_only(async |tx| add_one(tx, table, &[1]).await));
         assert_eq!((changed, value_of(&mut other, table, 1)), (Ok(()), Some(3)));
     }
 }
 
-/// Runs a mix on two threads, each of a compute node of its own or both of one.
+/// Runs a mix on two threads, on two compute nodes or on one.
 fn run(mix: Mix, replicas: usize, one_node: bool, seed: u64) -> u64 {
     let nodes = if mix.keys > 10 { replicas } else { 3 };
     let world = World::new(&mix::shape(nodes, replicas, "corrected").protocol("lotus"));

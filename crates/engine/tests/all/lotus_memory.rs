@@ -1,8 +1,9 @@
-//! LOTUS while memory nodes die: each bad moment by itself.
+//! LOTUS when memory nodes die: one test for each bad moment.
 //!
-//! Invariant checked: what was acknowledged stays, what somebody has read stays, and nobody waits for ever for a
-//! version that nobody will decide. One compute node has all locks and lives; the rounds of another are held back, landed
-//! and cut at the moments that matter, on a fabric that goes no further with a round once a node of it is gone.
+//! Invariant checked: acknowledged writes stay, values that were read stay, and no transaction waits for ever
+//! for a version that will never be decided. One compute node has all locks and lives. Another node's rounds
+//! are held back, landed and cut at the critical moments. On this fabric a round goes no further once one of
+//! its nodes is dead.
 
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
@@ -24,8 +25,8 @@ const ONE: TableId = TableId(0);
 const TWO: TableId = TableId(1);
 const THREE: TableId = TableId(2);
 
-/// So many memory nodes; a table's records lie on the one of its number, and on the next. The owner of all locks, the
-/// one whose rounds are watched, and another.
+/// A cluster in which a table's records are on the node with the table's number and on the next one. It has
+/// three compute nodes: the owner of all locks, the one whose rounds are watched, and another.
 struct Stage {
     fabric: WeakFabric,
     owner: Rc<Context>,
@@ -65,7 +66,7 @@ impl Stage {
         Coordinator::new(Rc::clone(cx), number, retry)
     }
 
-    /// The fabric goes on, and what threads do beside their coordinators.
+    /// Takes a step of the fabric and of the threads' work beside their coordinators.
     fn step(&self) {
         self.fabric.step();
         [&self.owner, &self.watched, &self.other].iter().for_each(|cx| cx.serve());
@@ -79,7 +80,7 @@ impl Stage {
         self.fabric.land(self.watched.node.id, NodeSlot(node));
     }
 
-    /// Runs a future beside what every thread does, until it is over or so many steps are.
+    /// Runs a future together with the work of every thread, until it is over or after `steps` steps.
     fn drive<T>(&self, future: impl Future<Output = T>, steps: usize) -> Option<T> {
         let mut future = pin!(future);
         for _ in 0..steps {
@@ -91,7 +92,7 @@ impl Stage {
         None
     }
 
-    /// Runs a future until its transaction has entered a phase, and what it has posted there is on its way.
+    /// Runs a future until its transaction has entered a phase and its rounds of that phase are in flight.
     fn until<T>(&self, future: &mut Pin<&mut impl Future<Output = T>>, cx: &Context, phase: &str) {
         let before = phase_of(cx, phase);
         for _ in 0..STEPS_MAX {
@@ -104,7 +105,8 @@ impl Stage {
         panic!("it never came to {phase}");
     }
 
-    /// A life dies and is recovered when of its transaction's C1 nothing has landed but at one of four memory nodes.
+    /// A life dies and is recovered when, of its transaction's C1, only the part at one of four memory nodes
+    /// has landed.
     fn lose_in_c1<T>(
         &self,
         cx: &Rc<Context>,
@@ -121,7 +123,7 @@ impl Stage {
         (0..40).for_each(|_| self.step());
     }
 
-    /// Dead memory nodes leave the map; whoever of these nodes still runs goes on meanwhile.
+    /// Dead memory nodes leave the map; the nodes in `also` that still run go on meanwhile.
     fn mend(&self, also: &[&Rc<Context>]) {
         let services = also.iter().map(|cx| tarn_engine::requests::serve::settle(cx));
         let mut services: Vec<_> = services.map(Box::pin).collect();
@@ -139,7 +141,7 @@ impl Stage {
         panic!("not mended: {:?}", configurations.open());
     }
 
-    /// Reads without locks, and changes with them, what the tables have; what was read.
+    /// Reads the tables without locks, and changes them with locks. Returns the values that it read.
     fn values(&self, tables: &[TableId]) -> Vec<u64> {
         let mut by = self.by(&self.other, 2);
         let read = async |tx: &mut tarn_engine::session::transaction::Transaction<'_>| {
@@ -185,14 +187,14 @@ async fn set(by: &mut Coordinator, tables: &[TableId], value: u64) -> Result<(),
     .await
 }
 
-/// The reply has left, the last writes have not landed anywhere, and one of their two primaries dies: at the other they
-/// may never have been executed.
+/// The reply has left, the last writes have not landed anywhere, and one of their two primaries dies. At the
+/// other primary they may never have been executed.
 #[test]
 fn what_was_acknowledged_becomes_visible_at_the_primaries_that_live() {
     let stage = Stage::new(2, "corrected");
     let mut by = stage.by(&stage.watched, 1);
     assert_eq!(stage.drive(set(&mut by, &[ONE, TWO], 2), STEPS_MAX), Some(Ok(())));
-    // Nothing has happened since they were posted.
+    // Nothing has happened since the last writes were posted.
     assert_eq!(phase_of(&stage.watched, "show"), 1);
     stage.hold(&[0, 1]);
     stage.fabric.fail_node(NodeSlot(0));
@@ -206,8 +208,8 @@ fn what_was_acknowledged_becomes_visible_at_the_primaries_that_live() {
     stage.assert_clean();
 }
 
-/// T_commit is in one of two logs, and the coordinator dies, with the memory node whose log has it. Whether a reader
-/// saw the new values before, while both lived, and what is there afterwards.
+/// T_commit is in one of two logs. The coordinator dies, and so does the memory node whose log has it.
+/// Returns whether a reader saw the new values while both lived, and the values afterwards.
 fn read_beside_half_a_decision(variant: &str) -> (Option<Vec<u64>>, Vec<u64>) {
     let stage = Stage::new(2, variant);
     let mut by = stage.by(&stage.watched, 1);
@@ -233,15 +235,16 @@ fn read_beside_half_a_decision(variant: &str) -> (Option<Vec<u64>>, Vec<u64>) {
 fn what_a_reader_has_seen_outlives_a_memory_node_and_the_coordinator() {
     let (seen, after) = read_beside_half_a_decision("corrected");
     assert_eq!((seen, after), (None, vec![1]), "nobody may know of it yet");
-    // Planted: one log's word is believed; the primary shows at once what its backup may never have.
+    // Planted: one log's word is believed; or the primary shows at once a value that its backup may never
+    // get.
     for variant in ["corrected,-whole-decision", "corrected,-backups-first"] {
         let (seen, after) = read_beside_half_a_decision(variant);
         assert_eq!((seen, after), (Some(vec![2]), vec![1]), "{variant}: seen, and undone");
     }
 }
 
-/// Versions have landed where the log does not go, and it has landed nowhere: their coordinator takes them back. Of
-/// the memory nodes that they go to one is dead.
+/// Versions have landed at nodes that have no log of the transaction, and the log has landed nowhere. Their
+/// coordinator takes them back. One of the memory nodes with versions is dead.
 #[test]
 fn versions_without_a_log_are_taken_back_where_nodes_live() {
     let stage = Stage::new(4, "corrected");
@@ -267,8 +270,9 @@ fn versions_without_a_log_are_taken_back_where_nodes_live() {
     stage.assert_clean();
 }
 
-/// A version without a log stands at one of two copies when its life has been recovered. Whoever writes over it and dies before
-/// his is at both was undone: what the other copy has of before both says nothing.
+/// A version without a log is at one of two copies when its life has been recovered. A later writer
+/// overwrites it and dies before its own version is at both copies; it is undone. The older version at the
+/// other copy proves nothing.
 #[test]
 fn what_stands_at_one_copy_without_a_log_is_no_follower() {
     let stage = Stage::new(4, "corrected");
@@ -295,7 +299,8 @@ fn what_stands_at_one_copy_without_a_log_is_no_follower() {
     stage.assert_clean();
 }
 
-/// A coordinator goes while its last writes are on their way; another thread of its node has the next one of its number.
+/// A coordinator is dropped while its last writes are in flight. Another thread of its node has the next
+/// coordinator of its number.
 #[test]
 fn a_number_is_free_on_other_threads_when_its_last_writes_are_over() {
     let stage = Stage::new(2, "corrected");
@@ -319,8 +324,8 @@ fn a_number_is_free_on_other_threads_when_its_last_writes_are_over() {
     stage.assert_clean();
 }
 
-/// A life dies as its insert has landed at the primary alone, without its log. Whoever inserts the key after it is
-/// acknowledged, and then the primary dies: the other copy must have the whole slot, and not the version alone.
+/// A life dies when its insert has landed at the primary alone, without its log. A later insert of the key is
+/// acknowledged, and then the primary dies. The other copy must have the whole slot, not only the version.
 #[test]
 fn what_is_inserted_over_a_stray_slot_is_whole_at_every_copy() {
     const NEW: u64 = KEY + 1;
@@ -359,8 +364,8 @@ fn what_is_inserted_over_a_stray_slot_is_whole_at_every_copy() {
     stage.assert_clean();
 }
 
-/// As the first, but its coordinator has gone, and another under its number is the first to hear how its last writes
-/// ended. It must not write over the log that says what is left to do.
+/// As in the first test, but the coordinator is dropped. Another coordinator under its number is the first to
+/// learn how its last writes ended. It must not overwrite the log that says which work is left.
 #[test]
 fn a_number_is_not_used_again_before_its_last_writes_are_settled() {
     let stage = Stage::new(2, "corrected");
@@ -369,7 +374,7 @@ fn a_number_is_not_used_again_before_its_last_writes_are_settled() {
     stage.hold(&[0, 1]);
     stage.fabric.fail_node(NodeSlot(1));
     stage.land(0);
-    // Whatever goes to both nodes from now on lands at the one that lives.
+    // From now on, rounds to both nodes land at the one that lives.
     stage.fabric.stop_at_the_dead(false);
     drop(by);
     let mut next = stage.by(&stage.watched, 1);

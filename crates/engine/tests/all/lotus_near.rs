@@ -1,7 +1,8 @@
-//! LOTUS by loads and stores against LOTUS by rounds: the same transactions leave the same memory.
+//! Compares LOTUS by loads and stores with LOTUS by rounds: the same transactions leave the same memory.
 //!
-//! Invariant checked: for one coordinator the two differ in nothing that anybody can see: outcomes, what was read and written,
-//! timestamps, and after each run every byte of the memory node, its log areas included. Records away from home are read in
+//! Invariant checked: for one coordinator the two ways have the same visible effects. These are outcomes,
+//! reads and writes, timestamps, and after each run every byte of the memory node, including its log areas.
+//! Records away from home are read in different ways; if there were none, nothing was compared.
 //! another way; if none were, nothing was compared.
 
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED_HALVES, HALVES, Mix};
@@ -21,12 +22,12 @@ use tarn_store::schema::{Cells, TableId};
 /// Most records are read and changed, many of them away from home.
 const CROWDED_UPDATES: Mix = Mix { modes: [3, 6, 3, 1], wishes: 4, ..CROWDED_HALVES };
 
-/// What a run leaves.
+/// The results of a run.
 struct Left {
     outcomes: Vec<Result<(), Failure>>,
     history: Vec<RecordedTxn>,
     memory: Vec<u64>,
-    /// READs, and all verbs but them.
+    /// Number of READs, and of all other verbs.
     verbs: (u64, u64),
 }
 
@@ -37,8 +38,9 @@ fn memory(world: &World) -> Vec<u64> {
     words
 }
 
-/// By its seed: a node that looks into others' memory, one that grants all locks itself, one whose neighbour, which comes with it,
-/// grants half of them when it is called. In the last two a fetch has no future of its own.
+/// The seed chooses: a node that accesses others' memory directly, a node that grants all locks itself, or a
+/// node and its neighbour. The neighbour grants half of the locks when it is called. In the last two a fetch
+/// has no future of its own.
 fn join(world: &World, seed: u64) -> Vec<Arc<ComputeNode>> {
     let serving = |slot, services: &ServiceOptions| {
         let id = world.database.membership.join(NodeSlot(slot)).unwrap();
@@ -78,7 +80,7 @@ fn run(mix: Mix, near: bool, seed: u64) -> Left {
     let history = by.take_history();
     let granted = |node: &Arc<ComputeNode>| node.services().map_or(0, |it| it.granted());
     assert_eq!(nodes.iter().map(granted).sum::<usize>(), 0, "locks of a neighbour");
-    // The neighbour, if there is one, granted some of them.
+    // If there is a neighbour, it granted some of them.
     let has_granted =
         |node: &Arc<ComputeNode>| node.services().is_some_and(|it| it.locks.counts_digest() != 0);
     assert!(nodes.iter().all(has_granted), "one was asked for nothing");
@@ -86,7 +88,7 @@ fn run(mix: Mix, near: bool, seed: u64) -> Left {
     Left { outcomes, history, memory: memory(&world), verbs: (reads, others.iter().sum()) }
 }
 
-/// A transaction as others see it: without the time.
+/// A transaction as others see it: without its time.
 fn seen(txn: &RecordedTxn) -> String {
     format!("{:?} {} {:?} {:?} {:?}", txn.id, txn.coordinator, txn.outcome, txn.reads, txn.writes)
 }
@@ -103,7 +105,7 @@ fn loads_and_stores_leave_the_memory_that_rounds_leave() {
             let differs = near.memory.iter().zip(&far.memory).position(|(one, other)| one != other);
             assert_eq!(differs.map(|word| word * 8), None, "{what}: the first byte that differs");
             assert_eq!(near.verbs.1, far.verbs.1, "{what}: WRITEs and atomics");
-            // Records away from home are looked for in other READs.
+            // Records away from home need other READs.
             if mix.keys == CROWDED_UPDATES.keys {
                 assert_ne!(near.verbs.0, far.verbs.0, "{what}: nothing was compared");
             }
@@ -113,8 +115,8 @@ fn loads_and_stores_leave_the_memory_that_rounds_leave() {
 
 #[test]
 fn a_commit_that_a_fault_cuts_is_in_doubt_and_then_settled() {
-    // The first one's memory is taken away before its commit, by a revocation or with the memory node: it has written
-    // nothing, and cannot say so.
+    // The first coordinator loses access to memory before its commit, by a revocation or by the death of the
+    // memory node. It has written nothing, but cannot know that.
     for dies in [false, true] {
         let world = World::new(&Shape::of(&[half("t", 100)]).protocol("lotus"));
         let table = TableId(0);

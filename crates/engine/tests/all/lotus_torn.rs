@@ -1,8 +1,9 @@
-//! LOTUS's snapshots while the memory of versions is used again under them.
+//! LOTUS's snapshots while the memory of the versions that they read is reused.
 //!
-//! Invariant checked: a record is one transaction's, whole. There is so little memory that what is discarded is used at
-//! once: a reader that has seen its cell finds some lines of the version that it looks for, and some of a later one. The
-//! first line names a transaction and a key, and may be the right one: only the checksum knows (L16).
+//! Invariant checked: a record that is read is one transaction's, as a whole. There is so little memory that
+//! discarded memory is reused at once. A reader that has read the record's cell finds some lines of the
+//! version that it looks for, and some of a later one. The first line names a transaction and a key, and may
+//! be the right one. Only the checksum reveals the mixture (L16).
 
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
@@ -14,17 +15,17 @@ use tarn_fabric::address::NodeSlot;
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::{Cells, ColumnId, ColumnType, TableSchema};
 
-/// In the last line of a record, as `A` is in the first.
+/// A column in the last line of a record, as `A` is in the first.
 const LAST: ColumnId = ColumnId(2);
-/// Updates while the reader waits: memory has room for fewer versions.
+/// Number of updates while the reader waits: memory has room for fewer versions.
 const UPDATES: u64 = 150;
-/// Lines of a record, and some more.
+/// Number of lines of a record, and some more.
 const LINES: usize = 30;
 
-/// What a reader has seen of the first and the last line, of which so many lines were on its side when a writer began
-/// that puts the same into both. Of each such number some orders of lines.
+/// Returns the values that a reader has seen in the first and the last line. The reader had `lines` lines
+/// when a writer began that sets both values to the same. The seed gives different orders of lines.
 fn seen_beside_a_writer(variant: &str, lines: usize, seed: u64) -> (u64, u64) {
-    // Of which a chunk takes two.
+    // A chunk has room for two such records.
     let large = TableSchema::new("large", 1).column("a", ColumnType::U64);
     let large = large.column("b", ColumnType::Bytes(1500)).column("c", ColumnType::U64);
     let mut shape = Shape::of(&[large]).protocol("lotus").variant(variant).nodes(1, 1);

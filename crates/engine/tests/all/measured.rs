@@ -1,9 +1,9 @@
-//! FORD as its public code is: verbs of one transaction in the variant `measured`, and lookups that read
+//! FORD as in its public code: the verbs of one transaction in the variant `measured`, and lookups that read
 //! buckets of another shape than ours.
 //!
-//! Invariant checked: per record and replica {WRITE LOCK, WRITE item}, a WRITE that clears LOCK; a log at
-//! every replica of one group; a READ at each backup of the last record; per lookup one READ of the
-//! bucket and one of each block of its chain. Whatever the bucket's shape, the database is the same.
+//! Invariant checked, per record and replica: {WRITE LOCK, WRITE item}, and a WRITE that clears LOCK. There
+//! is a log at every replica of one group, and a READ at each backup of the last record. A lookup has one
+//! READ of the bucket and one of each block of its chain. With each shape of bucket the database is the same.
 
 use crate::common::*;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ fn load(world: &World, keys: std::ops::Range<u64>) {
     .expect("loaded");
 }
 
-/// Reads some records, adds one to others, in one transaction; what that sent.
+/// Reads some records and adds one to others, in one transaction. Returns the counts of its verbs.
 fn spend(by: &mut Coordinator, reads: &[(TableId, u64)], writes: &[(TableId, u64)]) -> Counts {
     let before = by.context().port.counts();
     block_on(by.transact(async |tx| {
@@ -73,19 +73,19 @@ fn a_measured_transaction_sends_what_the_public_code_sends() {
     let world = world("measured", 200);
     load(&world, 1..1_000);
     let mut by = world.coordinator(0, 0);
-    // Read-only: the bucket; with several, each version once more.
+    // Read-only: the bucket; with several records, each version once more.
     let one = spend(&mut by, &[(FIRST, 1)], &[]);
     assert_eq!((verbs(one), one.rounds, one.bytes_in), ((1, 0, 0), 1, BUCKET_BYTES));
     let two = spend(&mut by, &[(FIRST, 1), (SECOND, 1)], &[]);
     assert_eq!((verbs(two), two.rounds), ((2 + 2, 0, 0), 2));
-    // One record: bucket, {CAS, READ}, log to three, {LOCK, item} to three with a flush READ at two;
+    // One record: bucket, {CAS, READ}, log to three replicas, {LOCK, item} to three with a flush READ at two;
     // LOCK cleared at three.
     let one = spend(&mut by, &[], &[(FIRST, 1)]);
     assert_eq!((verbs(one), one.rounds), ((1 + 1 + 2, 3 + 6 + 3, 1), 5));
     // Three records in two tables: still one log and one flush.
     let three = spend(&mut by, &[], &[(FIRST, 1), (SECOND, 1), (SECOND, 2)]);
     assert_eq!((verbs(three), three.rounds), ((3 + 3 + 2, 3 + 18 + 9, 3), 5));
-    // Something that is only read is validated.
+    // A record that is only read is validated.
     let mixed = spend(&mut by, &[(FIRST, 3)], &[(SECOND, 3)]);
     assert_eq!((verbs(mixed), mixed.rounds), ((2 + 1 + 1 + 2, 12, 1), 6));
     world.assert_clean();
@@ -107,7 +107,7 @@ fn a_chain_is_read_block_by_block() {
     let world = world("measured", 22);
     load(&world, 0..2_000);
     let audit = world.assert_clean();
-    // Of 20 buckets in each of two tables, where 100 records are to be expected.
+    // This is for 20 buckets in each of two tables, where 100 records are to be expected.
     assert!((120..=180).contains(&audit.overflow_blocks), "{}", audit.overflow_blocks);
     let mut by = world.coordinator(0, 0);
     let mut reads = 0;
@@ -118,7 +118,7 @@ fn a_chain_is_read_block_by_block() {
     assert!((2.3..3.3).contains(&mean), "{mean} READs a lookup");
 }
 
-/// Inserts, updates, deletes and looks for keys in buckets of that shape, beside a map.
+/// Inserts, updates, deletes and looks up keys in buckets of this shape, and compares with a map.
 fn agrees_with_a_map(bucket: BucketShape, slots_per_100_records: u32) {
     let mut shape = Shape::of(&[half("half", 40), double("double", 40)]);
     shape.options = Options { bucket, slots_per_100_records, ..shape.options };

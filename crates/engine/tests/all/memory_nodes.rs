@@ -1,9 +1,8 @@
-//! Memory nodes that die beside running transactions, alone and together with compute nodes.
+//! Memory nodes that die while transactions run, alone and together with compute nodes.
 //!
-//! Invariant checked: whatever dies at whatever moment, a backup is promoted, transactions go on, spares
-//! are filled while they run; the history is strictly serializable, no lock is left, all members of a
-//! group are equal, and each group has as many as at first. Deterministic: a seed that fails once fails
-//! always.
+//! Invariant checked: nodes die at any moment, yet a backup is promoted, transactions go on, and spares are
+//! filled meanwhile. The history is strictly serializable, no lock is left, all members of a group are equal,
+//! and each group has as many as at first. Runs are deterministic: a seed that fails once fails always.
 
 use crate::common::mix::{
     ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix, OVERWRITING, PHANTOMS, RANGES,
@@ -13,7 +12,7 @@ use tarn_engine::protocol::ALL;
 use tarn_engine::site::metrics::{RecoveryEvent, Tally};
 
 const FORD: &str = ALL[0].name;
-/// Its logs have new bytes, and its locks two modes.
+/// OOCC's logs have new bytes, and its locks have two modes.
 const OOCC: &str = "oocc";
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -161,7 +160,7 @@ fn a_spare_is_filled_with_trees_that_change() {
                 (When::Turn(draw(seed, 5, 3_000)), Death::Memory(node)),
                 (When::Joining(draw(seed, 3, 9_000)), Death::Compute(slot)),
             ];
-            // Every second time all compute nodes live.
+            // In every second run all compute nodes live.
             deaths.truncate(1 + draw(seed, 4, 2) as usize);
             let scene = three_nodes((mix, count), deaths);
             let outcome = run(&scene, seed);
@@ -196,7 +195,8 @@ fn one_dies_as_it_writes(protocol: &'static str) {
                 0 => scene.deaths.truncate(2),
                 1 => {}
                 _ => {
-                    // Whoever recovers dies, perhaps half-way, and then the locks do.
+                    // The recovering node dies, perhaps half-way, and then the memory node with the locks
+                    // does.
                     let recoverer = Death::Compute((slot + 1) % NODES);
                     scene.deaths[1] = (When::After(60 + draw(seed, 5, 700)), recoverer);
                     scene.deaths[2] = (When::After(draw(seed, 4, 300)), Death::Memory(node));
@@ -221,8 +221,8 @@ fn rotating(seed: u64, (mix, count): (Mix, u64), rotation: Rotation) -> Scene {
     Scene { rotation, ..three_nodes((mix, count), deaths) }
 }
 
-/// Locks that a recovered life has left stay behind at nodes that are no primaries any more, and come back
-/// with them.
+/// Locks of a recovered life stay behind at nodes that are no longer primaries, and come back when these are
+/// primaries again.
 #[test]
 fn primaries_move_while_transactions_run_and_nodes_die() {
     primaries_move(FORD);

@@ -1,7 +1,8 @@
-//! What a transaction's caller gets wrong is an error that says what it is, and nothing is written.
+//! A mistake of a transaction's caller ends in an error that describes it, and nothing is written.
 //!
-//! Invariant checked: under every protocol, at the latest at the commit; locks are free afterwards, and the same coordinator goes on.
-//! A mistake that rests on a read that is no longer so is none: the transaction is tried again.
+//! Invariant checked: this holds under every protocol; the error comes at the commit at the latest. Locks are
+//! free afterwards, and the same coordinator goes on. A mistake that follows from an outdated read does not
+//! count: the transaction is tried again.
 
 use crate::common::*;
 use tarn_engine::protocol::ALL;
@@ -19,7 +20,8 @@ fn world(protocol: &'static str) -> World {
     World::new(&Shape::of(&schemas).protocol(protocol).nodes(2, 2))
 }
 
-/// Runs a body that must fail for its own mistake: what it is told. Record 9, which it may change as well, stays as it is.
+/// Runs a body that must fail by its own mistake. Returns the error's text. Record 9, which the body may
+/// change as well, must stay as it is.
 #[track_caller]
 fn refused<R: std::fmt::Debug>(
     world: &World,
@@ -46,7 +48,8 @@ async fn change_nine(tx: &mut Transaction<'_>, table: TableId) -> Result<(), Fai
     Ok(())
 }
 
-/// Each of them in every layout under every protocol, with a change beside it that must not be made.
+/// Runs `check` for every layout under every protocol. Each check also tries a change that must not take
+/// effect.
 fn in_every_layout(check: impl Fn(&World, &mut Coordinator, TableId)) {
     for info in ALL {
         let world = world(info.name);
@@ -143,7 +146,7 @@ fn a_row_of_which_nothing_is_set_is_inserted_only_if_zeros_are_meant() {
             });
             assert!(told.contains("key 5 of which nothing is set"), "{told}");
             assert!(told.contains("insert_zeros"), "{told}");
-            // Deleted first, too.
+            // The same if the row is deleted first.
             let told = refused(world, by, async |tx| {
                 tx.delete(table, 1u64);
                 if fetches {
@@ -159,7 +162,7 @@ fn a_row_of_which_nothing_is_set_is_inserted_only_if_zeros_are_meant() {
             tx.insert_zeros(table, 5u64);
             tx.delete(table, 1u64);
             tx.insert_zeros(table, 1u64);
-            tx.insert(table, 9u64); // it is there: nothing is inserted
+            tx.insert(table, 9u64); // record 9 exists, so nothing is inserted
             tx.insert(table, 6u64);
             tx.delete(table, 6u64);
             Ok(())
@@ -217,10 +220,11 @@ fn handles_are_their_transactions_own() {
     });
 }
 
-/// The first try sees a row that it then does not find, since another has deleted it meanwhile; no order has both.
+/// The first try sees a row and then does not find it, because another transaction has deleted it meanwhile.
+/// No serial order shows both.
 #[test]
 fn a_mistake_that_rests_on_what_never_was_is_none() {
-    // These lock what they read: nothing of it changes beside them.
+    // These protocols lock the records that they read, so none of them changes meanwhile.
     let lock_reads = ["2pl", "lotus", "drtm", "dslr"];
     println!("without what never was, for they lock what they read: {lock_reads:?}");
     for info in ALL.iter().filter(|info| !lock_reads.contains(&info.name)) {

@@ -1,7 +1,7 @@
-//! Random transactions of one coordinator against a map.
+//! Compares random transactions of one coordinator with a map.
 //!
-//! Invariant checked: what transactions see and leave is what a `BTreeMap` would, in every layout,
-//! with buckets so small that chains and splits are common; the audit is clean at the end.
+//! Invariant checked: transactions see and leave the same as a `BTreeMap`, in every layout, with buckets so
+//! small that chains and splits are common. The audit is clean at the end.
 
 use crate::common::*;
 use proptest::prelude::*;

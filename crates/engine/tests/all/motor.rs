@@ -1,6 +1,6 @@
-//! What Motor alone has: heads of several lines, versions that timestamps name.
+//! Features that only Motor has: heads of several lines, versions named by timestamps.
 //!
-//! Invariant checked: one coordinator at a time; every test ends with a clean audit.
+//! Invariant checked: one coordinator runs at a time; every test ends with a clean audit.
 
 use crate::common::*;
 use tarn_engine::session::transaction::{IndexKey, Scan, Transaction};
@@ -20,7 +20,7 @@ fn world_of(variant: &str, schema: TableSchema, cells: u8) -> World {
     World::new(&shape)
 }
 
-/// A bucket is read in any order: what it says of a head of several lines only tells where that is.
+/// A bucket's lines are read in any order. So a head of several lines in it only tells where the head is.
 #[test]
 fn a_record_whose_head_is_not_of_one_moment_is_changed_and_deleted() {
     for variant in ["corrected", "corrected,-deltas", "corrected,-deltas,-at-once"] {
@@ -46,7 +46,8 @@ fn change_and_delete(world: &World) {
     assert_eq!(world.assert_clean().records, 0);
 }
 
-/// However often a record was written, as many snapshots as it has versions see what was there; an older one begins anew.
+/// The number of writes does not matter: as many snapshots as the record has versions see their values. An
+/// older snapshot begins anew.
 #[test]
 fn a_snapshot_sees_the_versions_that_are_kept() {
     for variant in ["corrected", "corrected,-deltas", "corrected,-deltas,-at-once"] {
@@ -81,7 +82,8 @@ fn a_snapshot_sees_the_versions_that_are_kept() {
     }
 }
 
-/// Leaves have one version: a snapshot that they are too new for is begun anew, and shows all of them.
+/// Leaves have one version. If they are too new for a snapshot, the snapshot begins anew and then shows all
+/// of them.
 #[test]
 fn a_declared_reader_scans_a_snapshot() {
     let world = world(narrow("t", 1000).ordered("by_key"), 2);

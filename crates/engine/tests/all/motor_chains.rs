@@ -1,7 +1,7 @@
-//! Motor's declared readers where buckets have chains.
+//! Motor's declared readers when buckets have chains.
 //!
-//! Invariant checked: a snapshot shows all of a transaction or nothing, also where what it shows is that a key is absent, which a chain says block
-//! by block.
+//! Invariant checked: a snapshot shows all of a transaction or nothing, even if it shows that a key is
+//! absent. A chain shows an absence block by block.
 
 use crate::common::weak::WeakFabric;
 use crate::common::*;
@@ -16,7 +16,7 @@ use tarn_store::schema::{Cells, TableId};
 const T: TableId = TableId(0);
 /// All but a few are in chains.
 const KEYS: u64 = 60;
-/// Says how often the key that goes has gone.
+/// The record that counts how often a key was deleted.
 const MARK: u64 = 1_000;
 
 async fn take_away(tx: &mut Transaction<'_>, key: u64) -> Result<(), Failure> {

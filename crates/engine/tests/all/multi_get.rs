@@ -1,8 +1,10 @@
 //! Records read by one call.
 //!
-//! Invariant checked: it brings what a transaction brings that reads the same records, under every protocol, near and far, wherever the records
-//! lie; between real threads it is strictly serializable, beside inserts, deletes and growth too, and planted bugs are noticed there; given up
-//! half-way it leaves nothing. If no record was away from home, in a chain, or read beside a writer, nothing was compared.
+//! Invariant checked: the call returns the same as a transaction that reads the same records, under every
+//! protocol, near and far, wherever the records are. Between real threads it is strictly serializable, even
+//! with inserts, deletes and growth, and planted bugs are noticed there. If it is given up half-way, it
+//! leaves nothing. If no record was away from home, in a chain, or read beside a writer, nothing was
+//! compared.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -26,14 +28,14 @@ use tarn_fabric::rng::{Rng, seeded};
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::schema::{Cells, TableId};
 
-/// Findings take milliseconds to seconds, of a machine that does nothing else.
+/// Findings take milliseconds to seconds on a machine that does nothing else.
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const SOUND_FOR: Duration = Duration::from_secs(1);
 const LEASE_NS: u32 = 20_000;
-/// Who reads without a working set, and for how long readers trust what they read.
+/// Protocols that read without a working set, each with the time for which readers trust their reads.
 const WHO: [(&str, u32); 4] = [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", LEASE_NS)];
 
-/// Each of [`WHO`], where memory is near and where it is far.
+/// Each of these protocols, with near memory and with far memory.
 fn everywhere() -> impl Iterator<Item = ((&'static str, u32), bool)> {
     WHO.into_iter().flat_map(|who| [true, false].map(|near| (who, near)))
 }
@@ -65,7 +67,7 @@ fn it_brings_what_a_transaction_brings() {
             let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
             let mut rng: Rng = seeded(7, 7);
             for table in [0, 1, 2, 3].map(TableId) {
-                // Far more than the four buckets have room for.
+                // Far more records than the four buckets have room for.
                 fill(&mut by, table, (0..120).filter(|key| key % 5 != 4));
                 for count in [0, 1, 2, 4, 16, 17, 40] {
                     let keys: Vec<u64> = (0..count).map(|_| rng.random_range(0..120)).collect();
@@ -104,7 +106,7 @@ fn what_is_recorded_is_what_was_read() {
 
 #[test]
 fn a_reader_in_lease_or_beside_no_writer_looks_once_and_others_twice() {
-    // Nobody writes: how long a lease is does not matter, but that it is over.
+    // No transaction writes, so only the end of the lease matters, not its length.
     const LONG_NS: u32 = 10_000_000;
     for ((protocol, lease_ns), near) in everywhere() {
         let shape = Shape::of(&[narrow("t", 4000), half("h", 4000)]).protocol(protocol);
@@ -113,7 +115,7 @@ fn a_reader_in_lease_or_beside_no_writer_looks_once_and_others_twice() {
         let mut by = world.coordinator(0, 0);
         for table in [TableId(0), TableId(1)] {
             fill(&mut by, table, 1..5);
-            // Nobody writes: where memory is near no lease is needed for one look.
+            // No transaction writes, so near memory needs no lease for one look.
             let is_one = lease_ns > 0 || near && protocol == "oocc";
             let looks = if is_one { 1 } else { 2 };
             let cost = measure_call(&mut by, |by| assert!(got(by, table, &[1, 2, 3, 4]).is_ok()));
@@ -144,7 +146,7 @@ struct Seen {
     moved: u64,
 }
 
-/// The same records read by one call and by a transaction, by nodes that know the same.
+/// Reads the same records by one call and by a transaction, on nodes with the same knowledge.
 fn compare_rounds(
     (protocol, lease_ns): (&'static str, u32),
     (cache, read_whole): (usize, bool),
@@ -161,7 +163,7 @@ fn compare_rounds(
     let mut costs = Vec::new();
     for table in [0, 1, 2, 3].map(TableId) {
         fill(&mut writer, table, (0..60).filter(|key| key % 5 != 4));
-        // Until the buckets are split as they want to be.
+        // Runs until all wanted splits of buckets are done.
         (0..20).for_each(|_| drop(got(&mut writer, table, &[1])));
         let mut before = [phases(&by), phases(&other)];
         for step in 0..24 {
@@ -234,7 +236,7 @@ fn a_refused_try_counts_as_one_whoever_made_it() {
         let cx = world.context(0, 0);
         let aborted = |retry: Retry| {
             let mut by = Coordinator::new(Rc::clone(&cx), 0, retry);
-            // Its first is a transaction like any other.
+            // Its first call is a transaction like any other.
             assert!(got(&mut by, table, &[1]).is_ok());
             let before = cx.metrics.snapshot().aborted();
             let ended = got(&mut by, table, &[1, 2]);
@@ -249,7 +251,7 @@ fn a_refused_try_counts_as_one_whoever_made_it() {
                 let asked = (locked.clone(), u64::from(tries_max));
                 assert_eq!(ended, asked, "{protocol}, near {near}");
             }
-            // The deadline is that of the call.
+            // The deadline holds for the whole call.
             let late = Retry { deadline: Some(Nanos(0)), ..Retry::default() };
             let (ended, aborts) = aborted(late);
             assert!(ended.is_err() && ended != locked, "{protocol}, near {near}");
@@ -306,8 +308,9 @@ fn give_up(near: bool) {
     world.assert_clean();
 }
 
-/// Writers and readers of several records by one call, on two threads; what the judge found, if anything, and what they did. Every other seed has two
-/// copies of all, and under OOCC in every third the second thread expels and recovers the first thread's node half-way.
+/// Runs writers, and readers that read several records by one call, on two threads. Returns the judge's
+/// finding, if any, and the counts. In every other seed all records have two copies. Under OOCC in every
+/// third seed the second thread expels and recovers the first thread's node half-way.
 fn race(
     ((protocol, lease_ns), near): ((&'static str, u32), bool),
     variant: &str,
@@ -334,7 +337,7 @@ fn race(
                     let retry = Retry { deadline, pause_max_ns, ..Retry::default() };
                     let mut by = Coordinator::new(Rc::clone(&cx), number, retry);
                     let mut rng: Rng = seeded(seed, u64::from(number));
-                    // A recovery that takes back what was written would have to be in the history.
+                    // A recovery that undoes writes would have to be in the history.
                     let attends = protocol == "oocc" && seed % 3 == 2 && number == 5;
                     executor.spawn(async move {
                         by.record_history();
@@ -367,7 +370,7 @@ fn race(
     });
     let history = history(&world.database, recorded.into_inner().unwrap());
     let report = check(&history, Isolation::StrictSerializable);
-    // Locks that the dead had taken and not written down.
+    // Locks that the dead node had taken and not logged.
     block_on(recovery::sweep(&world.context(3, 0), Pace::UNPACED)).expect("all nodes are there");
     let audit = world.audit();
     let finding = report.anomalies.first().map(ToString::to_string);
@@ -375,7 +378,7 @@ fn race(
     (finding, tally.into_inner().unwrap())
 }
 
-/// Runs for so long, or until something is found.
+/// Runs for `limit`, or until there is a finding.
 fn find(
     who: ((&'static str, u32), bool),
     variant: &str,
@@ -424,13 +427,15 @@ fn it_is_serializable_and_planted_bugs_are_found() {
             assert!(finding.is_some(), "{who:?} {variant}, near {near}: not found");
         }
     }
-    // Where nobody waits for readers, which would hide it. (That intents are raised before validation cannot be missed on threads, whose rounds
-    // do what they are asked for in turn; the model `stillness_of_validated` of the fabric has that order.)
+    // No writer waits for readers here, because such a wait would hide the bug. (Threads cannot show that
+    // intents are raised before validation, since their rounds are executed in order. The model
+    // `stillness_of_validated` of the fabric has that order.)
     let (finding, _) = find((("oocc", 0), true), "corrected,-announce-writes", FIND_LIMIT);
     assert!(finding.is_some(), "who is about to write did not say so: not found");
 }
 
-/// What the caller gives it panics: nothing of it is under way then, so that the thread is at rest and its records are everybody's.
+/// The caller's code panics. No round is in flight then, so the thread is at rest and its records are free
+/// for others.
 #[test]
 fn a_panic_of_the_callers_code_leaves_nothing() {
     for info in ALL {
@@ -470,14 +475,14 @@ fn a_panic_of_the_callers_code_leaves_nothing() {
 
 const PANICS: usize = 7;
 
-/// Panics at one of the places where code of the caller's runs.
+/// Panics at one of the places where the caller's code runs.
 fn panic_at(by: &mut Coordinator, table: TableId, place: usize) {
     let bad = |key: u64| if key == 2 { panic!("the caller's") } else { key };
     let keys = |count: u32| (0..count).map(u64::from);
     let result: Result<(), Failure> = match place {
         0 => block_on(by.multi_get(table, keys(4).map(bad), |_, _| ())),
         1 => block_on(by.multi_get(table, keys(4), |at, _| _ = bad(at as u64))),
-        // Too many to be read together.
+        // Too many records to be read together.
         2 => block_on(by.multi_get(table, keys(40).map(bad), |_, _| ())),
         3 => block_on(by.transact(async |tx| {
             tx.read_each(table, (0..4).map(bad), Cells::ALL, |_| ());
@@ -491,7 +496,7 @@ fn panic_at(by: &mut Coordinator, table: TableId, place: usize) {
             });
             tx.fetch().await
         })),
-        // Behind its locks, and behind a change.
+        // After the locks are taken, and after a change.
         5 | 6 => block_on(by.transact(async |tx| {
             let rows = [0, 1].map(|key| tx.update(table, key, Cells::ALL));
             tx.fetch().await?;

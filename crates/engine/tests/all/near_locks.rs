@@ -1,9 +1,9 @@
-//! Locks of compute nodes of one process that call each other, on real threads, while shards move.
+//! Locks of compute nodes in one process that call each other, on real threads, while shards move.
 //!
-//! Invariants checked: between the moment at which a transaction may take its commit timestamp and the one at which it gives its
-//! locks up nobody else holds one of them against it, whichever node granted it; at the end none is left, and every shard is
-//! open. What would break that is noticed when it is planted: a table without bits, moves that do not wait, moves that a
-//! message decides.
+//! Invariants checked: a transaction holds its locks from when it may take its commit timestamp until it
+//! releases them. In that time no other transaction holds a conflicting lock, whichever node granted it. At
+//! the end no lock is left, and every shard is open. Three planted bugs are noticed: a table without bits,
+//! moves that do not wait, and moves that a message decides.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -29,13 +29,13 @@ use tarn_store::placement::shard_map::{ShardId, ShardState};
 const NODES: u16 = 2;
 const COROUTINES: u64 = 6;
 const KEYS: usize = 12;
-/// How long a planted bug may take to show. Two processors show it within milliseconds.
+/// Time within which a planted bug must show. Two processors show it within milliseconds.
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const TRANSACTIONS: u64 = 3_000;
-/// A writer, where a reader is one.
+/// The count of a writer; a reader counts as one.
 const WRITER: i64 = 1 << 32;
 
-/// Keys lie in shards of different owners.
+/// Keys are in shards of different owners.
 fn shard_of(key: usize) -> ShardId {
     ShardId((key % 4) as u16)
 }
@@ -108,7 +108,7 @@ async fn work(cx: Rc<Context>, oracle: &Oracle, seed: u64) {
     oracle.at_work.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Gives shards of this node to the other.
+/// Moves shards of this node to the other.
 async fn move_shards(cx: Rc<Context>, oracle: &Oracle, to: NodeId, seed: u64) {
     let mut rng = seeded(seed, 2);
     while oracle.at_work.load(Ordering::SeqCst) > 0 {
@@ -120,7 +120,7 @@ async fn move_shards(cx: Rc<Context>, oracle: &Oracle, to: NodeId, seed: u64) {
     }
 }
 
-/// Two nodes, a thread each, with these services.
+/// Runs two nodes with a thread each, with these services.
 fn run(seed: u64, services: &ServiceOptions) -> Oracle {
     let world = World::new(&Shape::of(&[half("t", 100)]).protocol("lotus"));
     let join = |slot| {

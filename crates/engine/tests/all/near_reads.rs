@@ -1,9 +1,9 @@
-//! Reads by loads instead of rounds, of protocols whose locks stand beside records.
+//! Reads by loads instead of rounds, under protocols whose locks are beside records.
 //!
-//! Invariant checked: for one coordinator the two ways differ in nothing that anybody can see: outcomes, what was read and written,
-//! every byte of the memory node. Between real threads what is read near is strictly serializable, with leases and
-//! without; readers that do not mind locks, and those that do not look again, are noticed. If no record was away
-//! from home, or no reader was in lease, nothing was compared.
+//! Invariant checked: for one coordinator the two ways have the same visible effects: outcomes, reads and
+//! writes, every byte of the memory node. Between real threads near reads are strictly serializable, with
+//! leases and without. Readers that ignore locks, and readers that do not look again, are noticed. If no
+//! record was away from home, or no reader was in lease, nothing was compared.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -30,17 +30,18 @@ use tarn_store::schema::{Cells, TableId};
 
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const SOUND_FOR: Duration = Duration::from_secs(1);
-/// Longer than a reader takes that is not interrupted, and no longer than a test can wait for each write.
+/// Longer than a reader takes that is not interrupted, and short enough for a test to wait for it at each
+/// write.
 const LEASE_NS: u32 = 20_000;
-/// Protocol, and for how long readers trust what they read.
+/// Protocols, each with the time for which readers trust their reads.
 const WHO: [(&str, u32); 4] = [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", LEASE_NS)];
 
-/// What a run leaves.
+/// The results of a run.
 struct Left {
     outcomes: Vec<Result<(), Failure>>,
     history: Vec<RecordedTxn>,
     memory: Vec<u64>,
-    /// READs, and all verbs but them.
+    /// Number of READs, and of all other verbs.
     verbs: (u64, u64),
 }
 
@@ -51,7 +52,8 @@ fn memory(world: &World) -> Vec<u64> {
     words
 }
 
-/// One coordinator's transactions, a part of which only reads; one of them remembers where records are.
+/// Runs one coordinator's transactions, some of which only read. In some seeds it remembers where records
+/// are.
 fn run((protocol, lease_ns): (&'static str, u32), mix: Mix, near: bool, seed: u64) -> Left {
     let shape = mix::shape(1, 1, "corrected").protocol(protocol).leasing_reads(lease_ns);
     let world = World::new(&Shape { near, ..shape });
@@ -70,7 +72,7 @@ fn run((protocol, lease_ns): (&'static str, u32), mix: Mix, near: bool, seed: u6
     Left { outcomes, history, memory: memory(&world), verbs: (reads, others.iter().sum()) }
 }
 
-/// A transaction as others see it: without the time.
+/// A transaction as others see it: without its time.
 fn seen(txn: &RecordedTxn) -> String {
     format!("{:?} {} {:?} {:?} {:?}", txn.id, txn.coordinator, txn.outcome, txn.reads, txn.writes)
 }
@@ -94,7 +96,7 @@ fn loads_bring_what_rounds_bring() {
                     "{what}: the first byte that differs"
                 );
                 assert_eq!(near.verbs.1, far.verbs.1, "{what}: WRITEs and atomics");
-                // Records away from home are looked for in other READs.
+                // Records away from home need other READs.
                 if mix.keys == CROWDED.keys && who.1 == 0 {
                     assert_ne!(near.verbs.0, far.verbs.0, "{what}: nothing was compared");
                 }
@@ -130,7 +132,8 @@ fn records_asked_for_at_once_are_those_asked_for_one_by_one() {
         let world = World::new(&Shape { near, ..shape });
         let (table, mut by) = (TableId(0), world.coordinator(0, 0));
         fill(&mut by, table, 1..9);
-        // What was asked for before, twice the same, what is not there; what is to be changed comes before, or between.
+        // Keys that were requested before, the same key twice, a missing key. The record to be changed is
+        // requested before the others or between them.
         for changes in [None, Some(3), Some(7)] {
             let plan = async |tx: &mut Transaction<'_>, at_once: bool| {
                 let first = tx.read(table, 2, Cells::ALL);
@@ -149,7 +152,7 @@ fn records_asked_for_at_once_are_those_asked_for_one_by_one() {
                 tx.read_each(table, [5, 1], Cells::ALL, |it| handles.push(it));
                 tx.fetch().await?;
                 let rows = handles.iter().map(|&it| tx.get(it).map(|row| row.u64(A)));
-                // Handles are their transaction's own; what is the same is which of them are one.
+                // Handles belong to their transaction; the test compares which handles are equal.
                 let first = |it| handles.iter().position(|other| other == it);
                 Ok((rows.collect::<Vec<_>>(), handles.iter().map(first).collect::<Vec<_>>()))
             };
@@ -169,7 +172,8 @@ fn a_wish_that_follows_before_the_fetch_is_met() {
         let (table, mut by) = (TableId(0), world.coordinator(0, 0));
         fill(&mut by, table, 1..4);
         let after = |key| value_of(&mut world.coordinator(1, 0), table, key);
-        // Read and then to be changed; more read beside what is changed; read again after a fetch.
+        // A record that is read and then to be changed; more reads beside the changed records; a read after a
+        // fetch.
         block_on(by.transact(async |tx| {
             let (first, row) = (tx.read(table, 1, Cells::ALL), tx.read(table, 2, Cells::ALL));
             let again = tx.update(table, 2, Cells::ALL);
@@ -207,7 +211,7 @@ fn what_cannot_be_reached_is_refused() {
     }
 }
 
-/// Two threads, four coroutines each; what the judge found, if anything, and what they did.
+/// Runs two threads with four coroutines each. Returns the judge's finding, if any, and the counts.
 fn race(
     (protocol, lease_ns): (&'static str, u32),
     variant: &str,
@@ -249,9 +253,9 @@ fn race(
     (finding, tally.into_inner().unwrap())
 }
 
-/// Runs for so long, or until something is found.
+/// Runs for `limit`, or until there is a finding.
 fn find(who: (&'static str, u32), variant: &str, limit: Duration) -> (Option<String>, Tally) {
-    // Most of it reads, records of one line and of half a line.
+    // Most transactions read, and records are one line or half a line.
     let mixes = [SKEW, HALVES, CROWDED_HALVES].map(|mix| Mix { read_only_in: 2, ..mix });
     let (begun, mut total) = (Instant::now(), Tally::default());
     for seed in 0.. {

@@ -1,8 +1,8 @@
-//! Ordered indexes against a map, one transaction after the other.
+//! Compares ordered indexes with a map, one transaction after the other.
 //!
-//! What is asked: scans in both directions, with and without limits, show what a `BTreeMap` would, with
-//! what the transaction itself has changed; entries follow inserts, deletes and updates; nodes split and
-//! merge on the way, and the audit is clean at the end.
+//! Checked: scans in both directions, with and without limits, show the same as a `BTreeMap`, including the
+//! transaction's own changes. Entries follow inserts, deletes and updates. Nodes split and merge on the way,
+//! and the audit is clean at the end.
 
 use crate::common::*;
 use rand::RngExt;
@@ -38,7 +38,7 @@ fn what_was_inserted_is_scanned() {
     assert_eq!(seen.1, ["Word(5)", "Word(3)"]);
 }
 
-/// What scans of both kinds of index show, as keys of records.
+/// Returns the keys of records that a scan shows, for both kinds of index.
 async fn scanned(
     tx: &mut Transaction<'_>,
     index: IndexId,
@@ -57,7 +57,8 @@ fn words(tx: &Transaction<'_>, handle: ScanHandle) -> Vec<u64> {
     tx.scanned(handle).map(word).collect()
 }
 
-/// Random transactions: each changes some records and scans before and after; all is held against a map.
+/// Runs random transactions: each changes some records and scans before and after. All results are compared
+/// with a map.
 fn against_a_model(
     (protocol, variant): (&'static str, &str),
     turns: u64,
@@ -84,7 +85,7 @@ fn against_a_model(
             .map(|_| {
                 let inserts = rng.random_range(0..10) < if fills { 8 } else { 2 };
                 let drawn = rng.random_range(0..keys);
-                // Deletes mostly meet a record.
+                // Most deletes find a record.
                 let there = model.range(drawn..).next().map_or(drawn, |(key, _)| *key);
                 (if inserts { drawn } else { there }, rng.random_range(0..40), inserts)
             })
@@ -160,12 +161,13 @@ fn an_old_way_that_is_believed_is_found() {
     let believing = || against_a_model(("ford", "corrected,-check-fences"), 3_000, 1, 1);
     let panic = std::panic::catch_unwind(believing).expect_err("nothing was missed");
     let text = panic.downcast_ref::<String>().expect("a text");
-    // What a scan shows, not something else that broke.
+    // The text of a scan's difference, not of another failure.
     let missed = ["turn ", "another's cache"];
     assert!(missed.iter().any(|words| text.contains(words)), "another panic: {text}");
 }
 
-/// Loads `keys` records by `loaders`, twice over: the second half comes when the first is built.
+/// Loads `keys` records by `loaders`, in two halves: the second is loaded when the index of the first has
+/// been built.
 fn load(world: &World, keys: u64, loaders: u32) {
     for half in 0..2 {
         for index in 0..loaders {
@@ -205,7 +207,7 @@ fn what_was_loaded_is_scanned() {
         assert_eq!(seen.0, all);
         let some: Vec<u64> = (0..keys).filter(|key| key % 100 == 7).map(|key| key * 3).collect();
         assert_eq!((seen.1, seen.2, seen.3), (some, vec![33], vec![]));
-        // A row whose columns lie apart: only column A is named, by an update and by a delete.
+        // A row whose columns are in different lines: an update and a delete name only column A.
         block_on(by.transact(async |tx| {
             let row = tx.update(T, 21, Cells::one(ColumnId(2)));
             let moved = tx.update(T, 24, Cells::one(A));
@@ -224,8 +226,8 @@ fn what_was_loaded_is_scanned() {
     }
 }
 
-/// Every even key is there and no odd one, whatever lies at home and what has strayed; a look-up shows the
-/// transaction's own changes.
+/// Every even key exists and no odd one, both at home and away from home. A lookup shows the transaction's
+/// own changes.
 #[test]
 fn a_look_up_finds_what_is_there_and_nothing_else() {
     let world = World::new(&Shape::of(&[narrow("t", 4096).ordered("by_key")]));

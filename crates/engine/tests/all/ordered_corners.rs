@@ -1,8 +1,11 @@
-//! What callers of ordered indexes may do that few do.
+//! Rare uses of ordered indexes that are allowed.
 //!
-//! Invariant checked: index entries are made of columns that were read; a full heap ends in an error; a
-//! violation of a unique index is reported only of what may be committed; a scan shows the transaction's
-//! changes as of the beginning of its fetch; what is loaded later is found by whoever worked before.
+//! Invariant checked:
+//! - Index entries are made of columns that were read.
+//! - A full heap ends in an error.
+//! - A violation of a unique index is reported only for a state that may be committed.
+//! - A scan shows the transaction's changes as of the beginning of its fetch.
+//! - Records that are loaded later are found by coordinators that worked before.
 
 use crate::common::*;
 use tarn_engine::admin::load::{Loader, Part};
@@ -37,8 +40,8 @@ fn all(by: &mut Coordinator, index: IndexId) -> Vec<u64> {
     .unwrap()
 }
 
-/// Columns of an index lie in two lines, and the transaction names one of them, in a wish for a record
-/// that it has already for another.
+/// Columns of an index are in two lines. The transaction names one of them, in a second access to a record
+/// that it already accesses for another column.
 #[test]
 fn an_index_key_is_made_of_columns_that_were_read() {
     let parts = [IndexPart::Column(A), IndexPart::Column(C)];
@@ -56,7 +59,7 @@ fn an_index_key_is_made_of_columns_that_were_read() {
         .unwrap();
     }
     for (how, key) in [(0, 3), (1, 4), (2, 5)] {
-        // What the buffer held before: other rows.
+        // The buffer held other rows before.
         block_on(by.transact(async |tx| {
             (6..8u64).for_each(|key| _ = tx.read(T, key, Cells::ALL));
             tx.fetch().await
@@ -116,8 +119,8 @@ fn a_full_heap_ends_an_insert_into_a_full_leaf() {
     world.assert_clean();
 }
 
-/// A leaf of index and table 0 or 1 is split and merged again: the dead node that is left over, beside
-/// entries 0 to 11.
+/// Splits a leaf of index and table 0 or 1 and merges it again. Returns the dead node that is left over,
+/// beside entries 0 to 11.
 fn with_dead_node(by: &mut Coordinator, number: u16) -> Address {
     let (cx, table) = (std::rc::Rc::clone(by.context()), TableId(number));
     let index = cx.database().catalog.ordered(IndexId(number));
@@ -136,7 +139,7 @@ fn with_dead_node(by: &mut Coordinator, number: u16) -> Address {
     nodes[0]
 }
 
-/// Somebody with an old way has locked a dead node, and is gone for as long as a lease lasts.
+/// A thread with an outdated path has locked a dead node, and then pauses for as long as a lease lasts.
 #[test]
 fn a_dead_node_that_is_locked_does_not_keep_leaves_from_being_split() {
     let world = World::new(&Shape::of(&[narrow("t", 4_000).ordered("by_key")]));
@@ -164,7 +167,8 @@ fn a_dead_node_that_is_locked_does_not_keep_leaves_from_being_split() {
     world.assert_clean();
 }
 
-/// What another index of the thread needs, and there is no memory for, is not this transaction's failure.
+/// Another index of the thread needs a split for which there is no memory. That is no failure of this
+/// transaction.
 #[test]
 fn an_insert_is_told_of_its_own_split_alone() {
     let tables = ["t", "u"].map(|name| narrow(name, 4_000).ordered("by_key"));
@@ -191,8 +195,8 @@ fn an_insert_is_told_of_its_own_split_alone() {
     world.assert_clean();
 }
 
-/// The record that has the key came with a change of what the transaction had read: in no order would it
-/// have seen both.
+/// The record that has the key came with a change of a record that the transaction had read. In no serial
+/// order would the transaction have seen both.
 #[test]
 fn a_violation_that_rests_on_an_old_read_is_no_verdict() {
     let schemas = [narrow("t", 64).index("by_a", &[IndexPart::Column(A)], true), narrow("x", 64)];
@@ -224,7 +228,7 @@ fn a_violation_that_rests_on_an_old_read_is_no_verdict() {
     world.assert_clean();
 }
 
-/// Scans of several rounds before and behind an insert and a delete of the same fetch.
+/// Scans of several rounds before and after an insert and a delete of the same fetch.
 #[test]
 fn a_scan_shows_what_was_asked_for_before_it_and_nothing_behind_it() {
     let schema = narrow("t", 2_000).index("by_a", &[IndexPart::Column(A)], false);

@@ -1,9 +1,10 @@
 //! Ordered indexes under every order that the contract allows, and under crashes.
 //!
-//! Invariant checked: histories in which leaves are records are strictly serializable, so there are no
-//! phantoms; after every schedule the trees are whole, every record has its entries and every entry its
-//! record, replicas are equal, no lock is left; also if compute nodes die at any moment, in the middle of
-//! a split or merge as well. And each rule of ordered indexes that is switched off is missed.
+//! Invariant checked: histories that include leaves as records are strictly serializable, so there are no
+//! phantoms. After every schedule the trees are whole, every record has its entries and every entry its
+//! record, replicas are equal, and no lock is left. This also holds if compute nodes die at any moment, even
+//! in the middle of a split or merge. If a rule of ordered indexes is switched off, the test notices a
+//! violation.
 
 use crate::common::crash::{self, Found};
 use crate::common::mix::{self, Mix, PHANTOMS, RANGES};
@@ -27,13 +28,13 @@ use tarn_store::schema::TableId;
 const NODES: u16 = 3;
 const COORDINATORS: usize = 2;
 
-/// Of each protocol with ranges that survives a death in turn.
+/// Takes in turn each protocol that has ranges and survives a death.
 fn protocol(seed: u64) -> &'static str {
     of_those(seed, |info| info.caps.ranges && info.caps.crash_recovery)
 }
 
-/// Likewise, but for those with several versions of a record, which lie apart from its slot: a transaction of [`RANGES`] that deletes a record and
-/// inserts it again is refused there.
+/// The same without protocols that keep several versions of a record apart from its slot. They refuse a
+/// transaction of [`RANGES`] that deletes a record and inserts it again.
 fn protocol_in_place(seed: u64) -> &'static str {
     of_those(seed, |info| {
         info.caps.ranges && info.caps.crash_recovery && !info.caps.snapshot_isolation
@@ -50,7 +51,7 @@ fn shape(seed: u64, (protocol, variant): (&'static str, &str)) -> Shape {
     mix::ordered_shape(replicas, replicas, variant).protocol(protocol)
 }
 
-/// Runs one schedule: three compute nodes, two coordinators each. What is wrong, if anything.
+/// Runs one schedule: three compute nodes, two coordinators each. Returns the violation, if any.
 fn run(
     subject: (&'static str, &str),
     mix: Mix,
@@ -72,12 +73,12 @@ fn run(
     for (index, cx) in contexts.iter().flat_map(|cx| [cx; COORDINATORS]).enumerate() {
         let mut by = Coordinator::new(Rc::clone(cx), index as u32, retry);
         for _ in 0..seed {
-            let _ = rand::RngExt::random::<u64>(by.rng()); // another seed, other transactions
+            let _ = rand::RngExt::random::<u64>(by.rng()); // another seed draws other transactions
         }
         let (recorded, failed) = (&recorded, &failed);
         executor.spawn(async move {
             by.record_history();
-            // One index is unique, by the primary key: nothing but a deadline may end a coordinator.
+            // One index is unique, by the primary key: only a deadline may end a coordinator.
             let ended = mix::run(&mut by, mix, count).await.err();
             let ended = ended.filter(|&it| it != Failure::DeadlineExceeded);
             let why = ended.map(|it| format!("{it}: {:?}", by.context().explanation(it)));
@@ -118,7 +119,7 @@ fn there_are_no_phantoms_under_any_order() {
     }
     println!("{tally:?}");
     assert!(tally.node_splits > 20 && tally.node_merges > 5, "{tally:?}");
-    // Some give up, few miss their deadline.
+    // Some transactions give up, few miss their deadline.
     assert!(tally.committed * 10 > planned * 9, "{} of {planned}", tally.committed);
 }
 
@@ -134,7 +135,7 @@ fn whoever_dies_when_trees_stay_whole() {
     assert!(found.tally.node_splits > 0 && found.tally.node_merges > 0, "{found:?}");
 }
 
-/// How many schedules it takes to find what the variant breaks. A panic is no finding.
+/// Prints how many schedules it takes to find the bug of the variant. A panic does not count as a finding.
 fn found_after(switch: &str, limit: u64, mut run: impl FnMut(&str, u64) -> Result<(), String>) {
     let variant = format!("corrected,-{switch}");
     for seed in 0..limit {
@@ -152,10 +153,10 @@ fn a_gap_that_is_not_protected_is_found() {
     });
 }
 
-/// A coordinator dies at every so many moves of the fabric.
+/// A coordinator dies after each multiple of this many steps of the fabric.
 const STRIDE: usize = 5;
 
-/// Puts this key, or deletes it.
+/// A key, and whether it is deleted or inserted.
 type Step = (u64, bool);
 
 /// Fills a tree, then empties it from the middle.
@@ -196,8 +197,8 @@ fn restructuring(replicas: usize, merges: bool) -> Vec<usize> {
     found
 }
 
-/// Lets a coordinator die when, in the step at `at`, the fabric has moved `moves` times; recovers it, and
-/// compares tree, records and replicas. Whether it was still at it.
+/// Lets a coordinator die in the step at `at`, after `moves` steps of the fabric. Recovers it, and compares
+/// tree, records and replicas. Returns whether the coordinator was still in that step.
 fn die_at(variant: &str, (replicas, at): (usize, usize), moves: usize) -> Result<bool, String> {
     let fabric = WeakFabric::new(&mix::ordered_shape(replicas, replicas, variant), 3);
     fabric.calm();

@@ -1,7 +1,8 @@
-//! Trees in which the separator of a node that was split is missing in the level above.
+//! Trees in which the separator of a split node is missing in the level above.
 //!
-//! Invariant checked: whoever needs that node goes to it along NEXT and on from there, at every level: a
-//! missing separator costs a step and no transaction. It is posted by whoever has passed.
+//! Invariant checked: a thread that needs that node reaches it along NEXT and goes on from there, at every
+//! level. A missing separator costs a step, and no transaction fails. A thread that has passed by posts the
+//! separator.
 
 use crate::common::race::poll;
 use crate::common::*;
@@ -16,12 +17,12 @@ use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::schema::{IndexId, IndexPart, Key, TableId};
 
 const T: TableId = TableId(0);
-/// One try, so that nothing is mended between tries.
+/// One try, so that nothing is repaired between tries.
 const ONCE: Retry = Retry { tries_max: 1, ..Retry::PATIENT };
-/// The key is so many times in the index key: few of them fill a node.
+/// How often the key is repeated in the index key, so that few entries fill a node.
 const TIMES: usize = 7;
 
-/// The key of the index for a record's.
+/// Returns the key of the index for a record's key.
 fn whole(key: u64) -> IndexKey {
     (0..TIMES).fold(IndexKey::new(), |parts, _| parts.u64(key))
 }
@@ -42,7 +43,7 @@ async fn insert(by: &mut Coordinator, key: u64) -> Result<(), Failure> {
     .await
 }
 
-/// A tree of three levels or more, from one coordinator that was dropped in the middle.
+/// A tree of three levels or more, left by a coordinator that was dropped in the middle.
 struct Tree {
     world: World,
     index: IndexId,
@@ -61,15 +62,15 @@ impl Tree {
         Tree { world, index, keys: Vec::new() }
     }
 
-    /// Levels, the leaves' included.
+    /// Number of levels, including the leaves.
     fn levels(&self, by: &Coordinator) -> usize {
         let index = self.world.database.catalog.ordered(self.index);
         block_on(trees::leftmost(by.context(), index)).unwrap().len()
     }
 
-    /// Inserts towards lesser keys until a node is split of which `is_it`, given the number of levels
-    /// before and of splits by one insert, says that it is the one; drops the coordinator before the new
-    /// node's separator is posted.
+    /// Inserts descending keys until a node is split for which `is_it` returns true. `is_it` gets the number
+    /// of levels before, and the number of splits by this insert. Drops the coordinator before the new node's
+    /// separator is posted.
     fn split_and_drop(&mut self, is_it: impl Fn(usize, u64) -> bool) {
         let mut by = self.world.coordinator(0, 0);
         for key in (0..2_000).rev().map(|half| half * 2) {
@@ -88,14 +89,15 @@ impl Tree {
         panic!("no such split");
     }
 
-    /// An inner node that is not the root was split, and the level above does not say so.
+    /// A tree in which an inner node other than the root was split, and the level above does not have its
+    /// separator.
     fn with_inner_sibling() -> Tree {
         let mut tree = Tree::new();
         tree.split_and_drop(|levels, splits| levels > 2 && splits == 2);
         tree
     }
 
-    /// The keys that the inner nodes of level 1 cover which the root does not lead to.
+    /// The keys under inner nodes of level 1 to which the root does not lead.
     fn unposted(&self) -> Vec<u64> {
         let (cx, index) =
             (self.world.context(2, 0), self.world.database.catalog.ordered(self.index));
@@ -119,7 +121,7 @@ impl Tree {
         self.keys.iter().filter(is_there).copied().collect()
     }
 
-    /// What a thread that remembers nothing comes to in one try.
+    /// Runs one try of a transaction on a thread that remembers nothing.
     fn cold<R>(
         &self,
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
@@ -132,7 +134,7 @@ impl Tree {
     }
 }
 
-/// What is done about the key at a position; whether it came to what it should.
+/// An action on the key at a position. Returns whether the result was right.
 type Act = fn(&Tree, usize) -> Result<bool, Failure>;
 
 /// Looks the key up.
@@ -192,7 +194,7 @@ fn a_missing_separator_costs_a_step_at_every_level() {
             let found = act(&tree, at);
             if found != Ok(true) {
                 wrong.push((name, key, found));
-                break; // whoever fails may have mended the tree
+                break; // a try that failed may have repaired the tree
             }
         }
         assert!(!wrong.is_empty() || tree.unposted() == hard, "nobody had to post it");
@@ -201,7 +203,8 @@ fn a_missing_separator_costs_a_step_at_every_level() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Every transaction of a thread needs the node, none begins another: nobody is there who would post.
+/// Every transaction of a thread needs the node, and none begins another transaction, so no thread is free to
+/// post the separator.
 #[test]
 fn transactions_that_all_need_an_unposted_node_commit() {
     let tree = Tree::with_inner_sibling();
@@ -211,7 +214,7 @@ fn transactions_that_all_need_an_unposted_node_commit() {
     let mut all: Vec<_> = (0..4)
         .map(|number| {
             let mut by = Coordinator::new(std::rc::Rc::clone(&cx), number + 1, Retry::PATIENT);
-            // Leaves of their own, so that they do not refuse each other for long.
+            // Each has a leaf of its own, so they do not refuse each other for long.
             let key = hard[hard.len() / 4 * number as usize] + 1;
             Some(Box::pin(async move { insert(&mut by, key).await }))
         })
@@ -234,8 +237,8 @@ fn transactions_that_all_need_an_unposted_node_commit() {
     tree.world.assert_clean();
 }
 
-/// A queue whose leftmost leaf was split, and the new half is not posted: both are emptied, and merged by
-/// whoever goes on taking from the queue.
+/// The leftmost leaf of a queue was split, and the new half is not posted. Both halves are emptied. A thread
+/// that goes on taking from the queue merges them.
 #[test]
 fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
     let mut tree = Tree::new();
@@ -249,7 +252,7 @@ fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
         tx.fetch().await?;
         Ok(first)
     };
-    // By threads that are no more when it comes to merges.
+    // The takers are threads that have ended when the merges are due.
     for &key in &tree.keys[..2 * third + 2] {
         assert_eq!(tree.cold(pop), Ok(key));
     }
@@ -262,8 +265,8 @@ fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
     tree.world.assert_clean();
 }
 
-/// The heap has room for so many nodes when the root is full: an inner node is split, and its separator has
-/// no place. Whatever was inserted is found, changed and deleted all the same.
+/// The heap has room for `nodes` nodes when the root is full. An inner node is split, and there is no room
+/// for its separator. All inserted keys are still found, changed and deleted.
 fn without_room_for_a_separator(nodes: usize) -> Failure {
     let schema = narrow("t", 40_000).index("by_key", &[IndexPart::Key; TIMES], true);
     let mut shape = Shape::of(&[schema]);

@@ -1,8 +1,8 @@
-//! Walks along ordered indexes beside splits and merges, and trees on copies that have joined.
+//! Walks along ordered indexes during splits and merges, and trees on copies that have joined.
 //!
-//! Invariant checked: whatever of a split has landed, a walk goes past every node and ends; a way to a
-//! node that was merged before a copy joined is not believed on that copy. Deterministic: the fabric is
-//! stepped by hand.
+//! Invariant checked: whichever parts of a split have landed, a walk passes every node and ends. After a node
+//! was merged and then a copy joined, a remembered path to the node is not believed on that copy. Runs are
+//! deterministic: the fabric is stepped by hand.
 
 use crate::common;
 use crate::common::scene::{PACE, TERMS};
@@ -39,7 +39,7 @@ async fn take(by: &mut Coordinator, key: u64) {
     .unwrap();
 }
 
-/// The records that one scan of all of an index shows.
+/// Returns the records that one scan of a whole index shows.
 async fn all(by: &mut Coordinator, index: u16) -> Vec<u64> {
     by.transact(async |tx| {
         let handle = tx.scan(IndexId(index), Scan::prefix(IndexKey::new()));
@@ -62,8 +62,8 @@ fn is_whole(fabric: &WeakFabric) -> bool {
         && (0..open.groups.count() as u16).all(full)
 }
 
-/// A thread remembers a way to nodes that another merges. Then copies die and others join, which never
-/// had those nodes: what is remembered leads to zeros.
+/// A thread remembers a path to nodes that another thread merges. Then copies die, and others join that never
+/// had those nodes: the path leads to zeros.
 #[test]
 fn a_way_to_a_merged_node_is_not_believed_where_a_copy_has_joined() {
     let shape = common::mix::ordered_shape(2, 2, "corrected");
@@ -78,7 +78,7 @@ fn a_way_to_a_merged_node_is_not_believed_where_a_copy_has_joined() {
     }
     let before = fabric.block_on(all(&mut remembering, 0));
     assert_eq!(before, (0..300).collect::<Vec<u64>>());
-    // Leaf by leaf, so that each is merged into the one before it.
+    // Deletes leaf by leaf, so that each leaf is merged into the one before it.
     for key in 20..280 {
         fabric.block_on(take(&mut merging, key));
     }
@@ -95,7 +95,7 @@ fn a_way_to_a_merged_node_is_not_believed_where_a_copy_has_joined() {
     }
     let left: Vec<u64> = (0..20).chain(280..300).collect();
     assert_eq!(fabric.block_on(all(&mut remembering, 0)), left);
-    // Whoever merged uses no memory of before: entries come into nodes of the tree.
+    // The thread that merged does not reuse memory from before: entries go into nodes of the tree.
     for key in 100..260 {
         fabric.block_on(put(&mut merging, key));
     }
@@ -104,22 +104,22 @@ fn a_way_to_a_merged_node_is_not_believed_where_a_copy_has_joined() {
     assert!(audit.is_clean(), "{audit}");
 }
 
-/// What becomes of a split that has landed at one memory node and not at the other.
+/// The end of a split that has landed at one memory node and not at the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// It lands there too, later.
+    /// It lands at the other node later.
     Lands,
     /// Its compute node dies, and is recovered much later.
     Dies,
 }
 
-/// Turns of a sweep beside a split that stands half done.
+/// Number of turns of a sweep while a split is half done.
 const TURNS: usize = 30_000;
 /// As long as a lease may last.
 const LONG: usize = 6_000_000;
 
-/// Holds up, at one memory node, the data of the `split`-th split in the middle of a tree, and lets
-/// somebody sweep meanwhile. LOCK words looked at by that sweep, and by one before.
+/// Holds up the data of the `split`-th split in the middle of a tree, at one memory node. Another node sweeps
+/// meanwhile. Returns the numbers of LOCK words that this sweep and one before it looked at.
 fn sweep_beside_split(split: u64, held: u16, end: End) -> Option<(u64, u64)> {
     let shape = common::mix::ordered_shape(2, 1, "corrected");
     let fabric = WeakFabric::new(&shape, 5);
@@ -135,7 +135,7 @@ fn sweep_beside_split(split: u64, held: u16, end: End) -> Option<(u64, u64)> {
         cx.metrics.snapshot().phases[at]
     };
     let whole = fabric.block_on(recovery::sweep(&other, PACE)).unwrap();
-    // Until the split's data are on their way.
+    // Runs until the split's data are in flight.
     let (before, mut begun) = (count("restructure"), None);
     let mut waiting = Waiting::from_waker(Waker::noop());
     let mut working = Box::pin(async {
@@ -197,7 +197,7 @@ fn every_node_is_swept(end: End, splits: u64) {
     for (split, held) in (1..=splits).flat_map(|split| [(split, 0), (split, 1)]) {
         let Some((beside, before)) = sweep_beside_split(split, held, end) else { continue };
         println!("split {split}, held at {held}: {beside} beside, {before} before");
-        // Nothing is merged: there is no less to look at.
+        // Nothing is merged, so there are no fewer words to look at.
         assert!(beside >= before, "split {split}, held at {held}: {beside} of {before}");
         sweeps += 1;
     }

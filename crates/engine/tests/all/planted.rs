@@ -1,9 +1,9 @@
-//! Planted bugs on real threads: each rule of a protocol that is switched off is missed, and the
+//! Planted bugs on real threads: each rule of a protocol is switched off and the violation is noticed. The
 //! corrected protocol passes the same runs.
 //!
-//! Invariant checked: for every switch marked below the anomaly is found within [`FIND_LIMIT`], by
-//! the checker or by the audit; with all switches on, [`SOUND_FOR`] of the same runs find nothing
-//! and reach every phase and every reason to abort. Two threads, four coroutines each.
+//! Invariant checked: for every switch listed below, the checker or the audit finds the anomaly within
+//! [`FIND_LIMIT`]. With all switches on, [`SOUND_FOR`] of the same runs find nothing, and reach every phase
+//! and every reason to abort. There are two threads with four coroutines each.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -26,17 +26,16 @@ use tarn_store::history::RecordedTxn;
 use tarn_store::ids::AbortReason;
 use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
-/// Findings take milliseconds; a machine that is busy with other things may take a thousand times
-/// as long.
+/// Findings take milliseconds; on a busy machine they may take a thousand times as long.
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const SOUND_FOR: Duration = Duration::from_secs(2);
 const THREADS: u16 = 2;
 const COROUTINES: u32 = 4;
-/// Under a protocol whose readers have leases.
+/// Length of readers' leases, for protocols that have them.
 const READ_LEASE_NS: u32 = 10_000;
 
-/// Protocol, switch, what exposes it, replicas, transactions of a coroutine. Every switch without
-/// which a history or the memory is wrong; the others change cost alone.
+/// Protocol, switch, the mix that exposes it, replicas, transactions of a coroutine. The table has every
+/// switch without which a history or the memory is wrong. Other switches change only the cost.
 const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("ford", "validate-reads", SKEW, 1, 120),
     ("ford", "refuse-locked", ANYTHING, 3, 120),
@@ -44,7 +43,7 @@ const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("ford", "write-after-validation", SKEW, 1, 120),
     ("ford", "protect-absent", COMING_AND_GOING, 1, 120),
     ("ford", "release-on-abort", ANYTHING, 1, 120),
-    // Later writes repair what earlier ones tore apart: only the last count, so runs are short.
+    // Later writes repair the damage of earlier ones. Only the last writes count, so runs are short.
     ("ford", "lock-cas", OVERWRITING, 3, 12),
     ("ford", "validate-after-locks", SKEW, 1, 120),
     ("ford", "keep-version", COMING_AND_GOING, 1, 120),
@@ -56,11 +55,11 @@ const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("motor", "lock-cas", OVERWRITING, 3, 12),
 ];
 
-/// Switches that matter when a compute node dies: recovery.rs shows that each is missed.
+/// Switches that matter when a compute node dies; recovery.rs shows that each is noticed.
 const MUST_BE_CAUGHT_IN_CRASHES: &[(&str, &str)] =
     &[("ford", "fence-before-recovery"), ("ford", "settle-before-log"), ("ford", "release-own")];
 
-/// Switches that change cost and nothing else.
+/// Switches that change only the cost.
 const HARMLESS: &[(&str, &str)] = &[
     ("ford", "fuse-log"),
     ("ford", "log-every-group"),
@@ -71,15 +70,15 @@ const HARMLESS: &[(&str, &str)] = &[
     ("motor", "at-once"),
 ];
 
-/// Switches that matter to scans: ordered.rs and ordered_faults.rs show that each is missed.
+/// Switches that matter to scans; ordered.rs and ordered_faults.rs show that each is noticed.
 const MUST_BE_CAUGHT_IN_RANGES: &[(&str, &str)] =
     &[("ford", "protect-ranges"), ("ford", "check-fences"), ("ford", "sibling-with-split")];
 
-/// Switches whose absence simulations show, by random schedules or in every order: weak_orders.rs,
+/// Switches whose absence shows in simulations, by random schedules or in every order: weak_orders.rs,
 /// `crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`.
 const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
-    // Replicas come apart if a thread loses its core between the writes of two copies, and then
-    // only if the record is not written again: on a busy machine that took longer than any limit.
+    // Replicas differ if a thread loses its core between the writes of two copies, and only until the record
+    // is written again. On a busy machine that took longer than any limit.
     ("ford", "unlock-late"),
     ("motor", "wait-for-locked"),
     ("motor", "stamp-first"),
@@ -94,7 +93,7 @@ const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
     ("motor", "release-own"),
 ];
 
-/// What one run found, if anything, and what it did.
+/// Runs once. Returns the finding, if any, and the counts.
 fn run(
     (protocol, variant): (&'static str, &str),
     (mix, replicas, count): (Mix, usize, u64),
@@ -154,7 +153,7 @@ fn run_thread(
     (recorded.into_inner().unwrap(), cx.metrics.snapshot())
 }
 
-/// Runs until something is found; says how long that took.
+/// Runs until there is a finding. Returns it, and how long it took.
 fn find(subject: (&'static str, &str), what: (Mix, usize, u64)) -> Option<(Duration, String)> {
     let start = Instant::now();
     for seed in 0.. {
@@ -209,13 +208,13 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     }
 }
 
-/// Whether what a protocol reaches and lacks is shown on threads, too: of the others simulations show it, all of it
-/// (`crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`).
+/// Whether threads must also reach all phases and abort reasons of the protocol. For the other protocols
+/// simulations reach all of them (`crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`).
 fn is_planted_here(info: &ProtocolInfo) -> bool {
     MUST_BE_CAUGHT.iter().any(|it| it.0 == info.name)
 }
 
-/// Prints what was reached; all of it must have been.
+/// Prints which phases and abort reasons were reached, and asserts that all were.
 fn report(info: &ProtocolInfo, tally: &Tally) {
     println!("{} committed", tally.committed);
     for reason in AbortReason::ALL {
@@ -253,7 +252,7 @@ fn every_switch_is_either_caught_or_harmless() {
     }
     let alone =
         HARMLESS.iter().map(|&(protocol, switch)| (protocol, format!("corrected,-{switch}")));
-    // FORD's public code: all of them together, and nothing else.
+    // FORD's public code: all of these switches off together, and no others.
     for (protocol, variant) in alone.chain([("ford", "measured".to_owned())]) {
         for seed in 0..5 {
             let (finding, _) = run((protocol, &variant), (ANYTHING, 3, 120), seed);
@@ -262,8 +261,8 @@ fn every_switch_is_either_caught_or_harmless() {
     }
 }
 
-/// Five equal words in one line, read without locks while others write them. LOCK, which a copy
-/// reads first, would hide nearly every torn line: here readers do not look at it.
+/// Five equal words in one line are read without locks while other transactions write them. A copy reads LOCK
+/// first, and that would hide nearly every torn line, so these readers ignore it.
 fn torn_reads(atomicity: LineAtomicity, limit: Duration) -> (u64, u64) {
     let mut schema = TableSchema::new("words", 8);
     for name in ["a", "b", "c", "d", "e"] {

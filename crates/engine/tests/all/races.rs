@@ -1,7 +1,7 @@
-//! Races around recovery and changes of the configuration, each driven to its moment.
+//! Races around recovery and changes of the configuration, each driven to one moment.
 //!
-//! Invariant checked: one bad moment a test. What others do is let happen after every number of steps of
-//! whoever is raced against, so that the moment is among them whatever the rounds are.
+//! Invariant checked: one bad moment for each test. The others' steps happen after every possible number of
+//! steps of the raced party. So the bad moment is among them, however many rounds there are.
 
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
@@ -21,8 +21,9 @@ use tarn_store::ids::{Explanation, Failure, OwnerTag, Resolution};
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::TableId;
 
-/// A transaction is acknowledged and its node dies; another has its record next, and its data reach the
-/// backup after so many steps of the recoverer, while the primary is gone. What recovery says of the first, if anything.
+/// A transaction is acknowledged and its node dies. A follower takes its record next, and the follower's data
+/// reach the backup after `steps` steps of the recoverer, while the primary is gone. Returns recovery's
+/// answer about the first transaction, if any, and whether recovery ended before the data landed.
 fn follow_after(protocol: &'static str, steps: usize) -> (Option<Resolution>, bool) {
     let fabric = pair_of(protocol, 1, 0);
     let (dead, alive, by) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
@@ -61,7 +62,8 @@ fn a_follower_whose_data_land_meanwhile_undoes_nobody() {
     }
 }
 
-/// The same with logs of new bytes: whose record names another writer by then has no name anywhere, and is not asked about.
+/// The same with logs of new bytes. If the record names the follower by then, the first transaction is not
+/// named anywhere, and its end is not asked for.
 #[test]
 fn a_follower_whose_data_land_meanwhile_makes_nobody_aborted() {
     let mut told = BTreeSet::new();
@@ -98,14 +100,14 @@ fn a_zombie_finds_no_way_in_at_a_spare() {
     assert_eq!(why, Some(Explanation::Fabric(FabricError::Fenced)));
 }
 
-/// A life is expelled, and recovered by another node, after so many steps of a change that takes a spare
-/// in. Whether the change had come to its end.
+/// A life is expelled, and recovered by another node, after `steps` steps of a change that takes in a spare.
+/// Returns whether the change had ended.
 fn expel_during_change(steps: usize) -> bool {
     let fabric = pair(3, 1);
     let (zombie, by, other) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
     let mut undead = coordinator(&zombie, 0);
     fabric.block_on(put(&mut undead, 1)).unwrap();
-    // One that is over already, and one that is not yet.
+    // One life is recovered already, the other is not yet.
     let before = fabric.context(3, 0);
     fabric.database.membership.expel(before.node.id);
     recovered(&fabric, &other, before.node.id);
@@ -138,8 +140,8 @@ fn a_life_that_ends_during_a_change_is_revoked_at_its_spare() {
     assert!((0..STEPS_MAX).any(expel_during_change));
 }
 
-/// The map has changed since a thread ran last; a life that ran in the new one has left its log at the
-/// copy that joined, and nowhere else.
+/// The map has changed since a thread ran last. A life that ran in the new map has left its log only at the
+/// copy that joined.
 fn logged_at_the_spare_alone() -> (WeakFabric, Rc<Context>, NodeId) {
     let fabric = pair(4, 1);
     let (idle, dead, by) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
@@ -179,8 +181,8 @@ fn a_thread_whose_map_is_behind_sweeps() {
     fabric.end();
 }
 
-/// A life leaves a lock without a log at memory node 2; the sweep after its recovery fails, because another
-/// memory node dies. Whoever mends sweeps again.
+/// A life leaves a lock without a log at memory node 2. The sweep after its recovery fails, because another
+/// memory node dies. The repairing thread sweeps again.
 #[test]
 fn a_sweep_that_fails_is_made_again() {
     let tables: Vec<_> = ["one", "two", "three"].iter().map(|name| narrow(name, 8)).collect();

@@ -1,8 +1,8 @@
-//! Compute nodes die, or are taken for dead, at any moment; others recover them.
+//! Compute nodes die, or are taken for dead, at any moment; other nodes recover them.
 //!
-//! Invariant checked: whatever dies when, also while it recovers another, no acknowledged transaction is
-//! lost and no aborted one is seen, the history is strictly serializable, replicas are equal and no lock
-//! is left after the sweep; and each rule of recovery that is switched off is missed.
+//! Invariant checked: nodes may die at any time, even while they recover another. No acknowledged transaction
+//! is lost and no aborted one is seen. The history is strictly serializable; after the sweep replicas are
+//! equal and no lock is left. If a rule of recovery is switched off, the test notices a violation.
 
 use crate::common::crash::{self, Found};
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix, OVERWRITING};
@@ -29,17 +29,17 @@ use tarn_store::schema::{Cells, TableId};
 
 const FORD: &str = ALL[0].name;
 const OOCC: &str = "oocc";
-/// OOCC's readers' leases: some rounds.
+/// Length of the leases of OOCC's readers: some rounds.
 const READ_LEASE_NS: u32 = 60;
 
-/// One to three replicas; every second time on as many nodes as there are replicas.
+/// One to three replicas; for half of the seeds there are as many nodes as replicas.
 fn shape(protocol: &'static str, seed: u64, variant: &str) -> Shape {
     let replicas = 1 + seed as usize % 3;
     let nodes = if seed % 6 < 3 { replicas } else { 3 };
     mix::shape(nodes, replicas, variant).protocol(protocol).leasing_reads(READ_LEASE_NS)
 }
 
-/// Schedules of every mix in which nodes die.
+/// Runs schedules of every mix in which nodes die.
 fn whoever_dies(protocol: &'static str) -> Found {
     let seeds = std::env::var("TARN_SEEDS").map_or(80, |seeds| seeds.parse().unwrap());
     let mut found = Found::default();
@@ -65,7 +65,7 @@ fn whoever_dies_when_nothing_is_lost() {
     }
 }
 
-/// Growth of indexes among what dies half-way, where a log has new bytes.
+/// Indexes also grow, and growth is cut half-way by deaths, under logs of new bytes.
 #[test]
 fn whoever_dies_is_finished_from_new_bytes_and_nothing_is_lost() {
     let found = whoever_dies(OOCC);
@@ -74,7 +74,7 @@ fn whoever_dies_is_finished_from_new_bytes_and_nothing_is_lost() {
     assert!(found.tally.recovery[RecoveryEvent::Finished as usize] > 0, "{found:?}");
 }
 
-/// What schedules must reach. No node keeps a lease in them, and no memory node dies.
+/// The events that schedules must reach. No node keeps a lease in them, and no memory node dies.
 const REACHED: [RecoveryEvent; 8] = [
     RecoveryEvent::Recovered,
     RecoveryEvent::TookOver,
@@ -86,8 +86,9 @@ const REACHED: [RecoveryEvent; 8] = [
     RecoveryEvent::AreaAwaited,
 ];
 
-/// How many schedules it takes to find what the variant breaks. What the variant is, is asked where a panic
-/// is the test's own; in a schedule one is the engine's, which has lost an invariant.
+/// Prints how many schedules it takes to find the bug of the variant. The variant is built once before,
+/// because a panic there is the test's own mistake. In a schedule a panic is the engine's: it has lost an
+/// invariant.
 fn found_after(switch: &str, seeds: u64, mix: Mix) {
     let variant = format!("corrected,-{switch}");
     drop(shape(FORD, 0, &variant).database());
@@ -113,7 +114,7 @@ fn every_rule_of_recovery_that_is_switched_off_is_missed() {
 
 const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
 
-/// Table 0 lives on nodes 0 and 1, table 1 on nodes 1 and 2; records 1, 2 and 3 in both.
+/// Table 0 is on nodes 0 and 1, table 1 on nodes 1 and 2; records 1, 2 and 3 are in both.
 fn two_tables_shape(variant: &str) -> Shape {
     let schemas = [narrow("narrow", 8), apart("apart", 8)];
     let mut shape = Shape::of(&schemas).nodes(3, 2).variant(variant);
@@ -143,7 +144,7 @@ async fn change_both(by: &mut Coordinator) -> Result<(), Failure> {
     .await
 }
 
-/// Which of its changes are there.
+/// Returns which of the transaction's changes are there.
 async fn seen(by: &mut Coordinator) -> [bool; 4] {
     let asked = [(TABLES[0], 1u64), (TABLES[1], 1), (TABLES[0], 2), (TABLES[1], 4)];
     let values = by.transact(async |tx| {
@@ -155,14 +156,14 @@ async fn seen(by: &mut Coordinator) -> [bool; 4] {
     std::array::from_fn(|at| values[at] == [Some(100), Some(100), None, Some(100)][at])
 }
 
-/// Whether it has happened: whole or not at all.
+/// Returns whether the transaction has happened; asserts that it has as a whole or not at all.
 fn has_happened(by: &mut Coordinator) -> bool {
     let seen = block_on(seen(by));
     assert!(seen.iter().all(|&it| it == seen[0]), "torn: {seen:?}");
     seen[0]
 }
 
-/// Polls a future so often and then never again, nor drops it: its thread is gone.
+/// Polls a future `polls` times and then never again, and does not drop it: its thread is gone.
 fn die_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = Box::pin(future);
     let mut waiting = Waiting::from_waker(Waker::noop());
@@ -175,7 +176,7 @@ fn die_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     None
 }
 
-/// Polls a future with so many steps of the fabric between, and then never again, nor drops it.
+/// Polls a future with `steps` steps of the fabric in between, and then never again, and does not drop it.
 fn die_after_steps<T>(
     fabric: &WeakFabric,
     steps: usize,
@@ -193,10 +194,10 @@ fn die_after_steps<T>(
     None
 }
 
-/// What the points of death of a victim and of its first recoverer came to.
+/// The results of all points of death of a victim and of its first recoverer.
 #[derive(Default, Debug)]
 struct Deaths {
-    /// Most that a whole recovery took.
+    /// Largest number of rounds of a whole recovery.
     rounds: u64,
     victims: u64,
     recoverers: u64,
@@ -204,7 +205,8 @@ struct Deaths {
     tally: Tally,
 }
 
-/// The victim dies after so many steps, its first recoverer after so many; whether each had finished.
+/// The victim dies after `steps` steps, its first recoverer after `recoverer_steps`. Returns whether each had
+/// finished.
 fn die_twice(steps: usize, recoverer_steps: usize, deaths: &mut Deaths) -> (bool, bool) {
     let mut shape = two_tables_shape("corrected");
     (shape.options.log_bytes, shape.options.coordinators_max) = (1024, 4);
@@ -316,7 +318,7 @@ fn a_transaction_takes_away_the_locks_of_a_recovered_life() {
     world.assert_clean();
 }
 
-/// A transaction that has nothing to do with [`change_both`], but writes to both groups' logs.
+/// A transaction on other records than [`change_both`], but which writes to both groups' logs.
 async fn change_others(by: &mut Coordinator) -> Result<(), Failure> {
     by.transact(async |tx| {
         let rows = TABLES.map(|table| tx.update(table, 3u64, Cells::ALL));
@@ -341,7 +343,7 @@ fn a_dead_coordinators_number_waits_for_its_recovery() {
             heads.iter().map(|head| head.tag).collect()
         };
         let logged = tags();
-        // An index of its thread wants to grow: that would be logged as well.
+        // An index of its thread is due to grow, which would be logged as well.
         by.growth.request(Shard { table: TABLES[0], group: GroupId(0) });
         let mut heir = Coordinator::new(std::rc::Rc::clone(&by), 0, impatient());
         let first = block_on(change_others(&mut heir));
@@ -421,8 +423,8 @@ fn recovery_takes_few_rounds() {
         seen.push(by.port.counts().rounds - before);
     }
     println!("rounds of a recovery, by polls of the dead: {seen:?}");
-    // Heads; with a log also entries, locks, versions, and what is to be released.
+    // Heads; with a log also entries, locks, versions, and the locks to be released.
     assert_eq!(seen.iter().min(), Some(&1));
-    // Here a batch lands whole or not at all, so that nothing is to be undone.
+    // Here a batch lands as a whole or not at all, so nothing is undone.
     assert!(seen.iter().all(|rounds| *rounds <= 5), "{seen:?}");
 }

@@ -1,6 +1,6 @@
 //! Keys and values: long keys compared in full, rows changed in part, every column type.
 //!
-//! Invariant checked: one coordinator at a time; a key is its bytes and never its hash.
+//! Invariant checked: one coordinator runs at a time; a key is identified by its bytes, never by its hash.
 
 use crate::common::*;
 use tarn_engine::session::coordinator::Coordinator;
@@ -16,8 +16,8 @@ fn world(schema: TableSchema) -> World {
     World::new(&Shape::of(&[schema]))
 }
 
-/// Fingerprints that are void at the primary, and believed at a backup: whoever promotes it would take a
-/// used slot for free.
+/// Fingerprints are void at the primary, and believed at a backup. If the backup were promoted, a used slot
+/// would be taken for free.
 #[test]
 fn the_audit_looks_at_fingerprints_of_every_replica() {
     let world = World::new(&Shape::of(&[half("half", 8)]).nodes(3, 2));
@@ -90,7 +90,8 @@ fn long_keys_are_compared_in_full() {
     }
 }
 
-/// Sixteen bytes whose key word is that of `like`: the mixer is a bijection, so it can be computed.
+/// Returns sixteen bytes with the same key word as `like`. They can be computed, because the mixer is a
+/// bijection.
 fn twin(like: [u8; 16], first: u64) -> [u8; 16] {
     let mix = tarn_fabric::rng::mix;
     let after = |word: u64| mix(16u64.rotate_left(5) ^ word).rotate_left(5);
@@ -131,7 +132,7 @@ fn keys_with_the_same_hash_are_different_records() {
                 assert_eq!(get(&mut by, key), (m <= n).then_some(m as u64));
             }
         }
-        // All in one transaction.
+        // All records in one transaction.
         block_on(by.transact(async |tx| {
             let rows = keys.map(|key| tx.update(T, &key, Cells::ALL));
             tx.fetch().await?;
@@ -174,7 +175,7 @@ fn parts_of_a_row_are_changed_and_the_rest_stays() {
         Ok(())
     }))
     .unwrap();
-    // More cells of an updated record than at first: beside what was set of it.
+    // More cells of an updated record than at first, beside the cells that were set.
     let seen = block_on(by.transact(async |tx| {
         let row = tx.update(T, 1u64, Cells::one(A));
         tx.fetch().await?;

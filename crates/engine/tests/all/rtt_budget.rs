@@ -1,9 +1,9 @@
 //! The RTT budget of FORD: the table in `protocol/ford/mod.rs`, asserted by counting.
 //!
-//! Every line below gives the rounds until the reply, the detached rounds (the unlock after a
-//! commit, the release after an abort: posted before the reply, awaited by nobody), and the verbs
-//! of both. One coroutine, nobody else but where a line says so. No near memory: that needs no rounds, and takes a look more for what is
-//! not in its bucket.
+//! Every assertion below gives the rounds until the reply, the detached rounds, and the verbs of both.
+//! Detached rounds (the unlock after a commit, the release after an abort) are posted before the reply and
+//! not awaited. One coroutine runs, except where a comment says otherwise. Memory is not near: near memory
+//! needs no rounds, and one more look for a record outside of its bucket.
 
 use crate::common::*;
 use std::rc::Rc;
@@ -18,9 +18,9 @@ use tarn_store::schema::{Cells, ColumnId, TableId};
 const NARROW: TableId = TableId(0);
 const DOUBLE: TableId = TableId(1);
 const APART: TableId = TableId(2);
-/// Four buckets: full, with a chain.
+/// A table of four full buckets, with a chain.
 const SMALL: TableId = TableId(3);
-/// Its buckets have fingerprints.
+/// A table whose buckets have fingerprints.
 const PRINTED: TableId = TableId(4);
 const REPLICAS: [usize; 2] = [1, 3];
 
@@ -38,8 +38,9 @@ fn cost(rounds: u64, detached: u64, reads: u64, writes: u64, cas: u64) -> Cost {
     Cost { rounds, detached, reads, writes, cas }
 }
 
-/// A transaction that writes: with its log and data at every replica, `writes` to each, and its
-/// `locks` released. One copy: in the data's batch, by WRITE. Several: in a round that nobody awaits.
+/// The cost of a transaction that writes: log and data at every replica, with `writes` to each, and `locks`
+/// released. With one copy the release is a WRITE in the data's batch. With several it is a round that is not
+/// awaited.
 fn write_cost(replicas: usize, rounds: u64, reads: u64, writes: u64, locks: u64) -> Cost {
     if replicas == 1 {
         return cost(rounds, 0, reads, writes + locks, locks);
@@ -58,7 +59,7 @@ fn phase(cx: &Context, name: &str) -> u64 {
     cx.metrics.snapshot().phases[position]
 }
 
-/// Runs one try and says what it cost, in verbs and in bytes read.
+/// Runs one try. Returns its cost, in verbs and in bytes read.
 fn measure(
     by: &mut Coordinator,
     mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<(), Failure>,
@@ -112,7 +113,7 @@ fn bench(replicas: usize, variant: &str) -> Bench {
         narrow("small", 1),
         narrow("printed", 4000).fingerprinted(),
     ];
-    // All records of a table in one group: groups do not multiply the writes.
+    // All records of a table in one group, so groups do not multiply the writes.
     let mut shape = Shape::of(&schemas).protocol("ford").nodes(replicas, replicas).variant(variant);
     shape.options.placement = tarn_store::placement::catalog::Placement::Table;
     shape.near = false;
@@ -142,13 +143,13 @@ fn an_own_abort_is_validated_as_a_commit_is() {
             assert_eq!(ended, cost(rounds, 0, reads, 0, 0), "{keys:?} {gives_up}");
         }
     }
-    // What is locked need not be looked at.
+    // Locked records need no validation.
     let (ended, _) = measure(&mut cold, async |tx| {
         add_one(tx, NARROW, &[1, 2]).await?;
         tx.abort()
     });
     assert_eq!((ended.rounds, ended.detached), (2, 1));
-    // Asked for earlier, it costs the same, and again at the end.
+    // A validation in an earlier fetch costs the same, and the commit validates again.
     let (ended, _) = measure(&mut cold, async |tx| {
         let rows = [1u64, 2].map(|key| tx.read(NARROW, key, Cells::ALL));
         tx.fetch_validated().await?;
@@ -166,7 +167,7 @@ fn reading_one_record_is_one_round_without_atomics() {
         assert_eq!((spent, bytes), (cost(1, 0, 1, 0, 0), 128));
         let (spent, _) = measure(&mut cold, async |tx| read(tx, DOUBLE, 1).await);
         assert_eq!((spent.rounds, spent.cas), (1, 0));
-        // At a remembered address the slot alone.
+        // At a remembered address only the slot is read.
         measure(&mut warm, async |tx| read(tx, NARROW, 1).await);
         let (spent, bytes) = measure(&mut warm, async |tx| read(tx, NARROW, 1).await);
         assert_eq!((spent, bytes), (cost(1, 0, 1, 0, 0), 64));
@@ -201,10 +202,10 @@ fn a_write_of_an_unknown_address_is_three_rounds_and_the_unlock() {
         );
         let (spent, _) = measure(&mut cold, async |tx| add_one(tx, DOUBLE, &[1]).await);
         assert_eq!(spent, write_cost(replicas, 3, spent.reads, 2, 1));
-        // Several: as many rounds; one log.
+        // Several records: as many rounds; one log.
         let (spent, _) = measure(&mut cold, async |tx| add_one(tx, NARROW, &[1, 2, 3]).await);
         assert_eq!(spent, write_cost(replicas, 3, 6, 4, 3));
-        // Asked for, not changed: nothing to write.
+        // Requested for update and not changed: nothing to write.
         let (spent, _) = measure(&mut cold, async |tx| {
             tx.update(NARROW, 1u64, Cells::ALL);
             Ok(())
@@ -224,7 +225,7 @@ fn a_write_of_a_known_address_is_two_rounds_and_the_unlock() {
             (spent, bytes),
             (write_cost(replicas, 2, 1, 2, 1), 64 + lock_bytes(replicas, 1))
         );
-        // Others are read: one more, the validation.
+        // Other records are read: one more round, the validation.
         let (spent, _) = measure(&mut warm, async |tx| {
             tx.read(NARROW, 2u64, Cells::ALL);
             add_one(tx, NARROW, &[1]).await
@@ -247,7 +248,7 @@ fn literal_logs_in_a_round_of_its_own_and_unlocks_with_its_data() {
         let before = cx.port.counts();
         measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
         let spent = cx.port.counts() - before;
-        // Lock, log, data and unlock, the backups' data.
+        // Lock; log; data and unlock; the backups' data.
         assert_eq!(spent.rounds, if replicas > 1 { 4 } else { 3 });
         assert_eq!(spent.verbs[1..3], [2 * copies, 2]);
     }
@@ -292,13 +293,13 @@ fn inserts_and_deletes_lock_the_directory_too() {
             Ok(())
         });
         assert_eq!(spent, write_cost(replicas, 3, 3 + 2, 3, 2));
-        // Deleting nothing is an absent read that skips the bin.
+        // A delete of a missing record costs as much as an absent read that skips the bin.
         let (spent, _) = measure(&mut cold, async |tx| {
             tx.delete(NARROW, 500u64);
             Ok(())
         });
         assert_eq!(spent, cost(1, 0, 3, 0, 0));
-        // Inserting what is there is a read.
+        // An insert of an existing record is a read.
         let (spent, _) = measure(&mut cold, async |tx| {
             let row = tx.insert(NARROW, 1u64);
             tx.fetch().await?;
@@ -328,7 +329,7 @@ fn an_insert_reads_one_line_of_a_bucket_that_has_fingerprints() {
             assert_eq!(spent, write_cost(replicas, 3, 1 + 2, 3, 2));
             assert_eq!(bytes, 3 * 64 + lock_bytes(replicas, 2));
         }
-        // Of a key that may be there the bucket is asked.
+        // For a key that may exist, the bucket is read.
         let (spent, _) = measure(&mut cold, insert(501, false));
         assert_eq!(spent, cost(2, 0, 1 + 3, 0, 0));
         // A delete frees the slot and its fingerprint.
@@ -358,7 +359,7 @@ fn payloads_of_their_own_are_read_by_the_line() {
                 Ok(())
             }
         };
-        // Cold: the bin; then the lines asked for, and the head again.
+        // Cold: the bin; then the requested lines, and the head again.
         let (spent, bytes) = measure(&mut cold, get(Cells::ALL));
         assert_eq!((spent, bytes), (cost(2, 0, 3, 0, 0), 64 + 320 + 16));
         let (spent, bytes) = measure(&mut cold, get(Cells::one(A)));
@@ -373,7 +374,7 @@ fn payloads_of_their_own_are_read_by_the_line() {
         assert_eq!((spent, bytes), (cost(1, 0, 3, 0, 0), 32 + 320 + 16));
         let (spent, bytes) = measure(&mut warm, get(Cells::one(c)));
         assert_eq!((spent, bytes), (cost(1, 0, 3, 0, 0), 32 + 64 + 16));
-        // Updates of one column: log, VERSION, the column; read is its line.
+        // An update of one column writes log, VERSION and the column, and reads the column's line.
         let (spent, bytes) = measure(&mut warm, async |tx| add_one(tx, APART, &[1]).await);
         assert_eq!(
             (spent, bytes),
@@ -405,12 +406,12 @@ fn records_away_from_home_cost_a_round_for_the_bucket_and_one_for_each_block() {
         seen[spent.rounds as usize] += 1;
     }
     println!("records by rounds: {seen:?}");
-    // Two slots of each of sixteen bins at most; then buckets; then chains.
+    // At most two slots of each of sixteen bins; then buckets; then chains.
     assert!((1..=32).contains(&seen[1]), "{seen:?}");
     assert!(seen[2] > 0 && seen[3] > 0 && seen[4] > 0, "{seen:?}");
 }
 
-/// Rounds until the reply, and locks, with what a scan or a change of an index adds.
+/// Rounds until the reply, and locks, with the addition of a scan or of a change of an index.
 #[test]
 fn ordered_indexes_cost_a_round_for_leaves_and_one_for_each_inner_node_that_is_not_remembered() {
     let (full, empty) = (TableId(0), TableId(1));
@@ -429,7 +430,7 @@ fn ordered_indexes_cost_a_round_for_leaves_and_one_for_each_inner_node_that_is_n
         });
         (spent.rounds, spent.cas)
     };
-    // The root and the leaf; then the leaf alone; two leaves are validated.
+    // The root and the leaf; then only the leaf; two leaves are validated.
     assert_eq!((scan(0, 20), scan(0, 20), scan(40, 200)), ((2, 0), (1, 0), (2, 0)));
     let mut insert = |table: TableId, key: u64| {
         let (spent, _) = measure(&mut by, async |tx| {
@@ -438,8 +439,8 @@ fn ordered_indexes_cost_a_round_for_leaves_and_one_for_each_inner_node_that_is_n
         });
         (spent.rounds, spent.cas)
     };
-    // As an insert without an index, and the leaf under its lock. A root that is a leaf is never
-    // remembered: it is read, then locked.
+    // As an insert without an index, plus the leaf under its lock. A root that is a leaf is never remembered:
+    // it is read, then locked.
     assert_eq!((insert(full, 33), insert(empty, 1)), ((4, 3), (5, 3)));
     world.assert_clean();
 }
@@ -456,7 +457,7 @@ fn an_abort_at_the_lock_costs_one_round_and_the_release() {
         // Record 1 is granted, record 2 refused; only the granted lock is released.
         let (spent, _) = measure(&mut warm, async |tx| add_one(tx, NARROW, &[1, 2]).await);
         assert_eq!(spent, cost(1, 1, 2, 0, 3));
-        // Nothing granted, nothing to release.
+        // No lock is granted, so none is released.
         let (spent, _) = measure(&mut warm, async |tx| add_one(tx, NARROW, &[2]).await);
         assert_eq!(spent, cost(1, 0, 1, 0, 1));
         // A reader that meets the lock.
@@ -491,10 +492,11 @@ fn an_abort_at_validation_costs_two_rounds_and_the_release() {
     world.assert_clean();
 }
 
-/// What a tree costs a thread whose remembered ways end at nodes that have died since and serve far away.
+/// The cost of a tree for a thread whose remembered paths end at nodes that have died since and are reused
+/// far away.
 ///
-/// Before nodes were asked where they begin, such a thread went along NEXT from there through half the tree
-/// (here 205 rounds), and locked each of 202 leaves on its way.
+/// In an earlier version nodes were not asked where they begin. Then such a thread went along NEXT through
+/// half the tree (205 rounds here), and locked each of 202 leaves on its way.
 #[test]
 fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
     let table = TableId(0);
@@ -503,7 +505,7 @@ fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
     let by_key = world.database.catalog.index_id("t", "by_key").unwrap();
     let mut moving = world.coordinator(0, 0);
     fill(&mut moving, table, (0..6_000).map(|key| key * 2));
-    // Each looks once, and has then read the way anew.
+    // Each coordinator looks once, and has then read the path anew.
     let probes = [11_650, 11_800];
     let mut old =
         [0, 1, 2].map(|kind| [0, 1].map(|probe| world.coordinator(1 + kind * 2 + probe, 0)));
@@ -520,7 +522,7 @@ fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
     for by in old.iter_mut().flatten() {
         look(by, 11_000, 12_000);
     }
-    // The last leaves are merged away, and serve where the first ones are split.
+    // The last leaves are merged away, and reused where the first ones are split.
     let before = moving.context().metrics.snapshot();
     for key in (10_000..11_900).step_by(2) {
         block_on(moving.transact(async |tx| {
@@ -546,7 +548,7 @@ fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
         });
         let locked = phase(by.context(), "lock_leaf") - locked;
         assert!(locked <= 2 && changed.rounds <= 10, "{from}: {locked} leaves, {changed:?}");
-        // What changes a tree goes down by other code, and gave up after some nodes.
+        // Changes of the tree go down by other code, which gave up after some nodes.
         let (by, mut key) = (&mut splitting[at], [0; 64]);
         key[..8].copy_from_slice(&from.to_be_bytes());
         let work = TreeWork { index: by_key, task: TreeTask::Split, level: 0, key };

@@ -1,8 +1,9 @@
 //! The RTT budget of DrTM: the table in `protocol/drtm/mod.rs`, asserted by counting.
 //!
-//! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
-//! by nobody), and the verbs of both. One coroutine at a time. Leases that must hold last four milliseconds, which no two
-//! transactions of a test take; those that must have ended are slept through.
+//! Every assertion below gives the rounds until the reply, the detached rounds (posted before the reply, not
+//! awaited), and the verbs of both. One coroutine runs at a time. Leases that must hold last four
+//! milliseconds, longer than any two transactions of a test take. Leases that must have ended are slept
+//! through.
 
 use crate::common::budget::{Cost, add_one, measure, phase, read};
 use crate::common::*;
@@ -77,7 +78,7 @@ fn without_leases_it_validates() {
     assert_eq!(phase(cold.context(), "validate"), 1);
 }
 
-/// As the public code has it: each record's lock is awaited before the next is asked for.
+/// As in the public code: each record's lock is awaited before the next is requested.
 #[test]
 fn without_locking_together_each_record_takes_a_round() {
     let schemas = [narrow("narrow", 4000)];

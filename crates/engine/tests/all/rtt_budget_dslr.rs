@@ -1,7 +1,8 @@
 //! The RTT budget of DSLR: the table in `protocol/dslr/mod.rs`, asserted by counting.
 //!
-//! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
-//! by nobody), the verbs of both, and beside them the tickets: FAAs, one to come and one to go.
+//! Every assertion below gives the rounds until the reply, the detached rounds (posted before the reply, not
+//! awaited), and the verbs of both. It also gives the tickets: FAAs, one to take a ticket and one to return
+//! it.
 
 use crate::common::budget::{Cost, add_one, measure_with_tickets, phase, read};
 use crate::common::*;
@@ -16,7 +17,7 @@ use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, TableId};
 
 const NARROW: TableId = TableId(0);
-/// So long a transaction keeps others waiting: far less than anybody's patience.
+/// How long a transaction keeps others waiting: far less than any of them is willing to wait.
 const HELD: Nanos = Nanos(5_000);
 
 fn world(replicas: usize) -> World {

@@ -1,13 +1,14 @@
-//! The RTT budget of LOTUS between two compute nodes, with timestamps that cost a round: asserted by counting.
+//! The RTT budget of LOTUS between two compute nodes, with timestamps that cost a round, asserted by
+//! counting.
 //!
 //! Invariant checked: from the first request to the reply a transaction takes the round trips of the table in
-//! `docs/protocols/lotus.md`: four where its locks are its node's own and the version table is remembered, six where
-//! neither is so, three and two to read a snapshot. A round trip is a round of verbs, or the LOCK messages of one fetch
-//! and their replies. No verb but the one that takes a commit timestamp from the pool is an atomic of a memory
-//! node, and with the version table remembered nothing but records is read.
+//! `docs/protocols/lotus.md`. These are four if its node grants its locks and the version table is
+//! remembered, and six if neither is so. A snapshot read takes three or two. A round trip is a round of
+//! verbs, or the LOCK messages of one fetch and their replies. The only atomic at a memory node is the verb
+//! that takes a commit timestamp from the pool. With the version table remembered, only records are read.
 //!
-//! (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", counts the
-//! same.)
+//! (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks",
+//! counts the same.)
 
 use crate::common::*;
 use std::pin::pin;
@@ -26,8 +27,8 @@ use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
 
-/// Rounds of verbs until the reply, LOCK messages whose replies were awaited, READs, version tables from memory, and
-/// timestamps that were taken from the pool's word by an atomic.
+/// Rounds of verbs until the reply, LOCK messages whose replies were awaited, READs, version tables from
+/// memory, and timestamps taken from the pool's word by an atomic.
 #[derive(PartialEq, Eq, Debug)]
 struct Cost {
     rounds: u64,
@@ -59,7 +60,7 @@ impl Pair {
         };
         let nodes = ids.iter().map(thread).collect();
         let pair = Pair { world, nodes };
-        // By both: each has claimed its memory for records then.
+        // Both nodes insert, so that each has then claimed its memory for records.
         for key in 0..40 {
             let mut by = pair.coordinator(key as usize % 2);
             pair.drive(by.transact(async |tx| {
@@ -78,7 +79,7 @@ impl Pair {
         coordinator(&self.nodes[node], node as u32)
     }
 
-    /// Keys whose locks are this node's to grant.
+    /// Keys whose locks this node grants.
     fn keys_of(&self, node: usize) -> Vec<u64> {
         let (table, id) = (self.world.database.catalog.table(T), self.nodes[node].node.id);
         let owner = |key: &u64| {
@@ -87,7 +88,7 @@ impl Pair {
         (0..40).filter(|key| owner(key) == Some(id)).collect()
     }
 
-    /// Runs a future beside both nodes' services.
+    /// Runs a future together with both nodes' services.
     fn drive<O>(&self, future: impl Future<Output = O>) -> O {
         let mut future = pin!(future);
         let mut waiting = Waiting::from_waker(Waker::noop());
@@ -100,7 +101,7 @@ impl Pair {
         panic!("it never ends");
     }
 
-    /// What one transaction costs until its reply; then all that it left behind is awaited.
+    /// Returns the cost of one transaction until its reply; then awaits all rounds that it left behind.
     fn measure(
         &self,
         by: &mut Coordinator,
@@ -133,7 +134,7 @@ impl Pair {
         cost
     }
 
-    /// Lets everything that is on its way arrive.
+    /// Lets all messages and rounds in flight arrive.
     fn calm(&self) {
         (0..100).for_each(|_| self.nodes.iter().for_each(|cx| cx.serve()));
     }
@@ -160,14 +161,15 @@ fn four_rounds_with_local_locks_and_remembered_tables_and_six_without() {
     let pair = Pair::new("corrected");
     let mut by = pair.coordinator(0);
     let (own, others) = (pair.keys_of(0), pair.keys_of(1));
-    // E2, E3, C1, C2, C3: one more than with a table that is remembered, as it is from the first commit on.
+    // E2, E3, C1, C2, C3: one more than with a remembered table, which there is from the first commit on.
     let first = pair.measure(&mut by, false, async |tx| add_one(tx, &own[..2]).await);
     assert_eq!(first, Cost { rounds: 5, asked: 0, reads: 4, cached: 0, stamps: 1 });
     for _ in 0..3 {
         let again = pair.measure(&mut by, false, async |tx| add_one(tx, &own[..2]).await);
         assert_eq!(again, Cost { rounds: 4, asked: 0, reads: 2, cached: 2, stamps: 1 });
     }
-    // E1 is one exchange of messages, however many locks; nothing of another node's shards is remembered.
+    // E1 is one exchange of messages, however many locks there are. State of another node's shards is not
+    // remembered.
     for _ in 0..2 {
         let remote = pair.measure(&mut by, false, async |tx| add_one(tx, &others[..2]).await);
         assert_eq!(remote, Cost { rounds: 5, asked: 1, reads: 4, cached: 0, stamps: 1 });
@@ -180,7 +182,7 @@ fn three_rounds_to_read_a_snapshot_and_two_with_remembered_tables() {
     let pair = Pair::new("corrected");
     let mut by = pair.coordinator(0);
     let (own, others) = (pair.keys_of(0), pair.keys_of(1));
-    // One READ is T_start.
+    // One READ is for T_start.
     let snapshot =
         |rounds, reads: u64, cached| Cost { rounds, asked: 0, reads: 1 + reads, cached, stamps: 0 };
     let mut reading = |key| pair.measure(&mut by, true, async |tx| read(tx, key).await);
@@ -188,15 +190,15 @@ fn three_rounds_to_read_a_snapshot_and_two_with_remembered_tables() {
     assert_eq!(reading(own[0]), snapshot(2, 1, 1));
     assert_eq!(reading(others[0]), snapshot(3, 2, 0));
     assert_eq!(reading(others[0]), snapshot(3, 2, 0));
-    // Under a lock for reading, without T_start.
+    // With a read lock, without T_start.
     let locked = pair.measure(&mut by, false, async |tx| read(tx, own[1]).await);
     assert_eq!(locked, Cost { rounds: 2, asked: 0, reads: 2, cached: 0, stamps: 0 });
     let locked = pair.measure(&mut by, false, async |tx| read(tx, own[1]).await);
     assert_eq!(locked, Cost { rounds: 1, asked: 0, reads: 1, cached: 1, stamps: 0 });
 }
 
-/// A write that another node was granted makes what is remembered worthless; one that came to nothing does not, if
-/// it was the node's own.
+/// A write lock granted to another node invalidates the remembered version table. An aborted write of the
+/// node's own transaction does not.
 #[test]
 fn a_grant_to_another_node_ends_what_is_remembered_and_an_abort_of_ones_own_does_not() {
     let pair = Pair::new("corrected");
@@ -214,7 +216,7 @@ fn a_grant_to_another_node_ends_what_is_remembered_and_an_abort_of_ones_own_does
     }));
     assert!(aborted.is_err());
     assert_eq!(cached(&mut by), 1);
-    // Its own commit leaves the new table behind.
+    // The node's own commit leaves the new table behind.
     pair.measure(&mut by, false, async |tx| add_one(tx, &[key]).await);
     assert_eq!(cached(&mut by), 1);
     assert_eq!(value(&pair, &mut by, key), key + 2);

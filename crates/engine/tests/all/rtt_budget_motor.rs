@@ -1,7 +1,7 @@
 //! The RTT budget of Motor: the table in `protocol/motor/mod.rs`, asserted by counting.
 //!
-//! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
-//! by nobody), and the verbs of both. One coroutine, nobody else but where a line says so.
+//! Every assertion below gives the rounds until the reply, the detached rounds (posted before the reply, not
+//! awaited), and the verbs of both. One coroutine runs, except where a comment says otherwise.
 
 use crate::common::budget::{Cost, add_one, measure, read, reading};
 use crate::common::*;
@@ -15,8 +15,8 @@ const NARROW: TableId = TableId(0);
 const DOUBLE: TableId = TableId(1);
 const REPLICAS: [usize; 2] = [1, 3];
 
-/// Of `records` that are updated: log, and {delta, value, head} of each, to every replica. One copy: released
-/// in the data's batch, by WRITE. Several: in a round that nobody awaits, by CAS.
+/// The cost of updating `records` records: log, and {delta, value, head} of each, to every replica. With one
+/// copy the release is a WRITE in the data's batch. With several it is a round of CAS that is not awaited.
 fn writing(replicas: usize, rounds: u64, reads: u64, records: u64) -> Cost {
     let data = (1 + 3 * records) * replicas as u64;
     match replicas {
@@ -61,13 +61,13 @@ fn a_declared_reader_takes_two_rounds_and_one_with_remembered_addresses() {
             assert_eq!(cost, reading(2, 2 * count));
             let cost = measure(&mut warm, true, async |tx| read(tx, NARROW, keys).await);
             assert_eq!(cost, reading(1, 2 * count));
-            // A value of two lines: its head once more.
+            // A value of two lines: its head is read once more.
             let cost = measure(&mut cold, true, async |tx| read(tx, DOUBLE, keys).await);
             assert_eq!(cost, reading(2, 3 * count));
             let cost = measure(&mut warm, true, async |tx| read(tx, DOUBLE, keys).await);
             assert_eq!(cost, reading(1, 3 * count));
         }
-        // One that is not there: its bin, then its bucket in three READs.
+        // A missing record: its bin, then its bucket in three READs.
         let absent = async |tx: &mut Transaction<'_>| {
             assert!(tx.get_row(NARROW, 77u64).await?.is_none());
             Ok(())
@@ -103,7 +103,7 @@ fn a_write_is_three_rounds_two_with_a_remembered_address_and_one_more_to_validat
             add_one(tx, NARROW, &[1]).await
         });
         assert_eq!(cost, writing(replicas, 3, 2 + 2 + 1, 1));
-        // Asked for, not changed: nothing to write.
+        // Requested for update and not changed: nothing to write.
         let cost = measure(&mut warm, false, async |tx| {
             tx.update(NARROW, 1u64, Cells::ALL);
             Ok(())
@@ -167,8 +167,9 @@ fn the_published_system_writes_four_times_for_each_record_and_replica_and_awaits
     }
 }
 
-/// A scan whose way is remembered reads its leaves in one round, three READs each; of a snapshot it needs no more,
-/// of a transaction that may write several leaves are validated. Entries that come cost a round: lock and leaf.
+/// A scan whose path is remembered reads its leaves in one round, three READs each. A scan of a snapshot
+/// needs no more. In a transaction that may write, several leaves are validated. A new entry costs a round:
+/// lock and leaf.
 #[test]
 fn a_scan_of_a_snapshot_is_not_validated_and_an_index_costs_a_round() {
     for replicas in REPLICAS {
@@ -187,7 +188,7 @@ fn a_scan_of_a_snapshot_is_not_validated_and_an_index_costs_a_round() {
             })
         };
         for (from, to) in [(0, 10), (0, 160)] {
-            let _ = scan(true, from, to); // learns the way
+            let _ = scan(true, from, to); // learns the path
             let (snapshot, checked) = (scan(true, from, to), scan(false, from, to));
             let leaves = snapshot.reads / 3;
             assert_eq!((snapshot, leaves > 1), (reading(1, 3 * leaves), to > 10));
@@ -203,8 +204,8 @@ fn a_scan_of_a_snapshot_is_not_validated_and_an_index_costs_a_round() {
     }
 }
 
-/// With whole versions no delta is written, and a value waits for its head. With heads in a round of their own there is a round
-/// more, and nothing else.
+/// With whole versions no delta is written, and a value waits for its head. If heads have a round of their
+/// own, there is one more round and no other change.
 #[test]
 fn a_whole_version_is_one_write_less_and_a_round_of_heads_one_round_more() {
     for replicas in REPLICAS {
@@ -226,7 +227,7 @@ fn a_whole_version_is_one_write_less_and_a_round_of_heads_one_round_more() {
                 assert_eq!(cost, reading(2, 2 * count), "{corrected}");
             }
             world.assert_clean();
-            // As published: values, heads, unlocks; and a log, which the steps towards LOTUS bring.
+            // As published: values, heads, unlocks. There is also a log, which the steps towards LOTUS add.
             let with_log = if log > 0 { ",+undo-log" } else { "" };
             let measured = format!("measured,-deltas{extra}{with_log}");
             let Bench { mut warm, .. } = bench(replicas, &measured);

@@ -1,7 +1,8 @@
 //! The RTT budget of OCC: the table in `protocol/occ/mod.rs`, asserted by counting.
 //!
-//! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
-//! by nobody), and the verbs of both. One coroutine, nobody else. No near memory: that needs no rounds.
+//! Every assertion below gives the rounds until the reply, the detached rounds (posted before the reply, not
+//! awaited), and the verbs of both. One coroutine runs alone. Memory is not near: near memory needs no
+//! rounds.
 
 use crate::common::budget::{Cost, add_one, measure, read, reading};
 use crate::common::*;
@@ -11,7 +12,8 @@ use tarn_store::schema::{Cells, TableId};
 const NARROW: TableId = TableId(0);
 const REPLICAS: [usize; 2] = [1, 3];
 
-/// Of `records` of one line that are updated: log and data, to every replica; unlocked by CAS, not awaited.
+/// The cost of updating `records` records of one line: log and data to every replica; the unlocks by CAS are
+/// not awaited.
 fn writing(replicas: usize, rounds: u64, reads: u64, records: u64) -> Cost {
     let writes = (1 + records) * replicas as u64;
     Cost { rounds, detached: 1, reads, writes, cas: 2 * records }

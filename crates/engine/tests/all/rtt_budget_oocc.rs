@@ -1,8 +1,8 @@
 //! The RTT budget of OOCC: the table in `protocol/oocc/mod.rs`, asserted by counting.
 //!
-//! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
-//! by nobody), and the verbs of both. One coroutine, nobody else but where a line says so. No near memory: that needs no rounds, and takes a
-//! look more for what is not in its bucket.
+//! Every assertion below gives the rounds until the reply, the detached rounds (posted before the reply, not
+//! awaited), and the verbs of both. One coroutine runs, except where a comment says otherwise. Memory is not
+//! near: near memory needs no rounds, and one more look for a record outside of its bucket.
 
 use crate::common::budget::{Cost, add_one, measure, phase, read, reading};
 use crate::common::*;
@@ -19,7 +19,7 @@ const DOUBLE: TableId = TableId(1);
 const REPLICAS: [usize; 2] = [1, 3];
 /// Longer than any test takes to read.
 const LONG_NS: u32 = 10_000_000;
-/// Shorter than anything is read in.
+/// Shorter than any read takes.
 const SHORT_NS: u32 = 1;
 
 struct Bench {
@@ -48,11 +48,12 @@ fn bench(replicas: usize, variant: &str, lease_ns: u32) -> Bench {
     Bench { world, cold, warm }
 }
 
-/// Of records of so many lines that are updated: the log once, {first line, other lines} of each, to every replica. One copy:
-/// released in the data's batch, behind a mark. Several: in a round that nobody awaits, by CAS.
+/// The cost of updating `records` records of `lines` lines: the log once, {first line, other lines} of each,
+/// to every replica. With one copy the release is in the data's batch, behind a mark. With several it is a
+/// round of CAS that is not awaited.
 fn writing(replicas: usize, rounds: u64, reads: u64, (records, lines): (u64, u64)) -> Cost {
     let data = (1 + records * lines) * replicas as u64;
-    // Locked and raised.
+    // Each lock word is locked and raised.
     let cas = 2 * records;
     match replicas {
         1 => Cost { rounds, detached: 0, reads, writes: data + 1 + records, cas },
@@ -70,13 +71,13 @@ fn a_reader_in_lease_takes_one_round_without_an_atomic() {
                 assert_eq!(cost, reading(1, keys.len() as u64));
             }
         }
-        // What becomes known while it reads takes a round more each, and no further look.
+        // Each batch of records that a reader requests later costs one more round, and no further look.
         let later = async |tx: &mut Transaction<'_>| {
             read(tx, NARROW, &[1, 2]).await?;
             read(tx, NARROW, &[3, 4]).await
         };
         assert_eq!(measure(&mut cold, false, later), reading(2, 4));
-        // One that is not there: its bin, then its bucket in three READs.
+        // A missing record: its bin, then its bucket in three READs.
         let absent = async |tx: &mut Transaction<'_>| {
             assert!(tx.get_row(NARROW, 77u64).await?.is_none());
             Ok(())
@@ -115,7 +116,7 @@ fn a_writer_takes_three_rounds_and_one_more_for_an_unknown_address() {
                 assert_eq!(cost, writing(replicas, 4, 2 * count, (count, lines)));
             }
         }
-        // Something else read: nothing is raised, and it is looked at again beside the log.
+        // Another record is read as well: the lock is not raised, and that record is validated beside the log.
         let other = async |tx: &mut Transaction<'_>| {
             let row = tx.read(NARROW, 3u64, Cells::ALL);
             add_one(tx, NARROW, &[1]).await?;
@@ -125,7 +126,7 @@ fn a_writer_takes_three_rounds_and_one_more_for_an_unknown_address() {
         let cost = measure(&mut warm, false, other);
         let expected = writing(replicas, 3, 3, (1, 1));
         assert_eq!(cost, Cost { cas: expected.cas - 1, ..expected });
-        // Read behind the lock: that is raised in the READ's round.
+        // A record is read after the lock is taken: the lock is raised in the READ's round.
         let later = async |tx: &mut Transaction<'_>| {
             add_one(tx, NARROW, &[1]).await?;
             read(tx, NARROW, &[3]).await
@@ -135,7 +136,7 @@ fn a_writer_takes_three_rounds_and_one_more_for_an_unknown_address() {
     }
 }
 
-/// The wait is over before the data are sent, and the reply comes behind them.
+/// The wait is over before the data are sent, and the reply comes after them.
 #[test]
 fn a_writer_waits_its_lease() {
     let lease_ns = 2_000_000;
@@ -159,7 +160,7 @@ fn who_is_refused_ends_at_once() {
         let cost = measure(&mut warm, false, refused);
         Ok(cost)
     }));
-    // Its own CAS was refused, so that there is nothing to release.
+    // Its own CAS was refused, so there is no lock to release.
     assert_eq!(cost, Ok(Cost { rounds: 1, detached: 0, reads: 1, writes: 0, cas: 1 }));
     let aborted = block_on(other.transact(async |tx| {
         add_one(tx, NARROW, &[1]).await?;
@@ -169,8 +170,8 @@ fn who_is_refused_ends_at_once() {
     world.assert_clean();
 }
 
-/// Who has logged a record of half a line and is refused takes the entry back first, at every copy; where there is one copy nobody could mistake
-/// it.
+/// A transaction has logged a record of half a line and is refused. It first takes the entry back at every
+/// copy. With one copy the entry could not be mistaken.
 #[test]
 fn a_log_is_taken_back_in_one_round() {
     for replicas in REPLICAS {
@@ -192,7 +193,7 @@ fn a_log_is_taken_back_in_one_round() {
                 block_on(other.transact(async |tx| add_one(tx, half, &[1]).await))
             };
             let cost = measure(&mut by, false, refused);
-            // Read; lock and read; look again and log; and the log once more.
+            // Read; lock and read; validate and log; and the log once more.
             let takes_back = u64::from(table == half && replicas > 1);
             let writes = replicas as u64 * (1 + takes_back);
             let rounds = 3 + takes_back;
@@ -203,8 +204,8 @@ fn a_log_is_taken_back_in_one_round() {
     }
 }
 
-/// A scan whose way is remembered reads its leaves in one round, three READs each, and looks at none again in lease. Entries that come
-/// cost a round, lock and leaf, and a mark for each copy of a group that is written.
+/// A scan whose path is remembered reads its leaves in one round, three READs each. In lease it looks at none
+/// again. A new entry costs a round, lock and leaf, and a mark for each copy of a group that is written.
 #[test]
 fn a_range_in_lease_takes_one_round_and_a_change_of_an_index_one_more() {
     const LEASE_NS: u32 = 5_000_000;
@@ -226,7 +227,7 @@ fn a_range_in_lease_takes_one_round_and_a_change_of_an_index_one_more() {
                 Ok(())
             })
         };
-        let _ = scan(); // learns the way
+        let _ = scan(); // learns the path
         let Cost { rounds, reads, .. } = scan();
         let validated = u64::from(lease_ns == 0);
         let leaves = reads / (3 + validated);

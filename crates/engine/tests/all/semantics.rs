@@ -1,7 +1,7 @@
-//! What a transaction promises its caller: its own writes, one entry a record, limits with names,
-//! nothing left behind.
+//! The promises of a transaction to its caller: it sees its own writes, each record has one entry, limits are
+//! named in errors, and nothing is left behind.
 //!
-//! Invariant checked: one coordinator at a time; every test ends with a clean audit.
+//! Invariant checked: one coordinator runs at a time; every test ends with a clean audit.
 
 use crate::common::*;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
 use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const T: TableId = TableId(0);
-/// One line, two lines, apart: the three layouts.
+/// Slots of one line, of two lines, and records stored apart: the three layouts.
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 const C: ColumnId = ColumnId(2);
 
@@ -42,7 +42,7 @@ fn ask(tx: &mut Transaction<'_>, table: TableId, key: u64, mode: Mode) -> Handle
 
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
 
-/// What a step makes of a record: the model.
+/// The model: a record's value after a step.
 fn step(before: Option<u64>, mode: Mode, value: u64) -> Option<u64> {
     match mode {
         Mode::Read => before,
@@ -155,7 +155,7 @@ fn blocks_fetch_when_they_close_and_later_blocks_see_earlier_ones() {
     assert_eq!(value_of(&mut by, T, 1), Some(40));
 }
 
-/// Sets columns A and C of record 1 to one more.
+/// Adds one to columns A and C of record 1.
 async fn change(by: &mut Coordinator, table: TableId) -> Result<(), Failure> {
     by.transact(async |tx| {
         let row = tx.update(table, 1u64, Cells::ALL);
@@ -255,7 +255,7 @@ fn inserting_what_exists_reads_it_whole() {
     let mut by = world.coordinator(0, 0);
     by.context().growth.enable(false);
     for table in LAYOUTS {
-        // Buckets overflow: records at home, away from home, and in chains.
+        // Buckets overflow: there are records at home, away from home, and in chains.
         fill(&mut by, table, 0..100);
         for key in 0..100u64 {
             block_on(by.transact(async |tx| {
@@ -342,7 +342,7 @@ fn mistakes_are_named_and_leave_no_lock() {
     }));
     assert!(usage(&by, result.unwrap_err()).contains("records of one transaction = 4097"));
     world.assert_clean();
-    // Undo images: up to the log area, whatever the largest verb.
+    // Undo images may fill the log area, whatever the largest verb is.
     let huge = TableId(2);
     fill(&mut by, huge, 0..8);
     let change = async |tx: &mut Transaction<'_>, keys: u64| {
@@ -369,7 +369,7 @@ fn giving_up_leaves_nothing() {
     for table in LAYOUTS {
         fill(&mut by, table, 0..20);
     }
-    // The inserts that are given up ask for growth, which would be something left.
+    // The inserts that are given up ask for growth, and growth would leave something.
     by.context().growth.enable(false);
     let before = world.assert_clean();
     for _ in 0..50 {
@@ -414,7 +414,7 @@ fn going_on_after_a_failed_or_dropped_fetch_cannot_commit() {
                 for key in 0..3u64 {
                     tx.update(T, key, Cells::ALL);
                 }
-                let _ = tx.fetch().await; // refused; the caller does not care
+                let _ = tx.fetch().await; // refused; the caller ignores it
                 tx.update(T, 3u64, Cells::ALL);
                 let _ = tx.fetch().await;
                 Ok(())
@@ -425,7 +425,7 @@ fn going_on_after_a_failed_or_dropped_fetch_cannot_commit() {
     }))
     .unwrap();
     world.assert_clean();
-    // A fetch that is polled once and dropped, as a timeout would.
+    // A fetch that is polled once and dropped, as a timeout would do.
     let result = block_on(by.transact(async |tx| {
         tx.update(TableId(2), 1u64, Cells::ALL);
         tx.update(T, 1u64, Cells::ALL);

@@ -1,9 +1,10 @@
-//! All sequences of operations on one key within a transaction, against a map.
+//! Compares all sequences of operations on one key within a transaction with a map.
 //!
-//! Invariant checked: whatever a transaction does to one record, in whatever order, fetched between or not, each operation finds
-//! what the ones before it left, and the commit leaves what the last one left: under every protocol, for rows within
-//! their slots and apart, with an ordered index and without. `TARN_SEQUENCES` is the length up to which every pattern of
-//! fetches is tried; beyond that, up to four, it is a fetch behind each operation, and one behind all.
+//! Invariant checked: a transaction may do any operations to one record, in any order, with or without
+//! fetches in between. Each operation finds the result of those before it, and the commit leaves the result
+//! of the last. This holds under every protocol, for rows within their slots and apart, with an ordered index
+//! and without. Up to the length `TARN_SEQUENCES` every pattern of fetches is tried. Longer sequences, up to
+//! four, are tried with a fetch after each operation, and with one after all.
 
 use crate::common::*;
 use std::collections::BTreeMap;
@@ -30,10 +31,10 @@ use Operation::{Delete, Find, InsertSet, Modify, Put, Scan as ScanIt, UpdateSet}
 
 const OPERATIONS: [Operation; 7] = [Find, Put, InsertSet, UpdateSet, Modify, Delete, ScanIt];
 
-/// What the map has of a key: column A, and the first byte of column B, which an update leaves as it is.
+/// The map's entry for a key: column A, and the first byte of column B, which an update does not change.
 type State = Option<(u64, u8)>;
 
-/// One sequence: what is done, and behind which of it is fetched.
+/// One sequence: its operations, and after which of them a fetch comes.
 #[derive(Clone, Debug)]
 struct Plan {
     key: u64,
@@ -52,12 +53,13 @@ impl Plan {
     }
 }
 
-/// No two keys' values are the same, but for zero.
+/// Returns a different value for each key and number.
 fn value(key: u64, number: u64) -> u64 {
     key << 8 | number
 }
 
-/// Sequences of up to `most` operations, and their keys. Up to a length of `thorough` with every pattern of fetches.
+/// Sequences of up to `most` operations, and their keys. Up to the length `thorough` there is every pattern
+/// of fetches.
 fn plans(most: usize, thorough: usize) -> Vec<Plan> {
     let mut plans = Vec::new();
     for len in 1..=most {
@@ -76,10 +78,10 @@ fn plans(most: usize, thorough: usize) -> Vec<Plan> {
     plans
 }
 
-/// What was asked for and is not settled.
+/// A request that is not settled yet.
 enum Asked {
     Row(Operation, Handle, State),
-    /// An update for a row that is there, and an insert for one that is not.
+    /// An update for an existing row, and an insert for a missing one.
     Put(Handle, Handle, State),
     Scans([ScanHandle; 2], State),
 }
@@ -91,7 +93,8 @@ struct Place {
     index: Option<IndexId>,
 }
 
-/// Asks for what an operation needs; what the map is once that is done, before anything is set.
+/// Requests the rows that an operation needs. Updates the map's state as the operation will, before any value
+/// is set.
 fn ask(
     tx: &mut Transaction<'_>,
     (place, key): (Place, u64),
@@ -128,7 +131,8 @@ fn ask(
     Some(Asked::Row(operation, handle, before))
 }
 
-/// After a fetch: what was found is what the map had; then rows are set, one operation after the other.
+/// After a fetch: checks that the found rows are the map's, and then sets rows, one operation after the
+/// other.
 fn settle(
     tx: &mut Transaction<'_>,
     (key, number): (u64, &mut u64),
@@ -180,7 +184,7 @@ fn settle(
     }
 }
 
-/// A put as callers write it: with a fetch of its own before it is known what to do.
+/// A put as callers write it: it fetches first, and then knows whether to update or insert.
 async fn put(
     tx: &mut Transaction<'_>,
     (place, key): (Place, u64),
@@ -202,7 +206,7 @@ async fn put(
     Ok(())
 }
 
-/// One sequence as one transaction; what it leaves.
+/// Runs one sequence as one transaction. Returns the state that it leaves.
 async fn run(tx: &mut Transaction<'_>, place: Place, plan: &Plan) -> Result<State, Failure> {
     let (mut state, mut number, mut asked) = (plan.start(), 0, Vec::new());
     for (at, &operation) in plan.operations.iter().enumerate() {
@@ -252,7 +256,7 @@ fn fill_b(by: &mut Coordinator, place: Place, plans: &[Plan]) {
     }
 }
 
-/// What is there, by transactions that have nothing of their own.
+/// Returns the stored records, read by transactions without changes of their own.
 fn stored(by: &mut Coordinator, place: Place, plans: &[Plan]) -> BTreeMap<u64, (u64, u8)> {
     let mut stored = BTreeMap::new();
     for plans in plans.chunks(64) {
@@ -270,8 +274,8 @@ fn stored(by: &mut Coordinator, place: Place, plans: &[Plan]) -> BTreeMap<u64, (
     stored
 }
 
-/// All of them under one variant of a protocol; how many nodes have all of it, and how many addresses a thread remembers.
-/// Returns the history of all of it, if that is to be recorded.
+/// Runs all sequences under one variant of a protocol. Everything has copies on `nodes` nodes, and a thread
+/// remembers up to `cache` addresses. Returns the history if it is to be recorded.
 fn try_all(
     (protocol, variant): (&'static str, &str),
     plans: &[Plan],
@@ -338,8 +342,8 @@ fn every_sequence_of_four_operations_on_one_key_does_what_a_map_does() {
     println!("without scans, for they have no ordered indexes: {without:?}");
 }
 
-/// With a backup of everything and addresses that are remembered; and on snapshots, where a protocol has that. What was
-/// recorded of it is a history that no judge objects to.
+/// With a backup of everything and remembered addresses, and on snapshots if a protocol has them. The judge
+/// must accept the recorded history.
 #[test]
 fn every_sequence_of_three_does_so_with_backups_and_on_snapshots() {
     let plans = plans(3, 3);

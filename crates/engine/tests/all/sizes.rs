@@ -1,8 +1,9 @@
-//! Transactions of any size: scans that show everything, and nothing that is refused but for its size.
+//! Transactions of any size: scans show everything, and only a transaction's size may be a reason to refuse
+//! it.
 //!
-//! What is asked: under every protocol, what a scan shows is all that there is, of one moment, in both
-//! directions; a key that cannot be is an error that says what can. A transaction may bring as many records into one
-//! bucket and into one leaf as it likes, and what it may not have names the option that says so.
+//! Checked: under every protocol a scan shows all records of one moment, in both directions. An impossible
+//! key is an error that says which keys are possible. A transaction may add any number of records to one
+//! bucket and to one leaf. If it is too large, the error names the option that limits it.
 
 use crate::common::*;
 use std::collections::BTreeSet;
@@ -36,7 +37,7 @@ fn grouped(protocol: &'static str) -> Shape {
     shape
 }
 
-/// A coordinator on a node whose lock table has room for large transactions, where locks are in compute nodes.
+/// A coordinator on a node whose lock table has room for large transactions, if locks are in compute nodes.
 fn roomy(world: &World, slot: u16, retry: Retry) -> Coordinator {
     let id = world.database.membership.join(NodeSlot(slot)).unwrap();
     let services = ServiceOptions { lock_table_bytes: 4 << 20, ..ServiceOptions::direct(1) };
@@ -52,7 +53,7 @@ fn ids(world: &World) -> (IndexId, IndexId) {
     (id("by_key"), id("by_group"))
 }
 
-/// The protocols that promise ranges; the others are printed.
+/// The protocols that promise ranges; prints the others.
 fn with_ranges() -> impl Iterator<Item = &'static str> {
     ALL.iter().filter_map(|it| {
         if !it.caps.ranges {
@@ -62,7 +63,7 @@ fn with_ranges() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Inserts rows, so many in one transaction.
+/// Inserts rows, `at_once` in each transaction.
 fn insert(by: &mut Coordinator, keys: Range<u64>, at_once: usize) {
     let keys: Vec<u64> = keys.collect();
     for keys in keys.chunks(at_once) {
@@ -134,8 +135,8 @@ fn a_scan_shows_all_that_there_is() {
     }
 }
 
-/// One counts rows, and another brings a row behind the first 4,096 when those are counted. Whoever writes the count
-/// after the other has read it may not have missed its row.
+/// One transaction counts rows. Another inserts a row behind the first 4,096 when those are counted. If the
+/// first writes its count after the other has read it, it must not have missed the row.
 #[test]
 fn what_a_long_scan_showed_is_of_one_moment() {
     for protocol in with_ranges() {
@@ -298,7 +299,7 @@ fn a_transaction_fills_a_bucket_many_times_over() {
         for &key in &keys {
             assert_eq!(value_of(&mut by, T, key), Some(key), "{}", info.name);
         }
-        // Given up, it leaves none of its blocks in the chain.
+        // If it is given up, none of its blocks stays in the chain.
         let gives_up = block_on(by.transact(async |tx| {
             let rows: Vec<_> = keys.iter().map(|&key| tx.insert(T, key + (1 << 40))).collect();
             tx.fetch().await?;
@@ -320,7 +321,7 @@ fn a_transaction_brings_more_than_a_leaf() {
         insert(&mut by, 0..1, 1);
         insert(&mut by, 5_000..5_001, 1);
         let mut all: BTreeSet<u64> = BTreeSet::from([0, 5_000]);
-        // Between two that are there, at the end, and over what is there in the middle of it.
+        // Between two existing keys, at the end, and over existing keys in the middle.
         for keys in [100..700, 5_001..5_100, 4_000..5_000] {
             all.extend(keys.clone());
             insert(&mut by, keys.clone(), keys.count());
@@ -372,7 +373,7 @@ fn a_transaction_of_ten_thousand_records() {
     }
 }
 
-/// Where locks are in compute nodes, a transaction that fills its node's table by itself would be refused for ever.
+/// If locks are in compute nodes, a transaction that fills its node's table alone would be refused for ever.
 #[test]
 fn a_full_lock_table_is_an_error_that_names_its_size() {
     let locked =
@@ -414,7 +415,7 @@ fn more_records_than_may_be_names_the_option() {
     block_on(by.transact(async |tx| {
         (0..2_000u64).for_each(|key| _ = tx.read(T, key, Cells::ALL));
         tx.fetch().await?;
-        // One that it has already is none more.
+        // A record that the transaction has already is not counted again.
         tx.delete(T, 7u64);
         tx.fetch().await
     }))

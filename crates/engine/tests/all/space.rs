@@ -1,7 +1,9 @@
-//! Memory that comes back: whatever was deleted makes room for as much again, however many threads and keys come and go.
+//! Memory that is reused: deleted records make room for as many new ones, however many threads and keys come
+//! and go.
 //!
-//! Invariant checked: as much fits after all was deleted as before; the chunks in use do not grow with the number of keys
-//! that have ever been. Under every protocol, of records in the slot and apart, with ordered indexes where there are any.
+//! Invariant checked: after all was deleted, as much fits as before. The number of chunks in use does not
+//! grow with the number of keys that have ever existed. This holds under every protocol, for records in the
+//! slot and apart, with ordered indexes if the protocol has them.
 
 use crate::common::*;
 use std::rc::Rc;
@@ -21,7 +23,7 @@ use tarn_store::schema::{Cells, TableId, TableSchema};
 
 const TABLE: TableId = TableId(0);
 
-/// A table, and whether it has ordered indexes.
+/// Tables, each with whether it has ordered indexes.
 fn tables() -> [(TableSchema, bool); 4] {
     let ordered = |schema: TableSchema| schema.ordered("by_key");
     [
@@ -32,7 +34,8 @@ fn tables() -> [(TableSchema, bool); 4] {
     ]
 }
 
-/// Calls `test` for every protocol and table, but for ordered indexes that a protocol has not.
+/// Calls `test` for every protocol and table, except tables with ordered indexes under protocols without
+/// them.
 fn for_all(test: impl Fn(&'static ProtocolInfo, &TableSchema)) {
     for info in ALL {
         for (schema, is_ordered) in tables() {
@@ -68,7 +71,7 @@ fn delete(by: &mut Coordinator, key: u64) {
     assert_eq!(existed, Ok(true), "{key}");
 }
 
-/// Inserts keys until there is no memory; how many.
+/// Inserts keys until there is no memory left. Returns the inserted keys.
 fn fill_up(by: &mut Coordinator, mut keys: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut stored = Vec::new();
     loop {
@@ -83,7 +86,7 @@ fn fill_up(by: &mut Coordinator, mut keys: impl Iterator<Item = u64>) -> Vec<u64
     }
 }
 
-/// The keys that are there.
+/// Returns the stored keys.
 fn keys_of(world: &World) -> Vec<u64> {
     let mut keys = Vec::new();
     let cx = world.context(6, 0);
@@ -100,7 +103,7 @@ fn as_much_fits_after_all_was_deleted_as_before() {
         let mut first = fill_up(&mut by, 0..);
         assert!(first.len() > 400, "{}: {} rows", info.name, first.len());
         for round in 0..3 {
-            // Each round by a thread that has taken nothing yet.
+            // Each round runs on a thread that has taken no memory yet.
             let thread = 1 + round;
             let mut by = coordinator(&world.thread(&node, thread, 0), 0);
             let before = world.assert_clean();
@@ -108,8 +111,8 @@ fn as_much_fits_after_all_was_deleted_as_before() {
             let what = format!("{}, {}, round {round}", info.name, schema.name);
             let inserted = first.iter().filter(|key| insert(&mut by, **key).is_ok()).count() as u64;
             let after = world.assert_clean();
-            // Buckets that are split while few records are there take their part of the room, and want blocks of chains
-            // sooner or later than the one that they come from.
+            // Buckets that are split while there are few records take their part of the room. They need
+            // blocks of chains sooner or later than the bucket from which they come.
             let more = |of: fn(&inspect::Audit) -> u64| of(&after).saturating_sub(of(&before));
             let missing = more(|it| it.overflow_blocks) + more(|it| it.buckets);
             assert!(
@@ -124,9 +127,9 @@ fn as_much_fits_after_all_was_deleted_as_before() {
     });
 }
 
-/// Other keys: blocks of chains stay with their buckets, and others may be full sooner. Of rows that lie apart, whose
-/// memory is the most of it, a tenth less fit at most; of rows in slots, in a table that was laid out for a fourth of
-/// them, chains are nearly all there is.
+/// Inserts other keys: blocks of chains stay with their buckets, and other buckets may be full sooner. For
+/// rows stored apart, the rows need most of the memory, so at most a tenth fewer fit. For rows in slots, in a
+/// table laid out for a fourth of them, nearly all memory is chains.
 #[test]
 fn other_keys_fit_as_well() {
     for_all(|info, schema| {
@@ -149,7 +152,7 @@ fn other_keys_fit_as_well() {
     });
 }
 
-/// Steps of a queue: the newest comes, the oldest goes, both under new keys.
+/// Steps of a queue: the newest row comes, the oldest goes, both under new keys.
 fn queue(steps: u64) {
     const LENGTH: u64 = 50;
     for_all(|info, schema| {
@@ -186,7 +189,7 @@ fn a_queue_of_ten_million_new_keys_takes_no_memory() {
     queue(10_000_000);
 }
 
-/// Keys that come and go within one transaction find buckets full, and leave no block behind.
+/// Keys that come and go within one transaction find full buckets, and leave no block behind.
 #[test]
 fn what_comes_and_goes_within_one_transaction_takes_no_memory() {
     for_all(|info, schema| {
@@ -201,7 +204,7 @@ fn what_comes_and_goes_within_one_transaction_takes_no_memory() {
         };
         let before = turn(0, 200);
         let after = turn(200, 1_000);
-        // A bucket that has not been full before may have its first block of a chain now.
+        // A bucket that has not been full before may get its first block of a chain now.
         let most = before + before / 10;
         assert!(after <= most, "{}, {}: {before}, then {after}", info.name, schema.name);
         assert_eq!(world.assert_clean().records, 400);
@@ -222,7 +225,8 @@ fn come_and_go(by: &mut Coordinator, keys: std::ops::Range<u64>) {
     .expect("room");
 }
 
-/// Whose inserts were taken back has a log that names no block for them: others have made the chains longer since.
+/// A transaction's inserts were taken back, so its log names no block for them. Others have made the chains
+/// longer since.
 #[test]
 fn who_dies_after_inserts_that_were_taken_back_leaves_later_chains_alone() {
     const OTHER: TableId = TableId(1);
@@ -257,8 +261,8 @@ fn who_dies_after_inserts_that_were_taken_back_leaves_later_chains_alone() {
     }
 }
 
-/// Slots of deleted records that another transaction has locked cannot be emptied: inserts into several such buckets go on, in
-/// vain once for each.
+/// Slots of deleted records that another transaction has locked cannot be emptied. Inserts into several such
+/// buckets go on, and try that in vain once for each.
 #[test]
 fn inserts_go_on_beside_slots_that_cannot_be_emptied() {
     let schema = narrow("narrow", 400);
@@ -283,7 +287,7 @@ fn inserts_go_on_beside_slots_that_cannot_be_emptied() {
     assert_eq!(done, Ok(Ok(())));
 }
 
-/// One thread inserts and another deletes: what one gives back, the other finds.
+/// One thread inserts and another deletes: the inserter finds the memory that the deleter gives back.
 #[test]
 fn what_one_thread_deletes_another_uses_again() {
     for_all(|info, schema| {
@@ -301,7 +305,7 @@ fn what_one_thread_deletes_another_uses_again() {
     });
 }
 
-/// Threads that come and go, each with one insert and one delete: none takes a chunk along.
+/// Threads that come and go, each with one insert and one delete: none keeps a chunk.
 fn threads(count: u64) {
     for_all(|info, schema| {
         let world = world(info, schema, 64 << 10);
@@ -329,7 +333,7 @@ fn threads_that_come_and_go_take_no_memory() {
     threads(2_000);
 }
 
-/// Polls a transaction so often, lets others run, and then lets it end; what it came to.
+/// Polls a transaction `polls` times, lets others run, and then lets it end. Returns its result.
 fn beside<R>(polls: usize, reading: impl Future<Output = R>, others: impl FnOnce()) -> R {
     let mut reading = std::pin::pin!(reading);
     let mut waker = std::task::Context::from_waker(std::task::Waker::noop());
@@ -342,7 +346,7 @@ fn beside<R>(polls: usize, reading: impl Future<Output = R>, others: impl FnOnce
     block_on(reading)
 }
 
-/// A world in which memory is reached by rounds, each of which is a poll, and two threads of it.
+/// A world in which memory is reached by rounds, each of which is one poll, and two of its threads.
 fn two(
     schema: TableSchema,
     spare_bytes: u64,
@@ -358,7 +362,8 @@ fn two(
     (world, both)
 }
 
-/// Deletes and inserts, if no reader's lock is in the way: whoever holds it is not polled meanwhile.
+/// Deletes and inserts, unless a reader's lock is in the way: the reader that holds it is not polled
+/// meanwhile.
 fn try_to_replace(by: &mut Coordinator, gone: u64, keys: impl Iterator<Item = u64>) {
     let retry = Retry { tries_max: 3, ..Retry::default() };
     let mut once = Coordinator::new(Rc::clone(by.context()), 5, retry);
@@ -373,8 +378,8 @@ fn try_to_replace(by: &mut Coordinator, gone: u64, keys: impl Iterator<Item = u6
     }
 }
 
-/// The reader is led to a record, which goes before it is read; its memory is another's by then, and memory is so short
-/// that nothing waits for its time.
+/// The reader is led to a record that is deleted before it is read. Another record has its memory by then.
+/// Memory is so short that it is reused at once.
 #[test]
 fn who_comes_too_late_to_a_record_does_not_take_another_for_it() {
     let get =
@@ -405,7 +410,7 @@ fn who_comes_too_late_to_a_record_does_not_take_another_for_it() {
     }
 }
 
-/// Where the record of key 7 lies, if apart.
+/// The place of the record of key 7, if it is stored apart.
 fn record_of_seven(world: &World) -> Option<Address> {
     let (cx, mut found) = (world.context(6, 0), None);
     let table = world.database.catalog.table(TABLE);
@@ -419,7 +424,8 @@ fn record_of_seven(world: &World) -> Option<Address> {
     found
 }
 
-/// The planted bug: a record's memory is free while the record is there. Whoever reads it is shown another, or nothing.
+/// The planted bug: a record's memory is free while the record exists. A reader then sees another record, or
+/// none.
 #[test]
 fn memory_that_is_free_too_soon_is_noticed() {
     for info in ALL {
@@ -440,8 +446,8 @@ fn memory_that_is_free_too_soon_is_noticed() {
     }
 }
 
-/// What a snapshot shows of two keys, of which one goes when the other changes. The bucket of the one that goes is full
-/// of deleted keys, and is emptied when others come.
+/// Returns a snapshot's view of two keys, of which one is deleted when the other changes. The bucket of the
+/// deleted key is full of deleted keys, and is emptied when new keys come.
 fn seen_beside_a_sweep(schema: TableSchema, variant: &str, polls: usize) -> (bool, bool) {
     let (world, [mut writer, mut reader]) = two(schema, 64 << 10, ("lotus", variant));
     fill(&mut writer, TABLE, 0..40);

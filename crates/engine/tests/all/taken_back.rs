@@ -1,8 +1,10 @@
-//! OOCC's records of half a line name nobody: whoever has logged one and does not write it takes his entry back before he releases a lock.
+//! OOCC's records of half a line do not name their writer. A transaction that has logged one and does not
+//! write it takes its entry back before it releases a lock.
 //!
-//! Invariant checked: an entry of a transaction that was refused is gone at every copy when its locks are, also where a node does not answer,
-//! so that what another writes next under the same version is not taken for its doing when both its life and its locks are lost. One whose
-//! records say who wrote them leaves its entry, and one whose records lie on one node alone does; neither is mistaken.
+//! Invariant checked: when a refused transaction's locks are gone, its entry is gone at every copy, even if a
+//! node does not answer. So when its life and its locks are both lost, a later write by another under the
+//! same version is not mistaken for its write. A transaction keeps its entry if its records name their
+//! writer, or are on one node only; neither is mistaken.
 
 use crate::common::scene::{PACE, TERMS};
 use crate::common::*;
@@ -21,15 +23,15 @@ use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::{Cells, TableId, TableSchema};
 
-/// Written, and in one group; read, and in the other.
+/// The table that is written, in one group; below, the table that is read, in the other.
 const WRITTEN: TableId = TableId(0);
 const READ: TableId = TableId(1);
-/// Two of the first table's records.
+/// Two records of the first table.
 const SHARED: u64 = 1;
 const OTHER: u64 = 2;
 /// The primary of the first group.
 const PRIMARY: NodeSlot = NodeSlot(0);
-/// What the refused transaction would have written.
+/// The value that the refused transaction would have written.
 const NEVER: u64 = 666;
 
 struct Scene {
@@ -73,12 +75,12 @@ fn set(by: &mut Coordinator, table: TableId, key: u64, value: u64) {
 }
 
 impl Scene {
-    /// A transaction reads one record, locks two others, and commits when `meanwhile` has run.
+    /// A transaction reads one record, locks two others, and commits after `meanwhile` has run.
     fn refuse(&mut self, meanwhile: impl FnOnce(&mut Coordinator)) -> Result<(), Failure> {
         self.refuse_within(usize::MAX, meanwhile).expect("it ends")
     }
 
-    /// Likewise, dropped if it has not ended within so many polls.
+    /// The same, but it is dropped if it has not ended within `polls` polls.
     fn refuse_within(
         &mut self,
         polls: usize,
@@ -112,20 +114,20 @@ impl Scene {
         assert_eq!(refused, Err(Failure::Abort(AbortReason::VersionChanged)));
     }
 
-    /// Entries that stand in logs under its life.
+    /// Number of entries in logs under the refused coordinator's life.
     fn entries(&self) -> usize {
         let life = self.refused.context().node.id;
         block_on(logged(&self.keeper, life)).expect("an answer").len()
     }
 
-    /// Its life ends, and the primary of what it had locked dies; what the records hold when all is mended.
+    /// Its life ends, and the primary of its locks dies. Returns the records' values after the repair.
     fn loses_both(mut self) -> [Option<u64>; 2] {
         self.world.database.membership.expel(self.refused.context().node.id);
         self.loses(PRIMARY);
         [SHARED, OTHER].map(|key| value_of(&mut self.other, WRITTEN, key))
     }
 
-    /// A memory node dies, and the other goes on alone. Threads of lives attend, coordinators rest.
+    /// A memory node dies, and the other goes on alone. Threads of living nodes attend, coordinators rest.
     fn loses(&mut self, node: NodeSlot) {
         let configurations = &self.world.database.configurations;
         self.world.fabric.fail_node(node);
@@ -166,7 +168,8 @@ fn another_s_version_is_not_taken_for_the_refused_one_s() {
     }
 }
 
-/// Without the rule recovery takes the other's VERSION for the refused transaction's, and finishes that.
+/// Without the rule recovery takes the other's VERSION for the refused transaction's, and finishes that
+/// transaction.
 #[test]
 fn an_entry_that_is_left_is_finished() {
     let mut scene = scene(half, 2, ",-take-log-back");
@@ -176,7 +179,8 @@ fn an_entry_that_is_left_is_finished() {
     assert_eq!(scene.loses_both(), [Some(55), Some(NEVER)]);
 }
 
-/// A copy of the log dies as the entry is sent: it is gone, and from the other the entry is taken back. The locks there are given back too.
+/// A copy of the log dies when the entry is sent. The entry there is gone, and it is taken back from the
+/// other copy. The locks there are released too.
 #[test]
 fn who_meets_a_dead_node_takes_back_what_the_other_has() {
     let mut scene = scene(half, 2, "");
@@ -191,7 +195,8 @@ fn who_meets_a_dead_node_takes_back_what_the_other_has() {
     assert_eq!(scene.loses_both(), [Some(SHARED), Some(OTHER)]);
 }
 
-/// Dropped at every poll, where nothing lands later: the drop settles it. Another may write, and recovery finds nothing left.
+/// The transaction is dropped at every poll, and nothing lands later: the drop settles it. Another may write,
+/// and recovery finds nothing left.
 #[test]
 fn who_is_dropped_half_way_leaves_nothing_to_be_finished() {
     for goes_on in [true, false] {
@@ -214,8 +219,9 @@ fn who_is_dropped_half_way_leaves_nothing_to_be_finished() {
     }
 }
 
-/// Dropped at every poll, on a node that lives. A memory node dies, and the next configuration is opened while the coordinator rests: it had
-/// given back what it had locked, also where no log tells of that. Under whichever protocol's doubts.
+/// The transaction is dropped at every poll, on a living node. A memory node dies, and the next configuration
+/// is opened while the coordinator rests. The coordinator had released its locks, even if no log shows them.
+/// This holds under every protocol here.
 #[test]
 fn who_is_dropped_and_rests_keeps_no_lock_beyond_its_configuration() {
     let nodes = [PRIMARY, NodeSlot(1)];

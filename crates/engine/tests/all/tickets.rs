@@ -1,7 +1,7 @@
 //! DSLR's tickets of transactions that fail.
 //!
-//! Invariant checked: whatever a fetch fails with, but for the fabric, its tickets are passed on: the word comes to rest, and who comes next is
-//! served.
+//! Invariant checked: for every failure of a fetch except one of the fabric, the tickets are passed on. The
+//! lock word comes to rest, and the next transaction is served.
 
 use crate::common::budget::add_one;
 use crate::common::*;
@@ -15,7 +15,7 @@ use tarn_store::schema::{Cells, TableId};
 const NARROW: TableId = TableId(0);
 const APART: TableId = TableId(1);
 
-/// One who waits for his turn on a record runs out of memory for another.
+/// A transaction that waits for its turn on one record runs out of memory for another.
 #[test]
 fn a_ticket_is_passed_on_where_memory_runs_out() {
     let mut shape = Shape::of(&[narrow("narrow", 4), apart("apart", 4)]).protocol("dslr");
@@ -31,7 +31,7 @@ fn a_ticket_is_passed_on_where_memory_runs_out() {
     };
     let full = (0..).find_map(|key| insert(&mut failing, key).err().map(|failure| (key, failure)));
     let Some((key, Failure::OutOfMemory)) = full else { panic!("{full:?}") };
-    // He knows where the record is: his ticket goes along with the look for room.
+    // It knows where the record is: it takes its ticket in the same round in which it looks for room.
     block_on(failing.transact(async |tx| add_one(tx, NARROW, &[1]).await)).expect("alone");
 
     let (holds, ended) = (Cell::new(false), Cell::new(None));

@@ -1,7 +1,7 @@
-//! Commits whose outcome nobody was told, and their resolution.
+//! Commits whose outcome was not reported, and their resolution.
 //!
-//! Invariant checked: whatever dies at whatever moment, an unknown transaction resolves to one
-//! answer, always the same; memory agrees with it at every live replica; its locks are gone.
+//! Invariant checked: whichever node dies at any moment, an unknown transaction always resolves to the same
+//! answer. Memory agrees with it at every live replica, and the transaction's locks are gone.
 
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix};
 use crate::common::weak::WeakFabric;
@@ -23,7 +23,7 @@ use tarn_store::ids::{COUNT_MAX, Explanation, Failure, OwnerTag, Resolution, Txn
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::{Cells, TableId};
 
-/// Table 0 lives on nodes 0 and 1, table 1 on nodes 1 and 2.
+/// Table 0 is on nodes 0 and 1, table 1 on nodes 1 and 2.
 const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
 
 fn two_tables() -> World {
@@ -56,7 +56,7 @@ fn unknown_id(by: &Coordinator, failure: Failure) -> TxnId {
     }
 }
 
-/// Polls the transaction `polls` times, lets `fault` happen, and runs it to its end.
+/// Polls the transaction `polls` times, lets `fault` happen, and runs the transaction to its end.
 fn run_into(
     by: &mut Coordinator,
     tables: [TableId; 2],
@@ -75,7 +75,7 @@ fn run_into(
     block_on(future)
 }
 
-/// Both tables' record 1, seen by one transaction: 1 before, 100 after.
+/// Record 1 of both tables, seen by one transaction: 1 before, 100 after.
 fn values(by: &mut Coordinator) -> Result<[u64; 2], Failure> {
     block_on(by.transact(async |tx| {
         let rows = TABLES.map(|table| tx.read(table, 1u64, Cells::ALL));
@@ -124,7 +124,7 @@ fn a_coordinator_that_lives_resolves_its_own_before_it_goes_on() {
     world.fabric.fail_node(NodeSlot(2));
     let failure = block_on(by.transact(async |tx| write_both(tx, TABLES).await)).unwrap_err();
     let id = unknown_id(&by, failure);
-    // It goes on without asking; its log area is used again.
+    // It goes on without asking; its log area is reused.
     let only_first = async |tx: &mut Transaction<'_>| {
         let row = tx.update(TABLES[0], 2u64, Cells::ALL);
         tx.fetch().await?;
@@ -132,7 +132,7 @@ fn a_coordinator_that_lives_resolves_its_own_before_it_goes_on() {
         Ok(())
     };
     block_on(by.transact(only_first)).unwrap();
-    // Asked late, it still knows; so does the log in the other table's group.
+    // It still knows the outcome when asked late; so does the log in the other table's group.
     assert_eq!(block_on(by.resolve(id)), Ok(Resolution::Committed));
     let mut other = patient_for_a_while(&world, 1);
     assert_eq!(block_on(other.resolve_of(id, 0)), Ok(Resolution::Committed));
@@ -214,7 +214,7 @@ fn locks_of_a_dead_node_are_released() {
     assert!(swept > 0, "some died before they had a log");
 }
 
-/// What crashes left behind.
+/// The remains of crashes.
 #[derive(Default, Debug)]
 struct Found {
     committed: u64,
@@ -223,11 +223,11 @@ struct Found {
     locks_without_log: u64,
 }
 
-/// One schedule: three compute nodes, of which the first loses its access in the middle; the others
-/// resolve what it leaves in doubt while they go on.
+/// Runs one schedule: three compute nodes, of which the first loses its access in the middle. The others
+/// resolve its in-doubt transactions while they go on.
 fn crash(mix: Mix, seed: u64, torn_writes: bool, found: &mut Found) -> Result<(), String> {
     let replicas = 1 + seed as usize % 3;
-    // On one node with the only copies, locks are released behind the data.
+    // If one node has the only copies, locks are released after the data.
     let nodes = if seed % 6 < 3 { replicas } else { 3 };
     let fabric = WeakFabric::new(&mix::shape(nodes, replicas, "corrected"), seed);
     let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
@@ -257,7 +257,7 @@ fn crash(mix: Mix, seed: u64, torn_writes: bool, found: &mut Found) -> Result<()
             recorded.borrow_mut().extend(history);
         });
     }
-    // The one that resolves.
+    // The coordinator that resolves.
     let mut solver = Coordinator::new(Rc::clone(&contexts[1]), 8, retry);
     let fence_at = fabric.draw(4_000);
     let mut turn = 0;
@@ -285,7 +285,7 @@ fn crash(mix: Mix, seed: u64, torn_writes: bool, found: &mut Found) -> Result<()
     if sound { Ok(()) } else { Err(format!("seed {seed}, {mix:?}: {report}{audit}")) }
 }
 
-/// Enters the answers into the history, and looks for the locks of those who got one.
+/// Enters the answers into the history, and looks for the locks of transactions that got one.
 fn settle(
     recorded: &mut Vec<RecordedTxn>,
     resolved: &[(TxnId, Resolution, Nanos)],

@@ -1,9 +1,8 @@
 //! FORD under every order that the contract allows: seeded schedules over the weakest fabric.
 //!
-//! Invariant checked: the corrected protocol's histories are strictly serializable, its memory is
-//! clean at the end, whatever overtakes whatever; and a rule that is switched off is missed: its
-//! anomaly is found within a stated number of schedules. Deterministic: a seed that fails once
-//! fails always.
+//! Invariant checked: the corrected protocol's histories are strictly serializable, and its memory is clean
+//! at the end, in every order. If a rule is switched off, its anomaly is found within a stated number of
+//! schedules. Runs are deterministic: a seed that fails once fails always.
 
 use crate::common::mix::{
     self, ANYTHING, COMING_AND_GOING, CROWDED, CROWDED_HALVES, HALVES, Mix, SKEW,
@@ -59,7 +58,7 @@ fn run(shape: &Shape, mix: Mix, seed: u64, count: u64) -> Outcome {
     for (index, cx) in contexts.iter().flat_map(|cx| [cx; COORDINATORS]).enumerate() {
         let mut by = Coordinator::new(Rc::clone(cx), index as u32, retry);
         for _ in 0..seed {
-            let _ = rand::RngExt::random::<u64>(by.rng()); // another seed, other transactions
+            let _ = rand::RngExt::random::<u64>(by.rng()); // another seed draws other transactions
         }
         let recorded = &recorded;
         executor.spawn(async move {
@@ -118,7 +117,7 @@ fn the_corrected_protocol_is_strictly_serializable_under_any_order() {
     assert!(tally.committed > tally.aborted() / 20);
 }
 
-/// How many schedules it takes to find what the variant breaks.
+/// Prints how many schedules it takes to find the bug of the variant.
 fn found_after(variant: &str, seeds: u64, mix: Mix, replicas: usize) {
     let nodes = if mix.keys > 5 { replicas } else { 3 };
     let shape = mix::shape(nodes, replicas, variant);

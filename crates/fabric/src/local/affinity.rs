@@ -1,4 +1,4 @@
-//! Keeping a thread on one core: what a measurement with a stated number of cores wants.
+//! Keeps a thread on one core, for measurements with a stated number of cores.
 
 /// Keeps the calling thread on the core numbered `index` modulo the cores that the process may
 /// use. Where the operating system refuses, the thread stays where it is.

@@ -3,22 +3,24 @@
 //! A prefetch whose page translation misses holds up the instructions behind it: the processor
 //! looks only a few hundred instructions further, less than one transaction. Prefetches that stand
 //! side by side translate side by side. So the lines of a quarter of the rounds in flight are
-//! gathered and then fetched in one go; the others are on their way meanwhile. Psaropoulos et al.
-//! ("Interleaving with Coroutines", VLDB 2017) interleave at every miss; this batches the misses of
-//! the interleaved. What it is worth: docs/design/0006-embedded-speed.md.
+//! gathered and then fetched together; the lines of the other rounds are on their way meanwhile.
+//! Psaropoulos et al. ("Interleaving with Coroutines", VLDB 2017) interleave at every miss; this
+//! module batches the misses of interleaved coroutines. docs/design/0006-embedded-speed.md has the
+//! gain.
 //!
-//! Invariant: a hint only. What is never fetched ahead is fetched when it is used.
+//! Invariant: a hint only. A line that is not fetched ahead is fetched when it is used.
 
 use crate::address::LINE_BYTES;
 use std::cell::Cell;
 
-/// Most lines that are gathered, those of stripes included: a power of two.
+/// Largest number of lines that are gathered, those of stripes included: a power of two.
 const LINES: usize = 256;
-/// Most lines of one verb: of a longer one the processor's own prefetcher sees the rest coming.
+/// Largest number of lines of one verb: the processor's own prefetcher foresees the rest of a
+/// longer one.
 const RUN: usize = LINES / 2;
-/// So many lines keep the processor's fill buffers busy by themselves.
+/// This many lines keep the processor's fill buffers busy by themselves.
 const ENOUGH: usize = 96;
-/// One in so many of the rounds in flight may wait for others to be fetched with.
+/// Gathered lines are fetched when one in `SHARE` of the rounds in flight waits for them.
 const SHARE: usize = 4;
 
 /// One thread's gathered lines.
@@ -34,8 +36,8 @@ impl Ahead {
         Ahead { lines, gathered: Cell::new(0), rounds: Cell::new(0) }
     }
 
-    /// The lines of one more verb of the round being posted, and its stripe's; any address in a
-    /// line will do. Those that will be written are few, and fetched at once.
+    /// Adds the lines of one more verb of the round being posted, and the line of its stripe; any
+    /// address in a line will do. Lines that will be written are few, and are fetched at once.
     #[inline(always)]
     pub(super) fn add(&self, first: *const u8, bytes: usize, stripe: *const u8, write: bool) {
         if write {
@@ -60,7 +62,7 @@ impl Ahead {
         }
     }
 
-    /// As [`Ahead::add`], of so many whole lines that will be read.
+    /// Like [`Ahead::add`], for `COUNT` whole lines that will be read.
     #[inline(always)]
     pub(super) fn add_lines<const COUNT: usize>(&self, first: *const u8, stripe: *const u8) {
         const { assert!(COUNT < RUN) };
@@ -75,7 +77,8 @@ impl Ahead {
         }
     }
 
-    /// As [`Ahead::add_lines`], of one line that lies anywhere: of no stripe, or not of a region.
+    /// Like [`Ahead::add_lines`], for one line of any memory: without a stripe, perhaps outside all
+    /// regions.
     #[inline(always)]
     pub(super) fn add_line(&self, line: *const u8) {
         let gathered = self.gathered.get();
@@ -86,7 +89,7 @@ impl Ahead {
         }
     }
 
-    /// The round's lines have been added; so many rounds are in flight with it.
+    /// Says that all lines of a round have been added; with it, `in_flight` rounds are in flight.
     #[inline(always)]
     pub(super) fn posted(&self, in_flight: usize) {
         let rounds = self.rounds.get() + 1;

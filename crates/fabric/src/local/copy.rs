@@ -1,7 +1,7 @@
 //! Copies of words between a region and a round's buffer, while other threads use the region.
 //!
-//! Invariant: the words of a line are taken, and given, in ascending order, each of them whole;
-//! whether anybody else wrote meanwhile is for the caller to find out.
+//! Invariant: the words of a line are read, and written, in ascending order, each of them whole.
+//! The caller finds out whether another thread wrote meanwhile.
 
 #[cfg(not(loom))]
 use super::preempt::{is_armed, point};
@@ -14,7 +14,7 @@ use super::sync::{AtomicU64, Ordering};
 #[inline(always)]
 pub(super) unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, len_bytes: usize) {
     #[cfg(not(loom))]
-    // SAFETY: this function's contract; an exclusive word is a word that nobody else uses.
+    // SAFETY: this function's contract; an exclusive word is a word that no other thread uses.
     unsafe {
         copy_words::<true>(from, to.cast(), len_bytes)
     };
@@ -46,8 +46,9 @@ pub(super) unsafe fn copy_in(from: *const u64, to: *const AtomicU64, len_bytes: 
 /// Copies `len_bytes`, a multiple of 8.
 ///
 /// # Safety
-/// Both sides are valid for `len_bytes`; others use `to` through atomics only. If `SHARED`, so they do with `from`,
-/// which may be written; else nobody writes it meanwhile, and it may be borrowed: no atomic is made of it.
+/// Both sides are valid for `len_bytes`; others use `to` through atomics only. If `SHARED`, others
+/// use `from` through atomics only, and it may be written. Otherwise it is not written meanwhile,
+/// and may be borrowed: no atomic is made of it.
 #[cfg(not(loom))]
 #[inline(always)]
 unsafe fn copy_words<const SHARED: bool>(
@@ -87,14 +88,14 @@ unsafe fn copy_words<const SHARED: bool>(
     }
 }
 
-/// Copies a word: after it comes what is copied after it.
+/// Copies a word, before all words that are copied later.
 ///
 /// # Safety
-/// As [`copy_words`], for one word.
+/// The same as for [`copy_words`], for one word.
 #[cfg(not(loom))]
 #[inline(always)]
 unsafe fn copy_word<const SHARED: bool>(from: *const AtomicU64, to: *const AtomicU64) {
-    // SAFETY: this function's contract. A word that is merely borrowed is read as it is: a reference to an atomic
+    // SAFETY: this function's contract. A borrowed word is read as it is: a reference to an atomic
     // would say that it may change.
     unsafe {
         let word = match SHARED {
@@ -110,7 +111,7 @@ unsafe fn copy_word<const SHARED: bool>(from: *const AtomicU64, to: *const Atomi
 /// bytes is a single access where there is AVX.
 ///
 /// # Safety
-/// As [`copy_words`], for eight words.
+/// The same as for [`copy_words`], for eight words.
 #[cfg(not(loom))]
 #[inline(always)]
 unsafe fn copy_line<const SHARED: bool>(from: *const AtomicU64, to: *const AtomicU64) {
@@ -144,10 +145,10 @@ unsafe fn copy_line<const SHARED: bool>(from: *const AtomicU64, to: *const Atomi
     }
 }
 
-/// As [`copy_line`], for half as much.
+/// Like [`copy_line`], for half as many words.
 ///
 /// # Safety
-/// As [`copy_words`], for four words.
+/// The same as for [`copy_words`], for four words.
 #[cfg(not(loom))]
 #[inline(always)]
 unsafe fn copy_half<const SHARED: bool>(from: *const AtomicU64, to: *const AtomicU64) {
@@ -177,14 +178,15 @@ unsafe fn copy_half<const SHARED: bool>(from: *const AtomicU64, to: *const Atomi
 mod tests {
     use super::*;
 
-    /// Every length, so that each way of copying is taken; a borrowed source must stay one (Miri looks at that).
+    /// Copies every length, so that each way of copying is taken. A borrowed source must stay
+    /// borrowed, which Miri checks.
     #[test]
     fn words_go_in_from_what_is_borrowed_and_come_out_again() {
         let given: Vec<u64> = (1..=27).collect();
         for words in 0..=given.len() {
             let shared: Vec<AtomicU64> = given.iter().map(|_| AtomicU64::new(0)).collect();
             let (given, mut taken) = (&given[..words], vec![0; words]);
-            // SAFETY: both are as long, and nobody else is here.
+            // SAFETY: both have the same length, and no other thread uses them.
             unsafe { copy_in(given.as_ptr(), shared.as_ptr(), words * 8) };
             // SAFETY: likewise.
             unsafe { copy_out(shared.as_ptr(), taken.as_mut_ptr(), words * 8) };

@@ -1,12 +1,15 @@
-//! Memory nodes as loads and stores of this thread: what a round does where there is no network, without a round.
+//! Memory nodes as loads and stores of this thread: the effects of a round, without a round, where
+//! there is no network.
 //!
-//! Invariant: a *visit* is a round whose verbs are executed as they are named: it looks for faults where a round's
-//! execution does, each access is what its verb would be (whole lines, the order in which they were named, a full fence
-//! between a WRITE and what is read after it), and it is over behind the same fence. It is counted as that round. Nobody waits inside a
-//! visit: whoever revokes this thread's access waits for its end.
+//! Invariant: a *visit* is a round whose verbs are executed as they are named. It looks for faults
+//! where a round's execution does. Each access is the access of its verb: whole lines, the order in
+//! which they were named, a full fence between a WRITE and a later READ. The visit is over behind
+//! the same fence, and is counted as that round. A thread never waits inside a visit: a revocation
+//! of its access waits for the visit's end.
 //!
-//! A memory that is shared by loads and stores (CXL, one machine's threads) has no verbs to post, and a transaction
-//! that is two dozen words spends most of its instructions on naming them twice; see docs/design/0006-embedded-speed.md.
+//! Memory that is shared by loads and stores (CXL, one machine's threads) has no verbs to post. A
+//! transaction of two dozen words would spend most of its instructions on naming them twice; see
+//! docs/design/0006-embedded-speed.md.
 
 use super::hold::Hold;
 use super::preempt::point;
@@ -27,10 +30,10 @@ use std::task::{Context, Poll};
 /// Words of a line.
 const LINE_WORDS: usize = LINE_BYTES / 8;
 
-/// Boxed, so that success is a register.
+/// The error is boxed, so that success is a register.
 type Outcome<T> = Result<T, Box<FabricError>>;
 
-/// One thread's near memory; see the module's text.
+/// One thread's near memory; see the module's documentation.
 #[derive(Clone, Copy)]
 pub struct DirectMemory<'a> {
     hold: &'a Hold,
@@ -43,8 +46,8 @@ impl<'a> DirectMemory<'a> {
         DirectMemory { hold, counters }
     }
 
-    /// Lines that a visit will read, so many from each of `targets` on, and their stripes may be on their way: see
-    /// [`DirectMemory::travel`].
+    /// Asks for the lines that a visit will read, `LINES` from each of `targets` on, and for their
+    /// stripes. They travel during [`DirectMemory::travel`].
     #[inline(always)]
     pub fn ask<const LINES: usize>(self, targets: impl Iterator<Item = Target>) {
         let hold = self.hold;
@@ -57,7 +60,7 @@ impl<'a> DirectMemory<'a> {
         loop {
             let mut offset = target.offset_beside(beside);
             if offset >= region.bytes() {
-                // Most lie in one region.
+                // Most targets lie in one region.
                 (region, beside) = (hold.kept_region(target).get(), target);
                 offset = target.address().offset_bytes();
             }
@@ -70,8 +73,9 @@ impl<'a> DirectMemory<'a> {
         }
     }
 
-    /// As [`DirectMemory::ask`], lines of this node's own memory that are used with those, by any address in each: asked for side by
-    /// side with them, so that their pages are translated side by side too.
+    /// Like [`DirectMemory::ask`], for lines of this node's own memory that the visit uses too; any
+    /// address in a line will do. They are asked for together with the others, so that their pages
+    /// are translated side by side too.
     #[inline(always)]
     pub fn ask_own(self, lines: impl Iterator<Item = *const u8>) {
         if self.hold.prefetch {
@@ -79,14 +83,15 @@ impl<'a> DirectMemory<'a> {
         }
     }
 
-    /// Lets the thread's other coroutines run, while what was asked for travels.
+    /// Lets the thread's other coroutines run, while the lines that were asked for travel.
     #[inline(always)]
     pub fn travel(self) -> Travel<'a> {
         Travel { hold: self.hold, waits: false }
     }
 
-    /// As [`crate::port::Port::open_window`]. Where others of this thread are under way the window may have begun a while ago, when two of theirs
-    /// had closed; that is a matter of a transaction or two, and saves a reading of the clock.
+    /// Like [`crate::port::Port::open_window`]. While other rounds of this thread are under way,
+    /// the window may begin in the past: at the end of the last window but one that this thread
+    /// closed. That is a transaction or two earlier, and saves a reading of the clock.
     #[inline]
     pub fn open_window(self) -> Window {
         match self.hold.in_flight.get() {
@@ -95,26 +100,29 @@ impl<'a> DirectMemory<'a> {
         }
     }
 
-    /// As [`crate::port::Port::close_window`].
+    /// Like [`crate::port::Port::close_window`].
     #[inline]
     pub fn close_window(self, window: Window, lease: Nanos) -> Closed {
         self.hold.lease_clock.close_for(&self.hold.readings, window, lease)
     }
 
-    /// Before the first visit of what is to be seen as of one moment, behind [`DirectMemory::travel`].
+    /// Returns the epoch before the first of several visits that must see one moment; call it
+    /// behind [`DirectMemory::travel`].
     #[inline(always)]
     pub fn moment(self) -> EpochSnapshot {
         self.hold.fabric.stillness.moment()
     }
 
-    /// Behind the last visit: whether nobody has announced writes since ([`crate::port::Port::announce_writes`]). Then nothing that was seen was
-    /// written by anybody who announced it later, and the locks of whoever had announced it before were seen, or what came behind them.
+    /// Call it behind the last visit. Returns whether no thread has announced writes since `since`
+    /// ([`crate::port::Port::announce_writes`]). If so, nothing that the visits saw was written by
+    /// a thread that announced later. Of a thread that had announced before, they saw the locks, or
+    /// the values that replaced them.
     #[inline(always)]
     pub fn is_still(self, since: EpochSnapshot) -> bool {
         self.hold.fabric.stillness.is_still(since)
     }
 
-    /// Does what `act` does as one round. Most of it goes to the node and group of `first`.
+    /// Does the accesses of `act` as one round. Most of them go to the node and group of `first`.
     #[inline(always)]
     pub fn visit<R>(self, first: Target, act: impl FnOnce(&mut Visit<'_>) -> R) -> R {
         let hold = self.hold;
@@ -129,7 +137,7 @@ impl<'a> DirectMemory<'a> {
         };
         let done = act(&mut visit);
         let Visit { wrote, followed, tally, .. } = visit;
-        // As at the end of a round.
+        // The same as at the end of a round.
         hold.unfenced.set(wrote && followed);
         if wrote && !followed {
             full_fence();
@@ -173,13 +181,14 @@ impl Drop for Travel<'_> {
     }
 }
 
-/// What may be done inside; see the module's text. Errors are those of a round, after which any part of what was named before may
-/// have been done.
+/// The accesses that are possible inside a visit; see the module's documentation. Errors are those
+/// of a round: after one, any part of the accesses named before may have been executed.
 pub struct Visit<'a> {
     hold: &'a Hold,
-    /// In the region that is at hand.
+    /// A target in the region that is at hand.
     first: Target,
-    /// As it was kept when the visit had begun, or came to it: nobody changes what is kept while a visit lasts.
+    /// A copy of the kept region, taken when the visit began or came to this region. Kept regions
+    /// do not change while a visit lasts.
     region: Region<'static>,
     wrote: bool,
     followed: bool,
@@ -187,14 +196,14 @@ pub struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// As [`crate::round::Round::followed`].
+    /// Like [`crate::round::Round::followed`].
     #[inline(always)]
     pub fn followed(&mut self) {
         self.followed = true;
     }
 
-    /// READ of `lines` lines, of which one is wanted: the first whose word number `word` is `wanted`. Which it is; it is
-    /// copied whole.
+    /// READ of `lines` lines, of which one is wanted: the first whose word number `word` equals
+    /// `wanted`. Copies that line whole and returns its number.
     ///
     /// # Errors
     /// Those of a round.
@@ -211,8 +220,9 @@ impl Visit<'_> {
         self.find_part::<1>(place, sought, to)
     }
 
-    /// As [`Visit::find_line`], where each line has `PARTS` parts of equal length: of the first part whose word number `word` is
-    /// `wanted`, which it is, counted from the first line's first; the line that it is in is copied whole.
+    /// Like [`Visit::find_line`], for lines of `PARTS` parts of equal length. Looks for the first
+    /// part whose word number `word` equals `wanted`, copies the line that it is in, and returns
+    /// the part's number, counted from the first part of the first line.
     ///
     /// # Errors
     /// Those of a round.
@@ -233,7 +243,8 @@ impl Visit<'_> {
         self.reads(lines * LINE_BYTES);
         let region = self.region;
         if lines * PARTS == 2 {
-            // Which of two it is nobody can foresee: it is found without a jump, and the jump is whether it is there.
+            // The processor cannot predict which of two parts it is, so the part is chosen without
+            // a jump. The only jump is on whether the word is there.
             let first = region.words_at(offset + (word * 8) as u64);
             // SAFETY: a word of one of the lines, which were just found to lie in the region.
             let part = usize::from(unsafe { (*first).load(Ordering::Acquire) } != wanted);
@@ -252,7 +263,7 @@ impl Visit<'_> {
             let at = offset + (part / PARTS * LINE_BYTES) as u64;
             // SAFETY: likewise.
             unsafe { copy_line(region, at, to) }.map_err(|()| torn(target))?;
-            // It may have changed meanwhile.
+            // The line may have changed meanwhile.
             if to[part % PARTS * part_words + word] == wanted {
                 return Ok(Some(part));
             }
@@ -295,7 +306,7 @@ impl Visit<'_> {
         self.write_guarded(target, words, words.len() > 1)
     }
 
-    /// As [`crate::round::Round::write_private`].
+    /// Like [`crate::round::Round::write_private`].
     ///
     /// # Errors
     /// Those of a round.
@@ -321,7 +332,7 @@ impl Visit<'_> {
         if is_done { Ok(()) } else { write_again(region, (target, offset), words, guarded) }
     }
 
-    /// What every READ begins with.
+    /// Counts a READ, and fences if a WRITE came before it.
     #[inline(always)]
     fn reads(&mut self, len_bytes: usize) {
         self.tally.add(VerbKind::Read, len_bytes);
@@ -330,8 +341,8 @@ impl Visit<'_> {
         }
     }
 
-    /// Where `len_bytes` from `target` on, a multiple of `unit`, lie in the region at hand; another one comes to hand
-    /// if need be.
+    /// Returns the offset of `len_bytes` from `target` on, a multiple of `unit`, in the region at
+    /// hand. Another region comes to hand if need be.
     #[inline(always)]
     fn reach(&mut self, target: Target, len_bytes: usize, unit: usize) -> Outcome<u64> {
         point();
@@ -346,7 +357,7 @@ impl Visit<'_> {
     }
 }
 
-/// The region of a target that is not in the one at hand, and where it is there.
+/// Returns the region of a target that is not in the region at hand, and the target's offset there.
 #[cold]
 fn turn(hold: &Hold, target: Target, len_bytes: usize) -> Outcome<(Region<'static>, u64)> {
     let (region, offset) = (hold.kept_region(target).get(), target.address().offset_bytes());
@@ -366,13 +377,14 @@ unsafe fn copy_line(region: Region<'_>, offset: u64, to: &mut [u64; LINE_WORDS])
     if is_whole { Ok(()) } else { copy_again(region, offset, to) }
 }
 
-/// A writer was in the way, or nothing keeps lines whole.
+/// Copies when a writer was in the way, or when nothing keeps lines whole.
 #[cold]
 fn copy_again(region: Region<'_>, offset: u64, to: &mut [u64]) -> Result<(), ()> {
     region.read_words(offset, to).map_err(|_| ())
 }
 
-/// As [`copy_again`], or the end of a granule was.
+/// Writes when another writer or the end of a granule was in the way, or when nothing keeps lines
+/// whole.
 #[cold]
 fn write_again(
     region: Region<'_>,

@@ -1,8 +1,8 @@
-//! What the local backend does with a round: it fetches its lines when it is posted, and executes
-//! its verbs when it is completed.
+//! How the local backend executes a round: it fetches the round's lines when the round is posted,
+//! and executes its verbs when it is completed.
 //!
 //! Invariant: verbs take effect in the order in which they were added. A READ after a WRITE comes
-//! behind a full fence, as the end of a round that wrote does, unless another round follows.
+//! behind a full fence. So does the end of a round that wrote, unless another round follows.
 
 use super::hold::Hold;
 use super::region::{Region, StuckStripe};
@@ -12,10 +12,10 @@ use crate::address::{LINE_BYTES, Target};
 use crate::error::FabricError;
 use crate::round::{Round, Verb, VerbKind};
 
-/// From so many verbs on a round's lines are compared before they are asked for.
+/// From this number of verbs on, a round's lines are compared before they are asked for.
 const MANY_VERBS: usize = 8;
 
-/// Why a verb was not executed.
+/// The reason why a verb was not executed.
 enum Stop {
     Outside,
     Stuck,
@@ -38,8 +38,8 @@ impl Hold {
         self.gather::<true>(round);
     }
 
-    /// In a round of many verbs a verb often stays in the line that the one before began with: then
-    /// it is worth `COMPARED`.
+    /// In a round of many verbs a verb often stays in the line in which the verb before it began.
+    /// Then the comparisons of `COMPARED` are worth their cost.
     #[inline(always)]
     fn gather<const COMPARED: bool>(&self, round: &Round) {
         let Some(mut first) = round.verbs().first().map(|verb| verb.target) else { return };
@@ -93,8 +93,8 @@ impl Hold {
             }
             next += 1;
         }
-        // Whatever this thread does next pays the debt: a READ and the end of a round fence, an
-        // atomic is a fence, another followed round carries it on.
+        // The next action of this thread pays the debt: a READ and the end of a round fence, an
+        // atomic is a fence, another followed round carries the debt on.
         self.unfenced.set(wrote && followed);
         if wrote && !followed {
             full_fence();
@@ -111,11 +111,11 @@ impl Hold {
     }
 }
 
-/// Any verb, however unusual. The region comes as a copy, as wherever it leaves the loop: where nothing points
-/// to it, its fields are registers.
+/// Executes any verb, however unusual. The region is passed as a copy, as everywhere outside the
+/// loop: where nothing points to it, its fields are registers.
 ///
 /// # Errors
-/// Why it was not executed.
+/// The reason why the verb was not executed.
 #[inline(never)]
 fn execute_one(
     region: Region<'_>,

@@ -1,8 +1,10 @@
-//! One thread's hold on the memory nodes: their regions, and what it has to notice and to pay.
+//! One thread's hold on the memory nodes: their regions, the faults it has noticed, and the fence
+//! it owes.
 //!
-//! Invariant: memory is reached between [`ThreadGate::enter`] and the leaving alone, and through regions that were
-//! looked up after entering: a node that is down, or that has revoked this thread's access, shows a region of no
-//! bytes from the moment on at which its fault was noticed there.
+//! Invariant: memory is reached only between [`ThreadGate::enter`] and the leaving, and only
+//! through regions that were looked up after entering. A node that is down, or that has revoked
+//! this thread's access, shows a region of no bytes from the moment at which this thread noticed
+//! the fault.
 
 use super::LocalFabric;
 use super::ahead::Ahead;
@@ -15,30 +17,31 @@ use crate::round::Round;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// See the module's text.
+/// One thread's hold on the memory nodes; see the module's documentation.
 pub struct Hold {
     pub(super) fabric: Arc<LocalFabric>,
     pub(super) node: NodeId,
     gate: Arc<ThreadGate>,
-    /// Whether a followed round wrote and nothing has fenced since: done before the next READ.
+    /// Whether a followed round wrote and nothing has fenced since. The fence is then made before
+    /// the next READ.
     pub(super) unfenced: Cell<bool>,
     /// By node × groups + group; rebuilt when a fault was declared.
     regions: Box<[Cell<Region<'static>>]>,
-    /// What is there of other nodes and groups.
+    /// The region that stands for nodes and groups that do not exist.
     nowhere: Cell<Region<'static>>,
     group_count: usize,
     faults_seen: Cell<u32>,
     fenced: Cell<bool>,
     pub(super) ahead: Ahead,
-    /// Rounds posted and not completed: how many wait for their lines.
+    /// Rounds posted and not completed; their lines are under way.
     pub(super) in_flight: Cell<usize>,
     /// Whether lines are fetched ahead.
     pub(super) prefetch: bool,
-    /// What windows and waits are measured by.
+    /// The clock that measures windows and waits.
     pub(super) lease_clock: LeaseClock,
-    /// What its near windows ended at.
+    /// The clock's readings at the ends of this thread's near windows.
     pub(super) readings: Readings,
-    /// Whether it is reached without rounds too.
+    /// Whether memory is reached without rounds too.
     pub(super) is_near: bool,
 }
 
@@ -69,7 +72,7 @@ impl Hold {
         hold
     }
 
-    /// Goes inside, and notices what was declared before.
+    /// Goes inside, and notices faults that were declared before.
     #[inline(always)]
     pub(super) fn enter(&self) -> Inside<'_> {
         let inside = self.gate.enter();
@@ -101,7 +104,8 @@ impl Hold {
         self.regions.get(self.number(target)).map(Cell::get)
     }
 
-    /// As [`Hold::region`], where it is kept; one of no bytes if there is none.
+    /// Like [`Hold::region`], but returns the cell that keeps it; a region of no bytes if there is
+    /// none.
     #[inline(always)]
     pub(super) fn kept_region(&self, target: Target) -> &Cell<Region<'static>> {
         self.regions.get(self.number(target)).unwrap_or(&self.nowhere)
@@ -110,15 +114,15 @@ impl Hold {
     #[inline(always)]
     fn number(&self, target: Target) -> usize {
         let (node, group) = (usize::from(target.node().0), target.address().group().0);
-        // A group that there is not would be the next node's.
+        // The number of a group that does not exist would be a group of the next node.
         match usize::from(group) < self.group_count {
             true => node * self.group_count + usize::from(group),
             false => usize::MAX,
         }
     }
 
-    /// A round is in flight: its lines are asked for. Apart, so that a hot round does not pay for the registers
-    /// that this needs.
+    /// Counts a round in flight and asks for its lines. A function of its own, so that a hot round
+    /// does not pay for the registers that this needs.
     #[inline(never)]
     pub(super) fn set_out(&self, round: &Round) {
         self.in_flight.set(self.in_flight.get() + 1);
@@ -127,7 +131,8 @@ impl Hold {
         }
     }
 
-    /// A round that was posted, or whose lines were asked for, was completed or given up.
+    /// Counts a round that was completed or given up, after it was posted or its lines were asked
+    /// for.
     #[inline(always)]
     pub(super) fn ended(&self) {
         self.in_flight.set(self.in_flight.get() - 1);

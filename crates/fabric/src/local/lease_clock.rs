@@ -1,18 +1,24 @@
-//! What windows and waits are measured by: the processor's counter of time where that is safe, else the system's clock.
+//! The clock that measures windows and waits: the processor's time-stamp counter where that is
+//! safe, else the system's clock.
 //!
-//! Invariant: all threads of a process measure by one clock, and that clock is the same or later wherever one thread has seen what
-//! another did after it looked: so a wait that lies within a window is never longer than the window. The system's monotonic clock
-//! promises that. The counter keeps it where the system's own clock is that counter (its clock source is `tsc`), since the
-//! system makes no other use of it. How fast the counter runs matters to nobody's safety, since windows and waits are counted in the same ticks: it is
-//! measured once a process, so that a lease is about as long as it says. (Processes would measure different rates: they do not share
-//! leases.) Reading the counter takes a fifth of the instructions of reading the clock.
+//! Invariant: all threads of a process measure by one clock. If a thread sees an effect of another
+//! thread's action after the other's reading, its own later reading is the same or later. So a wait
+//! that lies within a window is never longer than the window. The system's monotonic clock promises
+//! that. The counter keeps the promise where the system's own clock is that counter (its clock
+//! source is `tsc`), since the system uses it no differently. The counter's rate is not a matter
+//! of safety, since windows and waits are counted in the same ticks. It is measured once a process,
+//! so that a lease is about as long as it says. (Processes would measure different rates: they do
+//! not share leases.) Reading the counter takes a fifth of the instructions of reading the clock.
 //!
-//! A counter is no memory: it is read after all instructions before it, and [`super::sync::clock_fence`] keeps back those behind it. Both take a
-//! processor whose `lfence` holds back everything, which it has to say of itself.
+//! A counter is no memory. It is read after all instructions before it, and
+//! [`super::sync::clock_fence`] keeps back the instructions behind it. Both need a processor whose
+//! `lfence` holds back everything, which the processor has to report.
 //!
-//! **A window that begins earlier than it must** ([`Readings`]). A window may be opened in the past: it is longer then than what was read in it, so
-//! that less is in lease, and nothing wrongly. So a thread that closes one window after the other need not read its clock for their beginnings: each
-//! begins at the reading before the last. It is in front of the fence of the last one, and that fence is in front of whatever is read now.
+//! **A window that begins earlier than it must** ([`Readings`]). A window may be opened in the
+//! past. It is then longer than the reads in it took: fewer windows are within their lease, and
+//! none wrongly. So a thread that closes one window after the other need not read its clock for
+//! their beginnings: each begins at the last reading but one. That reading is in front of the fence
+//! of the last one, and that fence is in front of all that is read now.
 
 use super::sync::clock_fence;
 use crate::clock::Nanos;
@@ -21,25 +27,25 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// What the kernel keeps time by.
+/// The file that names the kernel's clock source.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-/// For so long the counter is held against the clock: an error of a reading is small beside it.
+/// The counter is compared with the clock for this long: the error of a reading is small beside it.
 const MEASURED: Duration = Duration::from_millis(2);
-/// The two are read together if no more has passed between them.
+/// A reading of both counts as simultaneous if no more time has passed between the two.
 const TOGETHER: Duration = Duration::from_micros(1);
-/// So often is it tried to read them together.
+/// Number of attempts to read both together.
 const TRIES: usize = 1_000;
 
-/// One process's; see the module's text.
+/// One process's clock; see the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LeaseClock {
     /// The counter.
     Counter(Rate),
-    /// The clock, by nanoseconds since then.
+    /// The system's clock, in nanoseconds since that instant.
     Clock(Instant),
 }
 
-/// How fast a counter runs, by multiples of 2^-32.
+/// A counter's rate, in multiples of 2^-32.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rate {
     ticks_per_ns: u64,
@@ -47,19 +53,20 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// The rate of a counter that has gone so far meanwhile, if that can be one of time: 1 tick in 100 ns to 100 in 1.
+    /// Returns the rate of a counter that has advanced by `ticks` in `passed`. The result is `None`
+    /// if that cannot be the rate of a clock: allowed are 1 tick in 100 ns to 100 ticks in 1 ns.
     fn of(ticks: u64, passed: Duration) -> Option<Rate> {
         let rate = (u128::from(ticks) << 32) / passed.as_nanos().max(1);
         let least = (1 << 32) / 100;
         (least..=100 << 32).contains(&rate).then(|| Rate::from_ticks(rate as u64))
     }
 
-    /// At so many 2^-32 of a tick a nanosecond, more than 1.
+    /// The rate of `ticks_per_ns` × 2^-32 ticks in a nanosecond; the argument is more than 1.
     fn from_ticks(ticks_per_ns: u64) -> Rate {
         Rate { ticks_per_ns, ns_per_tick: ((1u128 << 64) / u128::from(ticks_per_ns)) as u64 }
     }
 
-    /// How long so many ticks are, or a little less.
+    /// Returns the length of `ticks`, or a little less.
     #[inline]
     fn length(self, ticks: u64) -> Nanos {
         Nanos(self.saturated(u128::from(ticks) * u128::from(self.ns_per_tick)))
@@ -71,7 +78,7 @@ impl Rate {
         self.saturated(u128::from(length.0) * u128::from(self.ticks_per_ns))
     }
 
-    /// After how many ticks `length` has passed.
+    /// Returns the number of ticks after which `length` has passed.
     #[inline]
     fn ticks_beyond(self, length: Nanos) -> u64 {
         self.saturated(u128::from(length.0) * u128::from(self.ticks_per_ns) + u128::from(u32::MAX))
@@ -83,7 +90,8 @@ impl Rate {
     }
 }
 
-/// What a thread read at the ends of its last two windows; 0 before there were any, so that a window from then on is in no lease.
+/// A thread's readings at the ends of its last two windows. They are 0 before there were any: a
+/// window that begins there is too long for every lease.
 #[derive(Default)]
 pub(super) struct Readings {
     last: Cell<u64>,
@@ -99,13 +107,13 @@ impl Readings {
 }
 
 impl LeaseClock {
-    /// The process's.
+    /// Returns the process's clock.
     pub(super) fn of_process() -> LeaseClock {
         static CHOSEN: OnceLock<LeaseClock> = OnceLock::new();
         *CHOSEN.get_or_init(choose)
     }
 
-    /// Of this clock's ticks how many have gone, after all that this thread did before.
+    /// Returns this clock's ticks so far, read after all earlier instructions of this thread.
     #[inline]
     fn now(self) -> u64 {
         match self {
@@ -114,7 +122,7 @@ impl LeaseClock {
         }
     }
 
-    /// Before all that this thread does from now on.
+    /// Opens a window, before all later actions of this thread.
     #[inline]
     pub(super) fn open_window(self) -> Window {
         let window = Window(self.now());
@@ -127,7 +135,7 @@ impl LeaseClock {
         self.close_at(self.now(), window, lease)
     }
 
-    /// As [`LeaseClock::close_window`]; what was read is kept for windows to come.
+    /// Like [`LeaseClock::close_window`]; keeps the reading for later windows.
     #[inline]
     pub(super) fn close_for(self, readings: &Readings, window: Window, lease: Nanos) -> Closed {
         let now = self.now();
@@ -148,7 +156,8 @@ impl LeaseClock {
         Closed { is_shorter: self.is_shorter(passed, lease), passed: Some(length) }
     }
 
-    /// Whether a window of so many whole ticks, and a part of one, was shorter than `lease`.
+    /// Returns whether a window of `passed` whole ticks, and a part of one, was shorter than
+    /// `lease`.
     #[inline]
     fn is_shorter(self, passed: u64, lease: Nanos) -> bool {
         match self {
@@ -162,7 +171,7 @@ impl LeaseClock {
         Wait(self.now())
     }
 
-    /// Whether a wait has ended: then before all that this thread stores from now on.
+    /// Returns whether a wait has ended; if so, it ended before all later stores of this thread.
     #[inline]
     pub(super) fn has_ended(self, wait: Wait, length: Nanos) -> bool {
         self.now() >= self.end_of(wait, length)
@@ -203,7 +212,7 @@ fn measure() -> Option<Rate> {
     Rate::of(last.checked_sub(first)?, until - since)
 }
 
-/// Counter and clock, with little time between.
+/// Reads the counter and the clock, with little time between the two.
 fn read_together() -> Option<(u64, Instant)> {
     (0..TRIES).find_map(|_| {
         let before = now();
@@ -227,16 +236,19 @@ fn nanoseconds(since: Instant) -> u64 {
 fn counter() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        // For everything before it, where `lfence` does so (`has_counter`): RDTSCP waits as well, for twice as long.
+        // The fence waits for all earlier instructions where `lfence` does so (`has_counter`).
+        // RDTSCP waits too, but takes twice as long.
         clock_fence();
-        // SAFETY: nobody calls this unless the processor has such a counter; it changes nothing but its result.
+        // SAFETY: callers make sure that the processor has such a counter; it changes nothing but
+        // its result.
         unsafe { std::arch::x86_64::_rdtsc() }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     unreachable!("no counter here")
 }
 
-/// Whether the processor's counter runs at one rate in every state, and its `lfence` holds back all instructions: Intel's does, others say so.
+/// Returns whether the processor's counter runs at one rate in every state, and its `lfence` holds
+/// back all instructions: Intel's does, others report it.
 fn has_counter() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
@@ -285,7 +297,7 @@ mod tests {
             both().into_iter().filter(|it| matches!(it, LeaseClock::Clock(_)) || has_counter())
         {
             let (readings, long) = (Readings::default(), Nanos(u64::MAX / 4));
-            // Nothing was read yet: no lease is that long.
+            // There is no reading yet: no lease is that long.
             assert!(!clock.close_at(clock.now(), readings.window(), Nanos(1)).is_shorter);
             let before = clock.now();
             let first = clock.close_for(&readings, Window(before), long);

@@ -1,15 +1,16 @@
 //! Datagrams between threads of this process.
 //!
 //! Invariant: one ring has one producer and one consumer, by construction. Each [`Sender`] makes a
-//! ring of its own at its first datagram to a destination, under a lock, and never shares it; each
-//! [`Receiver`] alone empties the rings of its inbox. On the data path there is no lock and no
-//! read-modify-write: the producer publishes `tail`, the consumer `head`, each with one release
-//! store, and each keeps a copy of the other's number so that it rarely touches the other's line
-//! (Lamport, "Specifying concurrent program modules", TOPLAS 1983; the copies are those of Lee, Bu and
-//! Chandranmenon, "A lock-free, cache-efficient shared ring buffer", ANCS 2009).
+//! ring of its own at its first datagram to a destination, under a lock, and never shares it. Each
+//! [`Receiver`] alone empties the rings of its inbox.
+//!
+//! On the data path there is no lock and no read-modify-write: the producer publishes `tail`, the
+//! consumer `head`, each with one release store (Lamport, "Specifying concurrent program modules",
+//! TOPLAS 1983). Each keeps a copy of the other's number so that it rarely touches the other's line
+//! (Lee, Bu and Chandranmenon, "A lock-free, cache-efficient shared ring buffer", ANCS 2009).
 //!
 //! Loss: a full ring and an unknown destination lose the datagram silently, as a network would.
-//! What was in flight to an endpoint that registers anew is lost.
+//! Datagrams in flight to an endpoint that registers anew are lost.
 //!
 //! ```text
 //! ring: 128 KiB of words, made at first use.
@@ -43,9 +44,10 @@ struct Ring {
     watch: Watch,
 }
 
-// SAFETY: words in `head..tail` are read by the one consumer only, all others are written by the one
-// producer only; the release store of `tail` (`head`) hands words over to the consumer (producer),
-// who loads it with acquire. `Producer` and `Consumer` are the only users, and are not `Clone`.
+// SAFETY: words in `head..tail` are read by the one consumer only, all others are written by the
+// one producer only. The release store of `tail` (`head`) hands words over to the consumer
+// (producer), which loads it with acquire. `Producer` and `Consumer` are the only users, and are
+// not `Clone`.
 unsafe impl Sync for Ring {}
 
 impl Ring {

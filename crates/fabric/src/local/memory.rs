@@ -146,7 +146,7 @@ impl NodeMemory {
         regions
     }
 
-    /// What kind of pages were granted.
+    /// Returns the kind of pages that were granted.
     pub fn pages(&self) -> Pages {
         self.mapping.pages()
     }

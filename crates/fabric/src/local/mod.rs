@@ -1,10 +1,11 @@
 //! The local backend: memory nodes are mapped memory, compute nodes are threads of this machine.
 //!
-//! Invariant: it keeps the contract of [`crate::round`] and is stronger where the hardware gives it
-//! for free: verbs of a round take effect in the order in which they were added. A round is
-//! *posted* by prefetching its lines (see `ahead`) and *completed* by executing its verbs, so that sibling
-//! coroutines run while the lines travel: what hides a network's latency hides DRAM's. Whoever asks for it
-//! reaches the same memory without a round, by loads and stores ([`DirectMemory`]), with the same order and the same checks.
+//! Invariant: it keeps the contract of [`crate::round`], and is stronger where the hardware allows
+//! it for free: verbs of a round take effect in the order in which they were added. A round is
+//! *posted* by prefetching its lines (see `ahead`) and *completed* by executing its verbs. So
+//! sibling coroutines run while the lines travel: the method that hides a network's latency hides
+//! DRAM's. A caller may also reach the same memory without a round, by loads and stores
+//! ([`DirectMemory`]), with the same order and the same checks.
 //!
 //! A completion means that every other thread can see the effect: a round that wrote ends in a full
 //! fence, unless it is [`Round::followed`]. Revoking a compute node's access is acknowledged only
@@ -39,7 +40,7 @@ pub use region::{LineAtomicity, Region, StuckStripe};
 pub use words::{Words, fetch_to_write};
 pub use write_epoch::EpochSnapshot;
 
-/// What a model of the backend's own synchronisation needs, and nobody else.
+/// The parts that only a model of the backend's own synchronisation needs.
 #[cfg(loom)]
 pub mod modelled {
     pub use super::mailbox::{Mailboxes, Receiver, Sender};
@@ -47,8 +48,8 @@ pub mod modelled {
     pub use super::write_epoch::WriteEpoch;
     use super::{Region, Round};
 
-    /// Executes a round whose verbs all go to `region`; whether each was done without a writer in the
-    /// way.
+    /// Executes a round whose verbs all go to `region`. Returns whether each was executed without a
+    /// writer in the way.
     pub fn run(region: &Region<'_>, round: &mut Round) -> bool {
         let (verbs, buffer) = round.parts_mut();
         let count = verbs.len();
@@ -80,19 +81,20 @@ pub struct LocalConfig {
     pub memory_nodes: usize,
     /// Copies of every group: 1 + the number of crashes survived.
     pub replicas: usize,
-    /// Empty memory nodes behind these, each with room for a copy of every group: what takes a dead
-    /// node's place. A node that died comes back as one of them, under a slot of its own.
+    /// Empty memory nodes beside `memory_nodes`, each with room for a copy of every group: they
+    /// take the place of dead nodes. A node that died comes back as one of them, under a slot of
+    /// its own.
     pub spare_nodes: usize,
     /// Size of one replica group's memory at one node, in bytes; pages come when touched.
     pub group_bytes: u64,
-    /// What memory to ask for.
+    /// The kind of memory to ask for.
     pub backing: Backing,
     /// How lines are kept atomic.
     pub atomicity: LineAtomicity,
-    /// Whether a posted round's lines are fetched ahead; off only to measure what that is worth.
+    /// Whether a posted round's lines are fetched ahead; off only to measure the gain.
     pub prefetch: bool,
-    /// Whether memory is reached by loads and stores as well ([`DirectMemory`]), and not by rounds alone; off only to hold
-    /// the one against the other.
+    /// Whether memory is reached by loads and stores as well ([`DirectMemory`]), and not by rounds
+    /// alone; off only to compare the two.
     pub near: bool,
 }
 
@@ -111,7 +113,7 @@ impl Default for LocalConfig {
     }
 }
 
-/// A cluster in this process: the memory nodes, and what their compute nodes share.
+/// A cluster in this process: the memory nodes, and the state that their compute nodes share.
 pub struct LocalFabric {
     nodes: Vec<NodeMemory>,
     groups: Vec<Vec<NodeSlot>>,
@@ -128,7 +130,7 @@ impl LocalFabric {
     /// `g` lives on node `(g + i) mod memory_nodes`, replica 0 being the primary.
     ///
     /// # Errors
-    /// A shape that cannot be (the field is named), or the operating system's refusal.
+    /// A shape that is not possible (the field is named), or the operating system's refusal.
     #[expect(clippy::disallowed_methods, reason = "the real backend's clock starts here")]
     pub fn new(config: &LocalConfig) -> io::Result<Arc<LocalFabric>> {
         let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -283,8 +285,8 @@ impl Backend for LocalBackend {
 
     fn abandon(&self, _: &mut Round) {
         self.hold.ended();
-        // Nothing of the round has happened or will: verbs are executed in `complete`, and a hot round's in
-        // `post`, which leaves nothing to wait for.
+        // No verb of the round has been executed or will be: verbs are executed in `complete`, and
+        // those of a hot round in `post`, which leaves nothing to wait for.
     }
 
     fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
@@ -303,7 +305,7 @@ impl Backend for LocalBackend {
         if self.hold.fabric.faults.is_down(at) {
             return Err(FabricError::NodeDown(at));
         }
-        // Also if another has asked already: his request may still wait for rounds to end.
+        // Also if another node has asked already: its request may still wait for rounds to end.
         self.hold.fabric.faults.fence(whom);
         Ok(Detached(0))
     }
@@ -318,12 +320,13 @@ impl Backend for LocalBackend {
         ClockInterval { earliest: now, latest: now }
     }
 
-    /// Compute nodes are threads of one machine.
+    /// Compute nodes are threads of one machine, with one clock.
     fn drift(&self) -> Drift {
         Drift::ONE_CLOCK
     }
 
-    /// A READ is loads here, a WRITE stores: what stands before and behind the four is the clock's to keep there.
+    /// A READ is loads here, a WRITE is stores. The clock keeps the order of the four calls with
+    /// the accesses before and behind them.
     fn open_window(&self) -> Poll<Window> {
         Poll::Ready(self.hold.lease_clock.open_window())
     }

@@ -1,7 +1,7 @@
 //! Mapped memory for a node: huge pages when they are granted, plain ones with a notice otherwise.
 //!
-//! Invariant: never a crash and never root. What was granted is recorded, so that a report can say
-//! what it measured. Memory is zero until first written.
+//! Invariant: never a crash and never root. The kind of pages granted is recorded, so that a report
+//! can say on which memory it measured. Memory is zero until first written.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 /// Bytes of a huge page.
 pub(super) const HUGE_BYTES: usize = 2 << 20;
 
-/// What kind of memory to ask for.
+/// The kind of memory to ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Backing {
     /// Shared when huge pages are granted for shared memory, private otherwise.
@@ -24,7 +24,7 @@ pub enum Backing {
     Private,
 }
 
-/// What was granted.
+/// The kind of memory that was granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
     /// `memfd` of reserved huge pages.
@@ -40,7 +40,7 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// A word for reports.
+    /// A phrase for reports.
     pub fn name(self) -> &'static str {
         match self {
             Pages::SharedExplicitHuge => "memfd, explicit 2 MiB pages",
@@ -51,7 +51,7 @@ impl Pages {
         }
     }
 
-    /// What a person can do for larger pages; `None` if they are already large.
+    /// Tells the user how to get larger pages; `None` if they are already large.
     pub fn notice(self) -> Option<&'static str> {
         match self {
             Pages::SharedPlain => Some(
@@ -119,7 +119,7 @@ impl Mapping {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `memfd_create` returned a new descriptor that nobody else owns.
+        // SAFETY: `memfd_create` returned a new descriptor that has no other owner.
         let file = unsafe { File::from_raw_fd(descriptor) };
         file.set_len(bytes as u64)?;
         let flags = libc::MAP_SHARED | if explicit_huge { 0 } else { libc::MAP_NORESERVE };
@@ -156,7 +156,7 @@ impl Mapping {
         self.bytes
     }
 
-    /// What was granted.
+    /// Returns the kind of pages that were granted.
     pub fn pages(&self) -> Pages {
         self.pages
     }
@@ -170,8 +170,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `start` and `bytes` are exactly what `mmap` returned to this value, and nobody
-        // holds a reference into it any more: every view keeps the owner alive.
+        // SAFETY: `start` and `bytes` are exactly the values that `mmap` returned to this value,
+        // and no reference into the mapping is left: every view keeps the owner alive.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,9 +1,9 @@
-//! A test's hook: a thread that has asked for it is stopped at drawn points of its rounds.
+//! A hook for tests: a thread that has asked for it is stopped at random points of its rounds.
 //!
-//! Invariant: without the feature `preempt` a point is nothing. With it, points are between the verbs of
-//! a round, between the lines of a copy, and between a stripe and the words that it guards; whether a
-//! thread yields or sleeps there is a function of its seed and of how many points it has passed. How
-//! long the operating system then keeps it away is not.
+//! Invariant: without the feature `preempt` a point does nothing. With it, points are between the
+//! verbs of a round, between the lines of a copy, and between a stripe and the words that it
+//! guards. Whether a thread yields or sleeps at a point is a function of its seed and of the number
+//! of points passed. How long the operating system then keeps it away is not.
 
 #[cfg(feature = "preempt")]
 use crate::rng::mix;
@@ -12,15 +12,15 @@ use std::cell::Cell;
 #[cfg(feature = "preempt")]
 use std::time::Duration;
 
-/// How often a thread is stopped: at one point in so many; 0: never.
+/// How often a thread is stopped. A rate of n stops it at one point in n; a rate of 0, never.
 #[cfg(feature = "preempt")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rates {
-    /// It gives the processor up.
+    /// The thread gives the processor up.
     pub yield_one_in: u32,
-    /// It sleeps, so that others make many rounds meanwhile.
+    /// The thread sleeps, so that others make many rounds meanwhile.
     pub sleep_one_in: u32,
-    /// For so long, in nanoseconds.
+    /// The length of a sleep, in nanoseconds.
     pub sleep_ns: u64,
 }
 
@@ -31,7 +31,7 @@ std::thread_local! {
     static STATE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// From now on the calling thread is stopped; `None`: no more.
+/// Makes the calling thread stop at points from now on; `None` ends that.
 #[cfg(feature = "preempt")]
 pub fn arm(seed: u64, rates: Option<Rates>) {
     STATE.set(seed);

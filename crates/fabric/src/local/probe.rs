@@ -1,4 +1,4 @@
-//! What tests and examples need to measure, and only unsafe code can do.
+//! Measuring tools of tests and examples that need unsafe code.
 //!
 //! Invariant: nothing else in this crate uses this module.
 

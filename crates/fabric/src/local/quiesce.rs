@@ -1,11 +1,12 @@
-//! Declared faults, and the proof that nobody is still inside when they are acknowledged.
+//! Declared faults, and the proof that no thread is still inside when they are acknowledged.
 //!
 //! Invariant: when [`Faults::fence`] or [`Faults::fail_node`] returns, no verb that started before
-//! it is still running, and none that starts later reaches the memory. Each thread announces that
-//! it is inside a round with two plain stores; the declarer pays instead, with `membarrier(2)`, an
-//! asymmetric fence (Desnoyers et al., "User-Level Implementations of Read-Copy Update", TPDS
-//! 2012), so that the data path has no extra atomic instruction. Where the kernel lacks it, threads
-//! fall back to a full fence a round.
+//! it is still running, and none that starts later reaches the memory.
+//!
+//! Each thread announces with two plain stores that it is inside a round, so that the data path has
+//! no extra atomic instruction. The declarer pays instead, with `membarrier(2)`, an asymmetric
+//! fence (Desnoyers et al., "User-Level Implementations of Read-Copy Update", TPDS 2012). Where the
+//! kernel lacks it, threads fall back to a full fence a round.
 
 use super::sync::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Site, fence, fence_of, order, yield_now,
@@ -54,11 +55,12 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Lives of compute nodes, for ever: a bit for each, so that what is kept is bounded by how many there can be and
-/// a look does not take longer the more there are.
+/// Lives of compute nodes, for ever: one bit for each life. So memory is bounded by the number of
+/// possible lives, and a lookup does not take longer the more there are.
 #[derive(Default)]
 struct Lives {
-    /// By slot, then 64 incarnations a word, as far as any was added.
+    /// By slot, then 64 incarnations a word; as long as the largest incarnation that was added
+    /// needs.
     words: Vec<Vec<u64>>,
 }
 
@@ -74,7 +76,7 @@ impl Lives {
         word.is_some_and(|word| word & bit != 0)
     }
 
-    /// Whether it is new.
+    /// Adds a life; returns whether it is new.
     fn insert(&mut self, node: NodeId) -> bool {
         let (slot, word, bit) = Lives::place(node);
         if self.words.len() <= slot {
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
     use crate::address::Incarnation;
 
-    /// Every life of one slot, the last of the last, and again: a bit each.
+    /// Adds every life of one slot and the last life of the last slot, twice: each takes one bit.
     #[test]
     fn what_is_kept_of_lives_is_bounded_by_how_many_there_can_be() {
         let life = |slot, incarnation| NodeId {

@@ -1,15 +1,17 @@
 //! A replica group's bytes at one node, and line-atomic access to them by many threads.
 //!
 //! Invariant: a READ never sees half of a WRITE within one aligned 64-byte line. Each granule of
-//! four lines belongs to a *stripe*, a sequence number that a WRITE of more than one word makes odd
-//! while it copies and even when it is done; a READ of more than one word copies and starts over if
-//! the stripe was odd or changed (a sequence lock: Lameter, "Effective synchronization on
-//! Linux/NUMA systems", Gelato 2005; orderings as in Boehm, "Can seqlocks get along with
-//! programming language memory models?", MSPC 2012). Verbs of one aligned word go to the hardware
-//! directly and are not noticed by a READ of several, which takes the words of a line in ascending
-//! order. Why this mechanism: docs/design/0002-line-atomicity.md.
+//! four lines belongs to a *stripe*, a sequence number. A WRITE of more than one word makes it odd
+//! while it copies, and even when it is done. A READ of more than one word copies, and starts over
+//! if the stripe was odd or changed. (This is a sequence lock: Lameter, "Effective synchronization
+//! on Linux/NUMA systems", Gelato 2005; orderings as in Boehm, "Can seqlocks get along with
+//! programming language memory models?", MSPC 2012.)
 //!
-//! Every access is through atomics of one size, so that races are defined behaviour: a WRITE of a
+//! Verbs of one aligned word go to the hardware directly, and a READ of several words does not
+//! notice them. It takes the words of a line in ascending order. docs/design/0002-line-atomicity.md
+//! says why this mechanism was chosen.
+//!
+//! Every access is through atomics of one size, so that races are defined behaviour. A WRITE of a
 //! part of a word merges it into the word with a compare-and-swap.
 
 use super::ahead::prefetch_line;
@@ -30,8 +32,8 @@ pub enum LineAtomicity {
     PlantedTorn,
 }
 
-/// Adjacent bytes that share a stripe. More than a line, because records lie beside their bucket:
-/// one stripe serves a READ of a whole bin, and the stripes stay in the near caches.
+/// Adjacent bytes that share a stripe. They are more than a line because records lie beside their
+/// bucket: one stripe serves a READ of a whole bin, and the stripes stay in the near caches.
 pub(super) const GRANULE_BYTES: u64 = 256;
 
 /// Gave up waiting for a stripe: its writer died in mid-line.
@@ -46,8 +48,9 @@ pub struct Region<'a> {
     stripes: *const AtomicU32,
     stripe_mask: u64,
     first_granule: u64,
-    /// 1 if stripes keep lines whole, else 0. A word: views are copied on the hot path, and bytes with padding behind them by moves that overlap, which
-    /// the processor does not forward to the loads behind them.
+    /// 1 if stripes keep lines whole, else 0. It is a word because views are copied on the hot
+    /// path. A byte with padding behind it is copied by moves that overlap, which the processor
+    /// does not forward to later loads.
     checked: u64,
     memory: PhantomData<&'a AtomicU64>,
 }
@@ -56,9 +59,9 @@ impl<'a> Region<'a> {
     /// A view of `bytes` from `words` on, whose lines use `stripes`.
     ///
     /// # Safety
-    /// `words` is 64-byte aligned and valid for `bytes`, a multiple of 64, `stripes` for
-    /// `stripe_mask + 1` numbers, both for as long as any copy of the view is used; `stripe_mask + 1` is a power of two; all
-    /// other access to either goes through atomics.
+    /// `words` is 64-byte aligned and valid for `bytes`, a multiple of 64. `stripes` is valid for
+    /// `stripe_mask + 1` numbers, which is a power of two. Both are valid for as long as any copy
+    /// of the view is used, and all other access to either goes through atomics.
     pub unsafe fn new(
         words: *const AtomicU64,
         bytes: u64,
@@ -79,7 +82,7 @@ impl<'a> Region<'a> {
         Region { memory: PhantomData, ..self }
     }
 
-    /// A region of no bytes: what a dead node shows.
+    /// A region of no bytes, as a dead node shows it.
     pub fn empty() -> Region<'a> {
         let none = std::ptr::null();
         Region {
@@ -128,7 +131,7 @@ impl<'a> Region<'a> {
         self.checked != 0
     }
 
-    /// The words from `offset` on; of any use only inside the region.
+    /// The words from `offset` on; to be used only if they are inside the region.
     #[inline(always)]
     pub(super) fn words_at(&self, offset: u64) -> *const AtomicU64 {
         sync::word_at(self.words, offset)
@@ -162,7 +165,8 @@ impl<'a> Region<'a> {
         prefetch_line(self.stripes.wrapping_add(index as usize).cast(), to_write);
     }
 
-    /// Where the line at `offset` is, and the stripe that guards it, for the processor to fetch.
+    /// Returns the addresses of the line at `offset` and of the stripe that guards it, for the
+    /// processor to fetch.
     #[inline(always)]
     pub(super) fn places(&self, offset: u64) -> (*const u8, *const u8) {
         let index = (self.first_granule + offset / GRANULE_BYTES) & self.stripe_mask;
@@ -227,7 +231,7 @@ impl<'a> Region<'a> {
         self.read_again(offset, out)
     }
 
-    /// A WRITE was in the way.
+    /// Reads again when a WRITE was in the way.
     #[cold]
     fn read_again(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         let stripe = self.stripe(offset);
@@ -249,11 +253,11 @@ impl<'a> Region<'a> {
     #[inline(always)]
     fn copy_out(&self, offset: u64, out: &mut [u64]) {
         debug_assert!(self.contains(offset, out.len() as u64 * 8));
-        // SAFETY: public functions check bounds before they come here; `out` is as long.
+        // SAFETY: public functions check bounds before they come here; `out` has the same length.
         unsafe { copy_out(self.words_at(offset), out.as_mut_ptr(), out.len() * 8) };
     }
 
-    /// Word by word: what tears.
+    /// Copies word by word, so that lines can tear.
     #[inline(never)]
     fn copy_out_torn(&self, offset: u64, out: &mut [u64]) {
         for (index, word) in out.iter_mut().enumerate() {
@@ -348,7 +352,7 @@ impl<'a> Region<'a> {
         Ok(())
     }
 
-    /// Makes a stripe odd; returns what it was.
+    /// Makes a stripe odd; returns its value before.
     #[inline(always)]
     fn take_stripe(&self, stripe: &AtomicU32) -> Result<u32, StuckStripe> {
         let seen = stripe.load(Ordering::Relaxed);
@@ -437,8 +441,8 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Stores `bytes`, a part of one word, at once: a READ of that word alone asks no stripe, and
-    /// atomics on the word's other bytes must not be lost.
+    /// Stores `bytes`, a part of one word, at once. It merges because a READ of that word alone
+    /// ignores the stripe, and atomics on the word's other bytes must not be lost.
     fn merge(&self, offset: u64, bytes: &[u8]) {
         let at = (offset % 8) as usize;
         let (mut mask, mut value) = ([0; 8], [0; 8]);

@@ -1,8 +1,8 @@
-//! Verbs to one region in a row: what most rounds consist of.
+//! Executes verbs to one region in a row: most rounds consist of such verbs.
 //!
-//! Invariant: what is done here is what [`Region`]'s own functions would have done, with the same
-//! checks; what is out of the ordinary (another region, a part of a word, a writer in the way, an
-//! error) is left to the caller, who does it verb by verb. One comparison a condition.
+//! Invariant: each verb has the effect that [`Region`]'s own functions would have, with the same
+//! checks. Unusual cases (another region, a part of a word, a writer in the way, an error) are left
+//! to the caller, which executes them verb by verb. Each condition is one comparison.
 
 use super::copy::{copy_in, copy_out};
 use super::preempt::point;
@@ -15,8 +15,8 @@ pub(super) const FENCE_AFTER_ATOMICS: bool = cfg!(not(target_arch = "x86_64"));
 
 impl Region<'_> {
     /// Executes verbs from the front of `verbs`, of which the first is to this region, in order.
-    /// Returns how many, and whether a WRITE came since the last full fence, as `unfenced` said
-    /// before; the next verb is the caller's.
+    /// Returns their number, and whether a WRITE came since the last full fence; `unfenced` says
+    /// whether one had before. The caller executes the next verb.
     #[inline(always)]
     pub(super) fn run(
         &self,
@@ -77,7 +77,7 @@ impl Region<'_> {
         (done, unfenced)
     }
 
-    /// READ of `len` bytes; whether nobody was in the way.
+    /// READ of `len` bytes; returns whether no writer was in the way.
     ///
     /// # Safety
     /// `offset..offset + len` lies inside the region, `to` is valid for `len` bytes; both are whole
@@ -103,10 +103,10 @@ impl Region<'_> {
         before & 1 == 0 && stripe.load(Ordering::Relaxed) == before
     }
 
-    /// As [`Region::read_here`], beyond the end of a granule.
+    /// Like [`Region::read_here`], beyond the end of a granule.
     ///
     /// # Safety
-    /// As there; `len` is not 0.
+    /// The same as for [`Region::read_here`]; `len` is not 0.
     #[inline(never)]
     unsafe fn read_across(self, offset: u64, to: *mut u64, len: usize) -> bool {
         let (first, last) = (self.stripe(offset), self.stripe(offset + len as u64 - 8));
@@ -125,10 +125,11 @@ impl Region<'_> {
         (before.0 | before.1) & 1 == 0 && before == after
     }
 
-    /// WRITE of `len` bytes; whether nobody was in the way. Nothing is written otherwise.
+    /// WRITE of `len` bytes; returns whether no other writer was in the way. Otherwise nothing is
+    /// written.
     ///
     /// # Safety
-    /// As for [`Region::read_here`].
+    /// The same as for [`Region::read_here`].
     #[inline(always)]
     pub(super) unsafe fn write_here(
         &self,

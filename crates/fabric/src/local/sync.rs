@@ -1,13 +1,14 @@
 //! Atomics, fences, locks and turns of the local backend, so that its own synchronisation can be modelled.
 //!
-//! Invariant: in an ordinary build this is the standard library and nothing else. Built with `--cfg loom`
-//! the same code runs on loom's types, which try every interleaving and every value that a weaker machine
-//! may show (Norris and Demsky, "CDSChecker", OOPSLA 2013, whose method loom has). What orders one
-//! thread's accesses for another is named by a [`Site`], so that a model can take it away and prove that
-//! it would have noticed.
+//! Invariant: in an ordinary build this is the standard library and nothing else. Built with
+//! `--cfg loom` the same code runs on loom's types, which try every interleaving and every value that a
+//! weaker machine may show (Norris and Demsky, "CDSChecker", OOPSLA 2013, whose method loom uses).
+//! Each ordering or fence between one thread's accesses and another's is named by a [`Site`], so
+//! that a model can take it away and prove that it would have noticed.
 //!
-//! What loom has not: `membarrier(2)` (gates then fence for themselves, the fallback of kernels without
-//! it), and copies by vector instructions (a copy is words without any order: weaker than what runs).
+//! Two things are not in loom: `membarrier(2)` (gates then fence for themselves, as on kernels
+//! without it), and copies by vector instructions (a copy is words without any order: weaker than
+//! the real one).
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -18,7 +19,7 @@ pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(super) use std::sync::{Mutex, MutexGuard};
 
-/// What an ordering or a fence is for.
+/// The purpose of an ordering or a fence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is explained where it is used")]
 pub enum Site {
@@ -32,7 +33,7 @@ pub enum Site {
     StripeReleased,
     /// A thread looks for faults after it has said that it is inside.
     GateEntered,
-    /// What a thread did inside comes before it has left.
+    /// A thread's actions inside come before it has left.
     GateLeft,
     /// A datagram's bytes come before its announcement.
     TailPublished,
@@ -42,13 +43,14 @@ pub enum Site {
     HeadPublished,
     /// Room is written to after it was given back.
     HeadSeen,
-    /// Who sees that a writer is about to write sees the locks that it took before.
+    /// A reader that sees that a writer is about to write sees the locks that the writer took
+    /// before.
     StillnessEnded,
-    /// What a writer writes comes after that.
+    /// A writer's writes come after its announcement.
     StillnessEndedBefore,
-    /// A reader looks at locks after it has looked who was about to write.
+    /// A reader looks at locks after it has read the write epoch.
     StillnessSeen,
-    /// A reader looks again who is about to write after it has looked at everything else.
+    /// A reader reads the write epoch again after it has looked at everything else.
     StillnessSeenAgain,
 }
 
@@ -92,8 +94,9 @@ pub(super) fn fence(order: Ordering) {
     loom::sync::atomic::fence(order);
 }
 
-/// A full fence for ordinary memory: nothing before it is seen after it. On x86-64 a locked instruction is one, for a fraction of
-/// what `mfence` costs, which waits for kinds of memory too that nobody uses here.
+/// A full fence for ordinary memory: no access before it is seen after it. On x86-64 a locked
+/// instruction is such a fence. It costs a fraction of `mfence`, which also waits for kinds of
+/// memory that are not used here.
 #[inline(always)]
 pub(super) fn full_fence() {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
@@ -109,13 +112,14 @@ pub(super) fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Nothing after it is executed before a clock was read that was read before it.
+/// Keeps all later instructions behind the readings of the clock before it.
 #[inline(always)]
 pub(super) fn clock_fence() {
-    // The counter of time is no memory, so that no fence of memory holds it: `lfence` waits for all instructions.
+    // The counter of time is no memory, so a fence of memory does not hold it: `lfence` waits for
+    // all instructions.
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-    // SAFETY: every x86-64 processor has it, and it changes nothing; to the compiler it may touch any memory, so that nothing is moved
-    // across it.
+    // SAFETY: every x86-64 processor has the instruction, and it changes nothing. To the compiler
+    // it may touch any memory, so that nothing is moved across it.
     unsafe {
         std::arch::asm!("lfence", options(nostack, preserves_flags));
     }
@@ -141,14 +145,14 @@ pub(super) fn word_at(words: *const AtomicU64, offset_bytes: u64) -> *const Atom
     word
 }
 
-/// Who may touch which words of a ring of plain memory: watched in a model, nothing otherwise.
+/// The accesses to the words of a ring of plain memory: watched in a model, nothing otherwise.
 pub(super) struct Watch {
     #[cfg(loom)]
     words: Vec<loom::cell::UnsafeCell<()>>,
 }
 
 impl Watch {
-    /// Of so many words.
+    /// A watch over this many words.
     pub(super) fn new(_words: u64) -> Watch {
         Watch {
             #[cfg(loom)]

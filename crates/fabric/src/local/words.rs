@@ -1,7 +1,8 @@
 //! Words of one process that its threads share, and hints for the processor that go with them.
 //!
-//! Invariant: the words are zero at first, and begin with a line. Many of them lie in huge pages where these are
-//! granted: whoever touches one here and one there would otherwise miss its page's translation as often as its line.
+//! Invariant: the words are zero at first, and begin with a line. Many words lie in huge pages
+//! where these are granted. Otherwise accesses to scattered words would miss the page's translation
+//! as often as the line.
 
 use super::ahead::prefetch_line;
 use super::pages::{Backing, HUGE_BYTES, Mapping};
@@ -17,7 +18,7 @@ struct Line([AtomicU64; LINE_BYTES / 8]);
 
 const _: () = assert!(size_of::<Line>() == LINE_BYTES);
 
-/// What keeps the memory.
+/// The memory's owner.
 enum Kept {
     Mapped {
         _mapping: Mapping,
@@ -28,7 +29,7 @@ enum Kept {
     },
 }
 
-/// See the module's text.
+/// Words that the threads of a process share; see the module's documentation.
 pub struct Words {
     start: NonNull<AtomicU64>,
     count: usize,
@@ -41,7 +42,8 @@ unsafe impl Send for Words {}
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// So many, all zero. Memory of many is touched when it is used.
+    /// Makes `count` words, all zero. The pages of a large number are touched only when they are
+    /// used.
     pub fn zeroed(count: usize) -> Words {
         let bytes = count * size_of::<AtomicU64>();
         if bytes >= HUGE_BYTES

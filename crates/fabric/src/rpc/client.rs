@@ -1,12 +1,12 @@
 //! The calling half: calls under way, their slots, and the clock that sends them again.
 //!
-//! Invariant: a session has as many slots as credits, and a slot carries one call at a time; so no
-//! more requests than credits are ever in flight, and the server need record no more replies than
-//! that. A call keeps its number for life, and only a reply with that number ends it. Everything
-//! is driven from here: the server never starts a timer (eRPC, NSDI 2019, §5).
+//! Invariant: a session has as many slots as credits, and a slot carries one call at a time. So no
+//! more requests than credits are ever in flight, and the server records no more replies than that.
+//! A call keeps its number for life, and only a reply with that number ends it. The client drives
+//! everything: the server never starts a timer (eRPC, NSDI 2019, §5).
 //!
-//! Time-outs: a call is sent again after `retransmit_after`, doubled with every attempt up to
-//! `backoff_doublings` times; progress (an acknowledged or received fragment) starts over.
+//! Time-outs: a call is sent again after `retransmit_after`, a time that doubles with every attempt
+//! up to `backoff_doublings` times. Progress (an acknowledged or received fragment) starts over.
 
 use super::reassembly::{Reassembly, recycle};
 use super::session::Peer;
@@ -42,14 +42,14 @@ pub struct CallId {
     generation: u32,
 }
 
-/// Who wants to know how a call ends.
+/// The party that waits for a call's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// A future.
     Future,
-    /// Nobody: the future was dropped.
+    /// None: the future was dropped.
     Dropped,
-    /// Nobody: a notification.
+    /// None: the call is a notification.
     Notification,
 }
 
@@ -75,7 +75,7 @@ struct Call {
     sent: u32,
     acked: u32,
     reply: Reassembly,
-    /// The server is to be asked for more of the reply before the next flush.
+    /// Whether the server is to be asked for more of the reply before the next flush.
     more_due: bool,
     attempts: u32,
     due: Nanos,
@@ -94,7 +94,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// An empty buffer, used before if possible.
+    /// Returns an empty buffer, a used one if possible.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
@@ -274,7 +274,7 @@ impl State {
         found.then_some(index)
     }
 
-    /// A fragment of a reply.
+    /// Takes a fragment of a reply.
     pub fn on_reply(&mut self, session: u32, header: &Header, payload: &[u8]) {
         let total_bytes = header.total_bytes as usize;
         let Some(index) = self.call_of(session, header) else { return };
@@ -304,7 +304,7 @@ impl State {
         }
     }
 
-    /// The server has the request up to a fragment.
+    /// Takes an acknowledgement: the server has the request up to a fragment.
     pub fn on_ack(&mut self, session: u32, header: &Header) {
         let Some(index) = self.call_of(session, header) else { return };
         let call = &mut self.calls.list[index as usize];
@@ -342,7 +342,7 @@ impl State {
         self.sessions.list[call.session as usize].outbox.push(&mut self.link, &header, &[]);
     }
 
-    /// Sends again what is due, and ends what is past its deadline.
+    /// Sends calls again that are due, and ends those that are past their deadline.
     pub fn look_at_timers(&mut self) {
         if self.now < self.calls.next_due {
             return;
@@ -377,7 +377,7 @@ impl State {
             self.send_more(index, true);
             self.rearm(index);
         } else {
-            // All arrived, and no reply: the last fragment asks how it went.
+            // All fragments arrived, but no reply: sending the last fragment again asks for it.
             call.sent = call.acked.min(call.fragments - 1);
             self.send_request(index, true);
         }
@@ -416,7 +416,8 @@ impl State {
         }
     }
 
-    /// How a call ended, once it has: the reply's bytes. The call is then forgotten.
+    /// Returns the end of a call, once it has ended: the reply's bytes, or the error. The call is
+    /// then forgotten.
     pub fn take_result(&mut self, id: CallId) -> Poll<Result<Vec<u8>, FabricError>> {
         let call = &mut self.calls.list[id.index as usize];
         debug_assert!(call.generation == id.generation);
@@ -426,7 +427,7 @@ impl State {
         Poll::Ready(reply)
     }
 
-    /// Nobody waits for the call any more.
+    /// Says that the call has no waiter any more.
     pub fn abandon(&mut self, id: CallId) {
         let call = &mut self.calls.list[id.index as usize];
         debug_assert!(call.generation == id.generation);

@@ -1,8 +1,8 @@
 //! A call under way, and its reply.
 //!
-//! Invariant: a future holds a name, not a borrow. Dropping it gives the call up: one that has not
-//! left yet never does, one that has keeps its slot until the reply or the deadline comes. A reply
-//! owns its bytes and gives the buffer back when it is dropped.
+//! Invariant: a future holds a name, not a borrow. Dropping it gives the call up. A call that has
+//! not left yet never leaves; a call that has left keeps its slot until the reply or the deadline
+//! comes. A reply owns its bytes and gives the buffer back when it is dropped.
 
 use super::Rpc;
 use super::client::CallId;

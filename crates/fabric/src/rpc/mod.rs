@@ -12,14 +12,14 @@
 //!   meant for its former life; its callers' calls end in `NodeDown`. Within one incarnation an
 //!   endpoint has one `Rpc`: the numbers of calls live in it.
 //! - Nothing waits to fill a batch: packets to one destination share a datagram because they were
-//!   made between two polls, and every poll ends by sending what there is.
+//!   made between two polls, and every poll ends by sending all packets.
 //! - One thread; no allocation per call once warm; bounded memory (see `state`).
 //!
 //! Sessions, credits, slots, client-driven protocol and the driver loop are those of eRPC (Kalia,
-//! Kaminsky, Andersen, "Datacenter RPCs can be General and Fast", NSDI 2019). We differ: requests
-//! received are copied once (a handler may call back into the layer); credits count requests, and
-//! a window of fragments is each message's own; time-outs are fixed with doubling instead of
-//! congestion control; sessions can be ordered.
+//! Kaminsky, Andersen, "Datacenter RPCs can be General and Fast", NSDI 2019). We differ in four
+//! points. Requests received are copied once, because a handler may call back into the layer.
+//! Credits count requests, and each message has its own window of fragments. Time-outs are fixed
+//! with doubling instead of congestion control. Sessions can be ordered.
 //!
 //! ```
 //! use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
@@ -84,11 +84,11 @@ pub struct RpcConfig {
     pub message_bytes_max: usize,
     /// Fragments of one message that may be in flight.
     pub fragments_in_flight: u32,
-    /// When to send again.
+    /// The time after which a request is sent again.
     pub retransmit_after: Nanos,
     /// How often that time may double.
     pub backoff_doublings: u32,
-    /// When a call ends in `TimedOut`, unless it says otherwise.
+    /// The time after which a call ends in `TimedOut`, unless the call names another one.
     pub deadline: Nanos,
     /// **Breaks the contract**: runs duplicates again. Here so that tests prove that they would
     /// notice.
@@ -97,7 +97,8 @@ pub struct RpcConfig {
 }
 
 impl RpcConfig {
-    /// For threads that look for messages all the time, on a network that rarely loses any.
+    /// Bounds and times for threads that look for messages all the time, on a network that rarely
+    /// loses any.
     pub const DEFAULT: RpcConfig = RpcConfig {
         credits: 32,
         queue_max: 1024,
@@ -117,7 +118,7 @@ impl Default for RpcConfig {
     }
 }
 
-/// What the layer has done so far.
+/// Counts of the layer's work so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RpcStats {
     /// Datagrams sent.
@@ -143,11 +144,11 @@ pub struct HandlerId(pub u16);
 /// A request, as its handler sees it.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// Who calls.
+    /// The caller.
     pub from: Peer,
-    /// What the caller filled in.
+    /// The bytes that the caller filled in.
     pub bytes: &'a [u8],
-    /// Keep it to reply later.
+    /// The handler keeps it to reply later.
     pub token: ReplyToken,
 }
 
@@ -155,15 +156,15 @@ pub struct Request<'a> {
 #[derive(PartialEq, Eq, Debug)]
 pub struct ReplyToken(Place);
 
-/// What a handler decided.
+/// A handler's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The reply is in the buffer.
     Now,
     /// The handler kept the token; [`Rpc::reply`] follows.
     Later,
-    /// The request is none that the handler knows: it did nothing, and there will be no reply. It is counted
-    /// ([`RpcStats::refused`]); the caller's deadline ends its call.
+    /// The handler does not know this request: it did nothing, and there will be no reply. The
+    /// refusal is counted ([`RpcStats::refused`]); the caller's deadline ends its call.
     Refused,
 }
 
@@ -177,7 +178,7 @@ struct Shared {
     port: Port,
 }
 
-/// Datagrams taken from the port, to be looked at without holding it.
+/// Datagrams taken from the port, so that they can be looked at without borrowing it.
 #[derive(Default)]
 struct Inbox {
     bytes: Vec<u8>,
@@ -191,7 +192,7 @@ pub struct Rpc {
 }
 
 impl Rpc {
-    /// The layer over `port`, whose datagrams are from now on all its own.
+    /// Makes the layer over `port`. From now on all of the port's datagrams belong to the layer.
     pub fn new(port: Port, config: RpcConfig) -> Rpc {
         assert!(config.credits > 0);
         assert!(config.fragments_in_flight > 0);
@@ -212,9 +213,9 @@ impl Rpc {
         &self.shared.port
     }
 
-    /// Sets what runs for `id`. A request for an unregistered handler is dropped, unrun. A handler
-    /// that owns a clone of this layer keeps it alive for ever; let it hold the port instead, or
-    /// leave the calling to a coroutine.
+    /// Sets the function that runs for `id`. A request for an unregistered handler is dropped,
+    /// unrun. A handler that owns a clone of this layer keeps it alive for ever; let it hold the
+    /// port instead, or leave the calling to a coroutine.
     pub fn register(
         &self,
         HandlerId(id): HandlerId,
@@ -230,8 +231,8 @@ impl Rpc {
         known[index] = true;
     }
 
-    /// Has all later requests to `peer` handed to their handlers in the order of the calls. A
-    /// handler that replies later does not hold up the next request.
+    /// Makes all later requests to `peer` reach their handlers in the order of the calls. A handler
+    /// that replies later does not hold up the next request.
     ///
     /// # Errors
     /// `NodeDown` if a later life of the peer was seen; `Overloaded` above `sessions_max`.
@@ -296,8 +297,8 @@ impl Rpc {
         state.start_call(to, handler, owner, deadline, request)
     }
 
-    /// Replies to a request whose handler said [`Answer::Later`]. `false` if the caller no longer
-    /// waits for it; then nothing is sent.
+    /// Replies to a request whose handler returned [`Answer::Later`]. Returns `false` if the caller
+    /// no longer waits for the reply; then nothing is sent.
     pub fn reply(&self, ReplyToken(place): ReplyToken, fill: impl FnOnce(&mut Vec<u8>)) -> bool {
         let buffer = self.shared.state.borrow_mut().reply_buffer(place);
         let Some(mut reply) = buffer else { return false };
@@ -305,14 +306,14 @@ impl Rpc {
         self.shared.state.borrow_mut().record_reply(place, reply)
     }
 
-    /// What the layer has done so far.
+    /// Returns the counts of the layer's work so far.
     pub fn stats(&self) -> RpcStats {
         self.shared.state.borrow().link.stats
     }
 
-    /// The driver loop's body, to be called once a turn of the thread's executor: takes up to
-    /// `budget` datagrams and runs what they ask for, then sends what is due. Returns how many
-    /// datagrams it took. A handler that calls it gets 0.
+    /// The driver loop's body, to be called once a turn of the thread's executor. It takes up to
+    /// `budget` datagrams and runs the handlers of their requests, then sends the packets that are
+    /// due. Returns the number of datagrams taken. A handler that calls it gets 0.
     pub fn poll(&self, budget: usize) -> usize {
         if self.shared.polling.replace(true) {
             return 0;
@@ -362,7 +363,7 @@ impl Rpc {
             while let Some(work) = self.next_in_order(session) {
                 self.run(work, &[]);
             }
-            // A handler may have learned of a later life.
+            // A handler may have learned of a later life of the peer.
             if self.generation(session) != generation {
                 return;
             }

@@ -53,7 +53,7 @@ impl Reassembly {
         self.count > 0
     }
 
-    /// Takes a fragment in; ignores what is not a fragment of this message.
+    /// Takes a fragment in; ignores one that does not belong to this message.
     pub fn insert(&mut self, fragments: Fragments, index: u32, payload: &[u8]) {
         if index >= self.count {
             return;

@@ -1,9 +1,11 @@
-//! The answering half: each request runs at most once, and its reply is kept for the asking.
+//! The answering half: each request runs at most once, and its reply is kept until the client has
+//! it.
 //!
 //! Invariant: a slot runs a number at most once and never a smaller one later. It keeps the reply
-//! of its last number until the client, by using the slot again, says that it needs it no more
-//! (the implicit acknowledgement of Birrell and Nelson, "Implementing remote procedure calls", TOCS
-//! 1984); a duplicate gets the recorded reply. So a session records at most one reply a credit.
+//! of its last number until the client uses the slot again and so says that it needs the reply no
+//! more (the implicit acknowledgement of Birrell and Nelson, "Implementing remote procedure calls",
+//! TOCS 1984). A duplicate gets the recorded reply. So a session records at most one reply a
+//! credit.
 //!
 //! Ordered sessions: a request that arrives early waits in its slot until all smaller numbers have
 //! been handed over or given up by the client (its floor has passed them).
@@ -13,12 +15,12 @@ use super::session::Peer;
 use super::state::State;
 use super::wire::{Header, PacketKind};
 
-/// The last number that a request may have: there is one behind it.
+/// The largest number that a request may have, so that there is one behind it.
 const SEQ_MAX: u64 = u64::MAX - 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Stage {
-    /// Nothing to run, or it was refused; what comes with the slot's number is void.
+    /// Nothing to run, or the request was refused; the slot's request and reply are void.
     #[default]
     Void,
     /// Fragments are missing.
@@ -55,7 +57,7 @@ pub struct ServerHalf {
     early: u32,
 }
 
-/// A request's place, for the reply to find.
+/// A request's place, by which the reply finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     pub session: u32,
@@ -95,7 +97,7 @@ impl ServerHalf {
 }
 
 impl State {
-    /// A fragment of a request; returns what is to run now.
+    /// Takes a fragment of a request; returns the request that is to run now, if any.
     pub fn on_request(&mut self, session: u32, header: &Header, payload: &[u8]) -> Option<Work> {
         let known = self.handlers_known.get(usize::from(header.handler)).is_some_and(|&k| k);
         let sound = header.slot < self.config.credits
@@ -123,7 +125,7 @@ impl State {
         self.continue_request(session, header, payload)
     }
 
-    /// A new number in a slot: the client is done with the slot's last.
+    /// Begins a request of a new number in a slot: the client is done with the slot's last.
     fn begin_request(&mut self, session: u32, header: &Header) {
         let server = &mut self.sessions.list[session as usize].server;
         let slot = &mut server.slots[usize::from(header.slot)];
@@ -208,7 +210,7 @@ impl State {
         Work { place, handler: slot.handler, from, assembled, reply }
     }
 
-    /// An early request whose turn has come.
+    /// Returns an early request whose turn has come.
     pub fn next_in_order(&mut self, session: u32) -> Option<Work> {
         let server = &mut self.sessions.list[session as usize].server;
         if server.early == 0 {
@@ -248,7 +250,7 @@ impl State {
         true
     }
 
-    /// A request that its handler knows nothing to do with.
+    /// Refuses a request that its handler does not know.
     #[cold]
     pub fn refuse(&mut self, place: Place, reply: Vec<u8>) {
         self.link.stats.refused += 1;
@@ -293,7 +295,7 @@ impl State {
         slot.reply_sent = slot.reply_sent.max(end);
     }
 
-    /// The client has a reply up to a fragment, and asks for more.
+    /// Takes a request for more: the client has a reply up to a fragment.
     pub fn on_more(&mut self, session: u32, header: &Header) {
         let server = &self.sessions.list[session as usize].server;
         let Some(slot) = server.slots.get(usize::from(header.slot)) else { return };

@@ -1,9 +1,9 @@
-//! Sessions: what two threads, each in one life of its node, know of one another; and the
-//! datagrams that are being filled for the other end.
+//! Sessions: the state that a thread keeps about another thread, each in one life of its node. Also
+//! the datagrams that are being filled for the other end.
 //!
-//! Invariant: a session's state belongs to exactly one pair of incarnations. When either end is
-//! found to live on in a new incarnation, calls under way end in `NodeDown`, recorded replies and
-//! half-received requests are forgotten, and numbers start over; packets of the old pair no longer
+//! Invariant: a session's state belongs to exactly one pair of incarnations. One end may be found
+//! to live on in a new incarnation. Then calls under way end in `NodeDown`, recorded replies and
+//! half-received requests are forgotten, and numbers start over. Packets of the old pair no longer
 //! match and are dropped. (Sessions and credits as in eRPC; Kalia, Kaminsky, Andersen, "Datacenter
 //! RPCs can be General and Fast", NSDI 2019.)
 
@@ -15,7 +15,7 @@ use crate::address::{Incarnation, NodeId};
 use crate::backend::Endpoint;
 use crate::port::Port;
 
-/// A thread of a node in one of its lives: whom a call is for, or who made it.
+/// A thread of a node in one of its lives: the caller or the receiver of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer {
     /// The node, with its incarnation.
@@ -25,7 +25,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Where messages to it go.
+    /// Returns the endpoint for messages to this peer.
     pub fn endpoint(self) -> Endpoint {
         Endpoint { node: self.node.slot, thread: self.thread }
     }
@@ -57,7 +57,7 @@ impl Link {
         debug_assert!(sent.is_ok(), "datagrams are cut to the port's limit: {sent:?}");
     }
 
-    /// Tells a writer to an earlier life of this node that it is over.
+    /// Tells a sender that writes to an earlier life of this node that this life is over.
     pub fn notify_of_new_life(&mut self, to: Endpoint, life: Incarnation) {
         let mut notice = Vec::with_capacity(wire::DATAGRAM_HEADER_BYTES);
         wire::put_ends(&mut notice, Ends { from: self.incarnation, to: life });
@@ -104,12 +104,12 @@ impl Outbox {
     }
 }
 
-/// One peer; see the module's text.
+/// One peer's session; see the module's documentation.
 pub struct Session {
     pub peer: Peer,
     /// Counts the lives of the pair; work for an older one is void.
     pub generation: u32,
-    /// Our requests run in the order in which they were made.
+    /// Whether our requests run in the order in which they were made.
     pub fifo: bool,
     pub outbox: Outbox,
     pub client: ClientHalf,
@@ -129,7 +129,7 @@ impl Sessions {
         Sessions { list: Vec::new(), by_endpoint: Vec::new(), sessions_max }
     }
 
-    /// The session with an endpoint, whatever its incarnation.
+    /// Returns the session with an endpoint, in any incarnation.
     pub fn find(&self, endpoint: Endpoint) -> Option<u32> {
         let found = self.by_endpoint.binary_search_by_key(&endpoint, |entry| entry.0);
         found.ok().map(|at| self.by_endpoint[at].1)
@@ -169,7 +169,7 @@ impl Sessions {
         session.server = ServerHalf::default();
     }
 
-    /// Sends what is buffered.
+    /// Sends all buffered packets.
     pub fn flush(&mut self, link: &mut Link) {
         let mut dirty = std::mem::take(&mut link.dirty);
         for index in dirty.drain(..) {

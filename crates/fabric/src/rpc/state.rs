@@ -1,11 +1,14 @@
-//! What one thread's layer keeps, apart from its handlers.
+//! The state of one thread's layer, without its handlers.
 //!
 //! Invariant: never borrowed while a handler, or a closure that fills a message, runs: both may
 //! call, notify and reply.
 //!
-//! Bounds: sessions ≤ `sessions_max`; per session, calls in flight, recorded replies and messages
-//! being put together ≤ `credits` each, every one of at most `message_bytes_max`, and calls waiting
-//! ≤ `queue_max`; per session one datagram being filled; buffers kept for reuse ≤ 256 of 64 KiB.
+//! Bounds:
+//! - sessions ≤ `sessions_max`;
+//! - per session, calls in flight, recorded replies and messages being put together ≤ `credits`
+//!   each, every one of at most `message_bytes_max`;
+//! - per session, calls waiting ≤ `queue_max`, and one datagram being filled;
+//! - buffers kept for reuse ≤ 256 of 64 KiB.
 
 use super::RpcConfig;
 use super::client::Calls;
@@ -19,7 +22,8 @@ use crate::error::FabricError;
 use crate::port::Port;
 use std::cmp::Ordering;
 
-/// See the module's text. Its methods for calling are in `client`, those for answering in `server`.
+/// One thread's state; see the module's documentation. Its methods for calling are in `client`,
+/// those for answering in `server`.
 pub struct State {
     pub config: RpcConfig,
     pub link: Link,
@@ -29,7 +33,7 @@ pub struct State {
     pub now: Nanos,
     /// By handler: whether one is registered.
     pub handlers_known: Vec<bool>,
-    /// Sessions and slots whose client is to hear what has arrived.
+    /// Sessions and slots whose client is to learn which fragments have arrived.
     pub acks_due: Vec<(u32, u16)>,
 }
 
@@ -46,7 +50,7 @@ impl State {
         }
     }
 
-    /// The session with `peer` in the life named.
+    /// Returns the session with `peer` in the life that it names.
     ///
     /// # Errors
     /// `NodeDown` if a later life was seen; `Overloaded` if there are too many sessions.
@@ -70,7 +74,8 @@ impl State {
         self.sessions.renew(session, peer.node.incarnation);
     }
 
-    /// The session that a datagram belongs to, and its packets; `None` if it is to be dropped.
+    /// Returns the session that a datagram belongs to, and its packets; `None` if it is to be
+    /// dropped.
     pub fn admit<'a>(&mut self, from: Endpoint, datagram: &'a [u8]) -> Option<(u32, &'a [u8])> {
         let (Ends { from: life, to }, packets) = wire::take_ends(datagram)?;
         if to != self.link.incarnation {
@@ -89,7 +94,7 @@ impl State {
         Some((session, packets))
     }
 
-    /// One packet of an admitted datagram; returns a request that is to run.
+    /// Takes one packet of an admitted datagram; returns a request that is to run.
     pub fn on_packet(&mut self, session: u32, header: &Header, payload: &[u8]) -> Option<Work> {
         match header.kind {
             PacketKind::Request => return self.on_request(session, header, payload),

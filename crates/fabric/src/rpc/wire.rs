@@ -1,8 +1,8 @@
-//! What the layer puts into a datagram.
+//! The bytes that the layer puts into a datagram.
 //!
 //! Invariant: a datagram names both ends' incarnations once, and every packet in it belongs to the
 //! session between exactly these two lives. Numbers are little-endian, whatever the machine.
-//! Decoding trusts nothing: what does not fit is no packet.
+//! Decoding trusts nothing: bytes that do not fit are no packet.
 //!
 //! ```text
 //! datagram  0        2        4        6        8
@@ -38,7 +38,7 @@ pub struct Ends {
     pub to: Incarnation,
 }
 
-/// What a packet is.
+/// A packet's kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum PacketKind {
@@ -55,7 +55,7 @@ pub enum PacketKind {
 /// A packet's header, less the length of its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What it is.
+    /// The packet's kind.
     pub kind: PacketKind,
     /// Requests: to be handed to the handler in the order of their numbers.
     pub fifo: bool,
@@ -63,13 +63,13 @@ pub struct Header {
     pub again: bool,
     /// The client's slot.
     pub slot: u16,
-    /// Requests: what to run.
+    /// Requests: the handler to run.
     pub handler: u16,
     /// The client's number for the call, from 1, unique in the session.
     pub seq: u64,
     /// Requests and replies: bytes of the whole message.
     pub total_bytes: u32,
-    /// Which fragment; see [`PacketKind`].
+    /// The fragment's number; see [`PacketKind`].
     pub fragment: u32,
     /// Requests: `seq` minus the smallest number the client has not given up or finished.
     pub floor_lag: u32,
@@ -121,7 +121,7 @@ pub fn take_ends(datagram: &[u8]) -> Option<(Ends, &[u8])> {
     sound.then_some((ends, packets))
 }
 
-/// Takes the first packet off `packets`; `None` at the end, or at what is no packet.
+/// Takes the first packet off `packets`; `None` at the end, or at bytes that are no packet.
 pub fn take_packet<'a>(packets: &mut &'a [u8]) -> Option<(Header, &'a [u8])> {
     let (bytes, rest) = packets.split_at_checked(PACKET_HEADER_BYTES)?;
     let kind = match bytes[0] {
@@ -157,14 +157,14 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// As many payload bytes as one packet alone in a datagram carries.
+    /// Fragments of as many payload bytes as one packet alone in a datagram carries.
     pub fn for_datagrams_of(bytes_max: usize) -> Fragments {
         let overhead = DATAGRAM_HEADER_BYTES + PACKET_HEADER_BYTES;
         assert!(bytes_max > overhead, "a datagram of {bytes_max} bytes carries no packet");
         Fragments { bytes: (bytes_max - overhead).min(usize::from(u16::MAX)) }
     }
 
-    /// Fragments of a message; an empty one has one.
+    /// Returns the number of fragments of a message; an empty one has one.
     #[inline]
     pub fn count(self, total_bytes: usize) -> u32 {
         if total_bytes <= self.bytes { 1 } else { total_bytes.div_ceil(self.bytes) as u32 }

@@ -1,8 +1,9 @@
 //! The local backend keeps the contract: order within a round, atomic lines, faults, another
 //! process on the same memory.
 //!
-//! Invariant checked: what real threads and processes observe, against a model or against values
-//! that check themselves. Tests that need two threads at once say so and are skipped on one core.
+//! Invariant checked: the observations of real threads and processes, against a model or against
+//! values that check themselves. Tests that need two threads at once say so and are skipped on one
+//! core.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -92,7 +93,7 @@ enum Expected {
     Found(VerbIndex, u64),
 }
 
-/// Adds a step to the round and does it to the model, which is always in order.
+/// Adds a step to the round and applies it to the model, which is always in order.
 fn add(step: &Step, round: &mut Round, model: &mut [u8]) -> Option<Expected> {
     let get = |model: &[u8], at: u64| {
         u64::from_ne_bytes(model[at as usize..at as usize + 8].try_into().unwrap())
@@ -355,7 +356,7 @@ fn a_fenced_node_changes_nothing_more() {
                 let mut round = Round::new();
                 loop {
                     round.clear();
-                    // Long, so that revocation comes in the middle.
+                    // The round is long, so that revocation comes in its middle.
                     (0..20_000).for_each(|_| _ = round.faa(at(64), 1));
                     if let Err(error) = outcome(&port, &mut round) {
                         break error;
@@ -460,7 +461,8 @@ fn a_group_that_there_is_not_is_no_other_nodes() {
 
 const INCREMENTS: u64 = 100_000;
 
-/// What both processes do: count by CAS and by FAA, write lines that check themselves, read them.
+/// The work of both processes: count by CAS and by FAA, write lines that check themselves, read
+/// them.
 fn work_on_shared_memory(memory: &NodeMemory, who: u64) {
     let region = memory.regions(1)[0];
     region.word(0).fetch_add(1, Ordering::SeqCst);
@@ -484,7 +486,7 @@ fn work_on_shared_memory(memory: &NodeMemory, who: u64) {
     }
 }
 
-/// Not a test by itself: what [`another_process_maps_the_same_memory`] starts.
+/// Not a test by itself: [`another_process_maps_the_same_memory`] starts it in a second process.
 #[test]
 fn second_process() {
     let Some(path) = std::env::var_os(MEMORY_VARIABLE) else { return };

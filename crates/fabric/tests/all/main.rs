@@ -12,11 +12,11 @@ mod windows;
 
 use tarn_fabric::local::probe::CountingAllocator;
 
-/// For the tests that a warm path allocates nothing.
+/// Counts allocations, for the tests that a warm path makes none.
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Whether a test that needs two threads at once has to be left out; it is said.
+/// Returns whether a test that needs two threads at once has to be left out, and prints it.
 fn one_core() -> bool {
     let one = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
     if one {

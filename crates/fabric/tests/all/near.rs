@@ -1,8 +1,9 @@
-//! DirectMemory memory keeps the contract of rounds: what a visit does, a round would have done.
+//! Near memory keeps the contract of rounds: a visit has the effects that a round would have had.
 //!
-//! Invariant checked: random visits against random rounds of the same verbs, byte by byte and count by count; whole lines
-//! between real threads, and that torn ones would be noticed; refusals, and that whoever revokes access waits for a visit's end.
-//! Tests that need two threads at once say so and are skipped on one core.
+//! Invariant checked: random visits against random rounds of the same verbs, byte by byte and count
+//! by count; whole lines between real threads, and that torn ones would be noticed; refusals;
+//! revoking access waits for a visit's end. Tests that need two threads at once say so and are
+//! skipped on one core.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -39,7 +40,7 @@ fn at(node: u16, offset: u64) -> Target {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// In lines of one part, or of two.
+    /// Finds a line of one part, or of two.
     Find {
         node: u16,
         line: u64,
@@ -82,16 +83,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a step that reads has found: which part, and the words of its line; or words alone.
+/// The result of a step that reads: the number of the part and the words of its line, or words
+/// alone.
 type Found = Option<(usize, Vec<u64>)>;
 
-/// How a step looks at what a READ brought.
+/// How a step looks at the bytes of a READ.
 enum Look {
     Find { lines: usize, word: usize, wanted: u64, parts: usize },
     Words,
 }
 
-/// Does the steps as one round; for each that looks for a line, the first that is found, with its words.
+/// Does the steps as one round. For each step that looks for a line, returns the first match with
+/// its words.
 fn by_round(port: &Port, steps: &[Step]) -> Vec<Found> {
     let mut round = Round::new();
     let mut reads = Vec::new();
@@ -181,7 +184,8 @@ proptest! {
     }
 }
 
-/// One thread writes lines whose eight words are equal, another reads; whether the reader saw a mixture.
+/// One thread writes lines whose eight words are equal, another reads; returns whether the reader
+/// saw a mixture.
 fn a_torn_line_is_seen(fabric: &Arc<LocalFabric>, limit: Duration) -> bool {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -286,8 +290,9 @@ fn whoever_revokes_access_waits_for_the_end_of_a_visit() {
     });
 }
 
-/// A visit within a visit would show as none; without debug assertions it did. The one who is refused leaves nobody
-/// inside: revoking access does not wait for ever.
+/// Without the assertion, a thread in a visit within a visit would show as outside; without debug
+/// assertions it once did. The refused visit leaves no thread inside: revoking access does not wait
+/// for ever.
 #[test]
 fn a_visit_within_a_visit_is_refused_and_the_next_is_one_again() {
     let fabric = fabric(1, STRIPED);
@@ -319,7 +324,7 @@ fn others_run_while_lines_travel_whatever_is_asked_for() {
     for number in 0..2 {
         let (near, order) = (port.near().unwrap(), &order);
         executor.spawn(async move {
-            // The second and third are nowhere: hints all the same.
+            // The second and third do not exist; as hints they are allowed all the same.
             near.ask_own([std::ptr::null(), std::ptr::from_ref(&number).cast()].into_iter());
             near.ask::<2>([at(0, 128), at(0, 1 << 32), at(7, 0), at(0, 192)].into_iter());
             near.travel().await;

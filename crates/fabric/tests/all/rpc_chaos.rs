@@ -25,7 +25,7 @@ fn reply_to(id: u64) -> Vec<u8> {
     text(id ^ 0x5555_0000_0000, (id * 31 % 700) as usize)
 }
 
-/// How often each request ran, and in what order.
+/// How often each request ran, and the order in which they ran.
 type Journal = Rc<RefCell<(BTreeMap<u64, u32>, Vec<u64>)>>;
 
 fn note(journal: &Journal, id: u64) {
@@ -45,7 +45,7 @@ fn config() -> RpcConfig {
     }
 }
 
-/// Postponed replies: when, to what, about what.
+/// Postponed replies: the time, the reply's token, the request's id.
 type Postponed = Rc<RefCell<Vec<(u64, ReplyToken, u64)>>>;
 
 fn serve(rpc: &Rpc, journal: &Journal, postponed: &Postponed) {
@@ -73,7 +73,7 @@ fn reply_when_due(rpc: &Rpc, postponed: &Postponed) {
     }
 }
 
-/// Three nodes call one another; returns how often each request ran that had to.
+/// Three nodes call one another; returns how often each request ran that had to run.
 fn swarm(seed: u64, config: RpcConfig) -> BTreeMap<u64, u32> {
     let net = Net::new(seed, Chaos::of(seed));
     let journal = Journal::default();
@@ -155,7 +155,7 @@ fn a_layer_without_recorded_replies_is_caught() {
 #[test]
 fn ordered_sessions_run_requests_in_the_order_of_the_calls() {
     for seed in 0..600 {
-        // In half of the runs some calls give up early: the rest must stay in order.
+        // In half of the runs some calls give up early; the others must stay in order.
         let impatient = seed % 2 == 1;
         let net = Net::new(seed, Chaos::of(seed));
         let journal = Journal::default();

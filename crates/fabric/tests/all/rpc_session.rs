@@ -1,4 +1,4 @@
-//! What the layer promises beside correctness: credits, batching, bounds, time-outs, no allocation
+//! The layer's promises beside correctness: credits, batching, bounds, time-outs, no allocation
 //! once warm.
 //!
 //! Invariant checked: each promise by counting on a calm network.
@@ -209,7 +209,7 @@ impl Forged {
     fn datagram(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let payload_bytes = self.payload.len() as u16;
-        // The ends: magic, the lives of both, one packet.
+        // The ends: magic, the lives of both, the number of packets (one).
         [0x7a01u16, 1, 1, 1].iter().for_each(|half| bytes.extend(half.to_le_bytes()));
         bytes.extend([1, 0]);
         bytes.extend(self.slot.to_le_bytes());
@@ -251,11 +251,11 @@ fn bad_requests_are_refused_and_counted_and_nothing_runs() {
     assert_eq!(send(&forged(0, 0, ECHO)), (2, 0, 0));
     assert_eq!(send(&forged(u64::MAX - 1, 0, ECHO)), (2, 1, 1));
     assert_eq!(send(&forged(1, u16::MAX, ECHO)), (3, 1, 0));
-    // One that its handler refuses: no reply, also when it comes again.
+    // A request that its handler refuses gets no reply, also when it comes again.
     assert_eq!(send(&forged(1, 1, NONE)), (4, 2, 0));
     assert_eq!(send(&forged(1, 1, NONE)), (4, 2, 0));
     assert_eq!(send(&forged(2, 1, ECHO)), (4, 3, 1));
-    // Whatever stands where in a datagram, the server lives; a life later all begins anew.
+    // Whatever bytes a datagram holds, the server lives; in its next life all begins anew.
     let mut state = 7u64;
     let mut draw = |below: u64| {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -264,7 +264,7 @@ fn bad_requests_are_refused_and_counted_and_nothing_runs() {
     for _ in 0..50_000 {
         let mut datagram = forged(draw(4), draw(3) as u16, HandlerId(draw(3) as u16));
         for _ in 0..draw(4) {
-            // Not the lives: one that is later ends the session, as it must.
+            // The lives are kept: a later one ends the session, as it must.
             let at = 8 + draw(datagram.len() as u64 - 8) as usize;
             datagram[at] = [0, 1, 0x7f, 0xff, draw(256) as u8][draw(5) as usize];
         }

@@ -1,6 +1,7 @@
-//! Every future of the fabric runs to its end on an executor that polls only what was woken.
+//! Every future of the fabric runs to its end on an executor that polls only woken futures.
 //!
-//! Invariant checked: no poll returns "not ready" without a call of the waker; one that does ends the test, so nothing hangs.
+//! Invariant checked: no poll returns "not ready" without a call of the waker. A poll that does
+//! ends the test, so nothing hangs.
 
 use crate::common::{Chaos, Net, node};
 use std::future::Future;
@@ -24,7 +25,8 @@ impl Wake for Count {
     }
 }
 
-/// Polls `future` only when it was woken, with `duty` between polls; what it gave, and how often it was not ready.
+/// Polls `future` only when it was woken, with `duty` between polls. Returns its output, and how
+/// often it was not ready.
 fn run_woken<T>(name: &str, future: impl Future<Output = T>, duty: impl Fn()) -> (T, usize) {
     let count = Arc::new(Count::default());
     let waker = Waker::from(Arc::clone(&count));
@@ -54,7 +56,8 @@ fn port() -> Port {
     LocalFabric::new(&config).expect("a small one").port(compute(0), 0, 1)
 }
 
-/// Whether the future was not ready at least once, so that the test means something.
+/// Runs the future, and asserts that it was not ready at least once, so that the test means
+/// something.
 fn waits<T>(name: &str, future: impl Future<Output = T>) -> T {
     let (value, pending) = run_woken(name, future, || ());
     assert!(pending > 0, "{name}: it was never not ready");

@@ -1,7 +1,7 @@
 //! Windows and waits on the machine's own clock.
 //!
-//! Invariant checked: a reader on another thread whose window was shorter than the writer's wait has seen all of it or nothing; nothing
-//! is allocated for the asking.
+//! Invariant checked: a reader on another thread whose window was shorter than the writer's wait
+//! has seen all of the writes or none; asking for windows and waits allocates nothing.
 
 use crate::one_core;
 use std::sync::atomic::{AtomicBool, Ordering};

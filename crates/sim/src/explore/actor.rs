@@ -1,6 +1,6 @@
-//! What runs: coroutines with a place, and when they may start.
+//! Actors: coroutines with a place, and the events after which they may start.
 //!
-//! Invariant: a coroutine is a function of what it observed: results of its rounds, messages, the
+//! Invariant: a coroutine is a function of its observations: results of its rounds, messages, the
 //! digests of registered objects. It keeps nothing from one execution to the next.
 
 use std::future::Future;
@@ -9,8 +9,8 @@ use tarn_fabric::address::{NodeId, NodeSlot};
 
 pub(crate) type Coroutine = Pin<Box<dyn Future<Output = ()>>>;
 
-/// One coroutine of a model. Coroutines of one compute node share its local memory: who of them is
-/// polled first is then a choice.
+/// One coroutine of a model. Coroutines of one compute node share its local memory, so the order in
+/// which they are polled is a choice.
 pub struct Actor {
     pub(crate) name: String,
     pub(crate) node: NodeId,
@@ -21,7 +21,8 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// A coroutine of `thread` of `node`, the thread whose port it uses; it may start at any time.
+    /// Creates a coroutine of `thread` of `node`; it uses the port of that thread. It may start at any
+    /// time.
     pub fn new(
         name: impl Into<String>,
         node: NodeId,
@@ -32,14 +33,14 @@ impl Actor {
         Actor { name: name.into(), node, thread, trigger: None, is_spared: false, coroutine }
     }
 
-    /// It may start only after this has happened.
+    /// Makes the actor start only after this event.
     #[must_use]
     pub fn after(mut self, trigger: Trigger) -> Actor {
         self.trigger = Some(trigger);
         self
     }
 
-    /// Its compute node neither dies nor is declared dead, whatever the budget.
+    /// The actor's compute node neither dies nor is declared dead, whatever the budget.
     #[must_use]
     pub fn spared(mut self) -> Actor {
         self.is_spared = true;
@@ -47,7 +48,7 @@ impl Actor {
     }
 }
 
-/// What a conditional actor waits for.
+/// The event that a conditional actor waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
     /// The compute node has died or was declared dead.
@@ -56,7 +57,7 @@ pub enum Trigger {
     MemoryLost(NodeSlot),
 }
 
-/// What broke.
+/// A fault that happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// A compute node died.

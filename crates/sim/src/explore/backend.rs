@@ -1,8 +1,8 @@
 //! One thread's hold on the explored cluster.
 //!
-//! Invariant: while a coroutine is being polled its rounds are in flight until the scheduler lands them;
-//! outside of that (loading, building, judging) they are done at once. What a coroutine is told of time
-//! is a function of its own past: `now` counts its calls, a sleep ends at once.
+//! Invariant: while a coroutine is polled, its rounds are in flight until the scheduler lands them.
+//! Outside of a poll (loading, building, judging) rounds are done at once. The time that a coroutine
+//! sees is a function of its own past: `now` counts its calls, a sleep ends at once.
 
 use super::flight::Interest;
 use super::hash::{chain, mix, of_bytes};
@@ -20,13 +20,13 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Drift, Wait, Window};
 
-/// Largest datagram.
+/// Largest datagram, in bytes.
 const DATAGRAM_BYTES_MAX: usize = 4096;
 
-/// The ticket of what was done at once.
+/// The ticket of a request that was executed at once.
 const DONE: u64 = u64::MAX;
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct ExploreBackend {
     world: Rc<World>,
     node: NodeId,
@@ -45,12 +45,12 @@ impl ExploreBackend {
     }
 }
 
-/// What a coroutine sees when a round of its own has ended.
+/// The result that a coroutine sees when one of its rounds has ended.
 fn outcome(error: Option<FabricError>) -> Result<(), FabricError> {
     error.map_or(Ok(()), Err)
 }
 
-/// An error as it is observed.
+/// The number by which a coroutine's observations record an error.
 fn error_code(error: Option<FabricError>) -> u64 {
     match error {
         None => 0,
@@ -99,7 +99,7 @@ impl Backend for ExploreBackend {
         if machine.flights.get(index).is_done() {
             return Posted::Done(outcome(fetch(machine, index, round)));
         }
-        // The round is in flight itself; this is an idle one.
+        // The caller's round itself is in flight; the caller gets this idle one.
         round.ticket = ticket;
         machine.flights.get_mut(index).is_waited_for = true;
         machine.polled.waits = true;
@@ -128,7 +128,7 @@ impl Backend for ExploreBackend {
         let Some(index) = machine.flights.find(round.ticket) else { return };
         let sequence = machine.sequence;
         machine.flights.get_mut(index).give_up(round, sequence);
-        // What was waited for in this poll may have been this round alone.
+        // Perhaps the coroutine waited in this poll for this round alone.
         machine.polled.waits &= machine.flights.is_anything_waited_for(machine.current);
         if machine.is_detached || machine.flights.get(index).is_done() {
             machine.flights.end(index);
@@ -205,19 +205,20 @@ impl Backend for ExploreBackend {
         Nanos(*clock)
     }
 
-    /// Counts on over all actors: the order of stamps is that of events.
+    /// Counts up over all actors, so the order of stamps is the order of events.
     fn observed(&self) -> Nanos {
         let machine = &mut *self.world.machine.borrow_mut();
         machine.stamps += 1;
         Nanos(machine.stamps)
     }
 
-    /// Nobody knows anything of the others' time.
+    /// No node knows anything of the time of the others.
     fn clock(&self) -> ClockInterval {
         ClockInterval { earliest: Nanos(0), latest: Nanos(u64::MAX) }
     }
 
-    /// Lengths are lengths: what clocks make of them is whether a window is found shorter.
+    /// Clocks do not drift here. Whether a window is found shorter is a choice, and that covers all
+    /// drift.
     fn drift(&self) -> Drift {
         Drift::ONE_CLOCK
     }
@@ -272,7 +273,7 @@ impl Backend for ExploreBackend {
 
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
         for count in 0..budget {
-            // The sink may send: nothing is borrowed while it runs.
+            // The sink may send, so no borrow is held while it runs.
             let taken = {
                 let machine = &mut *self.world.machine.borrow_mut();
                 let taken = machine.messages.take(self.endpoint());

@@ -1,43 +1,44 @@
-//! What is explored: the cluster's shape, what may break, and when to give up.
+//! The configuration of an exploration: the cluster's shape, the faults that may happen, and the
+//! bounds.
 //!
-//! Invariant: a configuration that cannot be is refused by the name of its field, with its value and
-//! what is allowed. Nothing in it is a probability: whatever a budget allows is tried everywhere.
+//! Invariant: an impossible configuration is refused. The error names the field, its value and the
+//! allowed values. No field is a probability: every fault that a budget allows is tried at every step.
 
 use crate::config::ConfigError;
 use tarn_fabric::address::LINE_BYTES;
 
-/// Largest memory of a group at one node, in bytes: each of them is held in full.
+/// Largest memory of a group at one node, in bytes. The explorer holds each of them in full.
 pub const GROUP_BYTES_MAX: u64 = 64 << 20;
 
 /// The shape of an explored cluster, and how far it is explored.
 #[derive(Clone, Debug)]
 pub struct ExploreConfig {
-    /// Memory nodes; there is one replica group for each.
+    /// Number of memory nodes. There is one replica group for each.
     pub memory_nodes: usize,
-    /// Copies of every group: replica `i` of group `g` is at node `(g + i) mod memory_nodes`.
+    /// Copies of each group: replica `i` of group `g` is at node `(g + i) mod memory_nodes`.
     pub replicas: usize,
-    /// Empty memory nodes behind them, each with room for every group.
+    /// Number of empty memory nodes behind them, each with room for every group.
     pub spares: usize,
-    /// Compute nodes.
+    /// Number of compute nodes.
     pub compute_nodes: usize,
     /// Size of one replica group's memory at one node, in bytes: a multiple of a line.
     pub group_bytes: u64,
-    /// What may break.
+    /// The faults that may happen.
     pub faults: FaultBudget,
-    /// When to give up.
+    /// The bounds at which the exploration gives up.
     pub bounds: Bounds,
-    /// How much is left out because it would show nothing new.
+    /// Which orders are omitted because they would show nothing new.
     pub reduction: Reduction,
-    /// Executions in some order that go ahead, to find out which lines are shared.
+    /// Number of executions in some order that run first, to find out which lines are shared.
     pub scouts: u64,
-    /// So often a coroutine that waits for nothing in particular is polled again without news.
+    /// How often a coroutine that waits for nothing in particular is polled again without news.
     pub idle_polls: u32,
-    /// As `idle_polls`, of a coroutine that slept: its clock may have told it something.
+    /// As `idle_polls`, for a coroutine that slept: it may have learned something from its clock.
     pub idle_sleeps: u32,
 }
 
 impl ExploreConfig {
-    /// One replica group at each of `memory_nodes`, nothing breaks, no bounds, all reductions.
+    /// One replica group at each of `memory_nodes`, no faults, no bounds, all reductions.
     pub fn new(memory_nodes: usize, compute_nodes: usize, group_bytes: u64) -> ExploreConfig {
         ExploreConfig {
             memory_nodes,
@@ -80,14 +81,14 @@ impl ExploreConfig {
     }
 }
 
-/// Most memory nodes, and most compute nodes.
+/// Largest number of memory nodes, and of compute nodes.
 const NODES_MAX: usize = 64;
 
 /// How many faults one execution may have. Each may happen at any step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultBudget {
-    /// Compute nodes that die: never polled again; what they have posted may still land until they
-    /// are revoked, or never.
+    /// Compute nodes that die. A dead node is never polled again. Its posted verbs may land until its
+    /// access is revoked, or may never land.
     pub compute: u32,
     /// Compute nodes that are declared dead and go on.
     pub zombie: u32,
@@ -100,46 +101,49 @@ pub struct FaultBudget {
 }
 
 impl FaultBudget {
-    /// Nothing breaks.
+    /// No faults.
     pub const NONE: FaultBudget =
         FaultBudget { compute: 0, zombie: 0, memory: 0, messages_lost: 0, messages_doubled: 0 };
 }
 
-/// When to give up. The caller's clock is the caller's: what it is told of progress it may end.
+/// The bounds at which the exploration gives up. A bound in wall-clock time is the caller's task: the
+/// caller is told of progress and may end the exploration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Executions.
+    /// Number of executions.
     pub executions: u64,
-    /// Different states.
+    /// Number of different states.
     pub states: u64,
-    /// Choices of one execution; a longer one is cut there.
+    /// Number of choices of one execution; a longer one is cut there.
     pub depth: u32,
-    /// Violations; the exploration ends with the last of them.
+    /// Number of violations; the exploration ends with the last of them.
     pub violations: u32,
 }
 
 impl Bounds {
-    /// All of it, up to the first violation.
+    /// No bounds on executions and states; ends at the first violation.
     pub const NONE: Bounds =
         Bounds { executions: u64::MAX, states: u64::MAX, depth: 100_000, violations: 1 };
 }
 
-/// How much is left out because it would show nothing new. The arguments are in
+/// Which orders are omitted because they would show nothing new. The arguments are in
 /// `docs/design/0011-explorer.md`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
-    /// Private lines at once, starts together with the first landing, sleep sets, states once.
+    /// Private lines land at once, starts go together with the first landing, sleep sets are used, and
+    /// each state is explored once.
     Full,
-    /// States once; else every transition is a choice everywhere.
+    /// Each state is explored once. Otherwise every transition is a choice everywhere.
     States,
-    /// Every transition is a choice everywhere, and nothing is remembered: for tests of the above.
+    /// Every transition is a choice everywhere, and no state is remembered: for tests of the reductions
+    /// above.
     None,
-    /// As `Full`, with a mistake: for tests of the tests.
+    /// As `Full`, but with a planted mistake: it tests the tests.
     Planted(Planted),
 }
 
 impl Reduction {
-    /// Whether anything is left out but states that were seen.
+    /// Whether more is omitted than states that were already seen.
     pub(crate) fn reduces(self) -> bool {
         matches!(self, Reduction::Full | Reduction::Planted(_))
     }
@@ -152,51 +156,54 @@ impl Reduction {
 /// Mistakes that a comparison with plain enumeration must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
-    /// Pieces that meet in a line are held to be independent.
+    /// Pieces that meet in a line count as independent.
     LinesForgotten,
-    /// What a READ has brought and nobody has looked at yet is no part of the state.
+    /// The state omits data that a READ has brought and its coroutine has not looked at yet.
     SeenForgotten,
-    /// Whether a transaction began after another's end is no part of the state and makes no choice.
+    /// The state omits whether a transaction began after another's end, and that order is no choice.
     OrderForgotten,
-    /// What a node that may die has written, and only the judge looks at, lands at once.
+    /// Writes of a node that may die land at once if, apart from it, only the judge looks at them.
     DeathsForgotten,
     /// Pieces on private lines land at once although their round may yet be refused.
     RefusalsForgotten,
-    /// After a start a piece of its rounds lands next although it has ended a transaction.
+    /// After a start a piece of the actor's rounds lands next, although the start has ended a
+    /// transaction.
     EndsForgotten,
-    /// An actor's own WRITE that overtakes on a private line lands when it comes to it.
+    /// An actor's own WRITE that overtakes on a private line lands as soon as it is its turn.
     OvertakingForgotten,
-    /// A detached round that is asked for lands at once on private lines.
+    /// A detached round that its actor may ask about lands at once on private lines.
     AskingForgotten,
-    /// Lines are taken to be private to the end, whoever touches them.
+    /// Lines count as private to the end, whichever actors touch them.
     SharingForgotten,
-    /// Whoever has ended is held to touch nothing any more, also with a round in flight.
+    /// An actor that has ended counts as one that touches nothing any more, even with a round in
+    /// flight.
     LeftoversForgotten,
-    /// A coroutine that nobody's local memory is shared with is polled at once, whoever changes what it
-    /// sees of registered objects.
+    /// A coroutine that shares its local memory with no other is polled at once, even if others change
+    /// the registered objects that it sees.
     ObjectsForgotten,
-    /// What those who have ended have in flight is no part of the state.
+    /// The state omits the rounds in flight of actors that have ended.
     RemainsForgotten,
-    /// Polls that meet in a part of a compute node's local memory are held to be independent.
+    /// Polls that meet in a part of a compute node's local memory count as independent.
     PartsForgotten,
-    /// What a coroutine was told of a part is no part of the state.
+    /// The state omits the contents of a part that a coroutine has seen.
     ToldForgotten,
-    /// Windows and waits are held to be independent.
+    /// Windows and waits count as independent.
     TimeForgotten,
-    /// Windows open at once, whoever begins waits.
+    /// Windows open at once, whichever actors begin waits.
     WaitersForgotten,
-    /// After a start a piece of its rounds lands next although it has begun a wait.
+    /// After a start a piece of the actor's rounds lands next, although the start has begun a wait.
     BeginningsMoved,
-    /// Which chain of waits a window has seen is no part of the state.
+    /// The state omits which chain of waits a window has seen.
     ChainsForgotten,
-    /// Which windows were open when a wait began is no part of the state.
+    /// The state omits which windows were open when a wait began.
     OpenForgotten,
-    /// A window is found shorter than its lease whatever waits it has seen.
+    /// A window may be found shorter than its lease, whichever waits it has seen.
     WaitsForgotten,
-    /// A wait counts in a window that opened after it began.
+    /// A wait counts in a window that opened after the wait began.
     BeginningsForgotten,
-    /// Waits beside one another add up.
+    /// The lengths of parallel waits add up.
     OverlapsForgotten,
-    /// Being told that nothing else can happen is held to be independent of what others do.
+    /// A READ that is taken because nothing else can happen counts as independent of the steps of
+    /// others.
     StallsForgotten,
 }

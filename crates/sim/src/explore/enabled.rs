@@ -1,8 +1,8 @@
-//! What may happen next.
+//! The transitions that may happen next.
 //!
-//! Invariant: [`Machine::enabled`] lists everything that the contract and the budgets allow, in an order
-//! that depends on the execution so far alone. [`Machine::at_once`] and [`Machine::choices`] leave out
-//! what `docs/design/0011-explorer.md` argues away, and nothing else.
+//! Invariant: [`Machine::enabled`] lists everything that the contract and the budgets allow, in an
+//! order that depends on the execution so far alone. [`Machine::at_once`] and [`Machine::choices`] omit
+//! only the orders that `docs/design/0011-explorer.md` argues away.
 
 use super::actor::Trigger;
 use super::config::Planted;
@@ -12,11 +12,11 @@ use super::memory::{LineId, Memory};
 use super::transition::Transition;
 use tarn_fabric::round::{Verb, VerbKind};
 
-/// Where a piece stands in its flight: batch, position among what is pending there, line.
+/// The position of a piece in its flight: batch, position among the batch's pending verbs, line.
 pub(crate) type Place = (usize, usize, u16);
 
 impl Machine {
-    /// Everything.
+    /// Lists every transition that may happen.
     pub(crate) fn enabled(&self, list: &mut Vec<Transition>) {
         list.clear();
         self.actors_enabled(list, |machine, trigger| machine.has_happened(trigger));
@@ -29,7 +29,7 @@ impl Machine {
         self.stalled_pieces(list);
     }
 
-    /// What is left to choose from once [`Machine::at_once`] has nothing.
+    /// Lists the choices that are left when [`Machine::at_once`] finds nothing.
     pub(crate) fn choices(&self, list: &mut Vec<Transition>) {
         if !self.config.reduction.reduces() {
             return self.enabled(list);
@@ -66,7 +66,7 @@ impl Machine {
         self.stalled_pieces(list);
     }
 
-    /// The pieces of what an actor has posted from a round on.
+    /// Calls `each` for the pieces of the actor's rounds from number `from` on.
     pub(crate) fn forced_pieces(&self, actor: u8, from: u32, mut each: impl FnMut(Transition)) {
         for &index in &self.flights.live {
             let flight = self.flights.get(index);
@@ -76,7 +76,8 @@ impl Machine {
         }
     }
 
-    /// Whether something must happen yet: not faults, and not what the dead have posted.
+    /// Whether all that may still happen are faults, pieces of dead nodes, and starts whose trigger has
+    /// not happened.
     pub(crate) fn is_over(&self, enabled: &[Transition]) -> bool {
         enabled.iter().all(|transition| match *transition {
             Transition::Piece { actor, .. } => self.life_of(actor).is_dead,
@@ -107,7 +108,8 @@ impl Machine {
         }
     }
 
-    /// The pieces of a flight that may land next, with their places in it: not what watches a word that has not changed.
+    /// Calls `each` for the pieces of a flight that may land next, with their places in it. It leaves
+    /// out READs that watch a word that has not changed.
     pub(crate) fn pieces(&self, index: u32, mut each: impl FnMut(Transition, Place)) {
         self.all_pieces(index, |transition, place, waits| {
             if !waits {
@@ -116,7 +118,8 @@ impl Machine {
         });
     }
 
-    /// Nothing else can happen: who watches a word is told that time has passed, one of them.
+    /// If nothing else can happen, lists the READs that watch an unchanged word: one of them may be
+    /// told that time has passed.
     fn stalled_pieces(&self, list: &mut Vec<Transition>) {
         if !self.is_over(list) {
             return;
@@ -136,7 +139,8 @@ impl Machine {
         verb.has(Verb::WATCHES) && self.memory.word(place()) == verb.expected
     }
 
-    /// All pieces that may land next, and whether each watches a word that has not changed.
+    /// Calls `each` for all pieces that may land next, and says whether each watches a word that has
+    /// not changed.
     pub(crate) fn all_pieces(&self, index: u32, mut each: impl FnMut(Transition, Place, bool)) {
         let flight = self.flights.get(index);
         let (actor, round) = (flight.actor, flight.number);
@@ -198,8 +202,8 @@ impl Machine {
         }
     }
 
-    /// Whether a death would change what can happen: something of the node is under way or may be yet,
-    /// or somebody is waiting for it to die.
+    /// Whether a death of this node would change which transitions are possible. It would if the node
+    /// has work under way or to come, or if an actor waits for its death.
     fn is_worth_dying(&self, life: usize) -> bool {
         let it = &self.lives[life];
         let is_under_way = |actor: usize| {
@@ -222,7 +226,7 @@ impl Machine {
                 || in_flight())
     }
 
-    /// Actors that start when this has happened, and have not started yet.
+    /// The actors that start when this event has happened, and have not started yet.
     fn waiting_for(&self, trigger: Trigger) -> impl Iterator<Item = u8> {
         let waits = move |actor: &super::machine::ActorState| {
             actor.status == Status::Unstarted && actor.trigger == Some(trigger)
@@ -234,7 +238,7 @@ impl Machine {
         self.waiting_for(trigger).next().is_some()
     }
 
-    /// Whether what a conditional actor waits for has happened.
+    /// Whether the event that a conditional actor waits for has happened.
     pub(crate) fn has_happened(&self, trigger: Trigger) -> bool {
         match trigger {
             Trigger::Lost(node) => {
@@ -246,7 +250,7 @@ impl Machine {
         }
     }
 
-    /// The node that may still be declared dead to make this happen.
+    /// Returns the node that may still be declared dead to make this event happen.
     pub(crate) fn may_be_declared(&self, trigger: Trigger) -> Option<usize> {
         let Trigger::Lost(node) = trigger else { return None };
         let may = self.spent.zombie < self.config.faults.zombie && self.is_awaited(trigger);
@@ -256,7 +260,7 @@ impl Machine {
         self.lives.iter().position(alive).filter(|_| may)
     }
 
-    /// Whether what a conditional actor waits for has happened or may happen yet.
+    /// Whether the event that a conditional actor waits for has happened or may still happen.
     fn may_happen(&self, trigger: Trigger) -> bool {
         let budget = self.config.faults;
         self.has_happened(trigger)
@@ -270,7 +274,7 @@ impl Machine {
             }
     }
 
-    /// Actors that may be polled once more, a bit each.
+    /// The actors that may be polled once more, a bit each.
     pub(crate) fn alive(&self) -> u64 {
         let is_over = |state: &super::machine::ActorState| match state.status {
             Status::Finished | Status::Dead => true,
@@ -281,9 +285,9 @@ impl Machine {
         all.fold(0, |alive, (index, state)| alive | u64::from(!is_over(state)) << index)
     }
 
-    /// Actors whose polls are seen by nobody else, nor see what others' polls do: nobody else alive
-    /// shares their local memory, no message is sent, and no registered object, and no part of any local memory,
-    /// that they or others alive see is changed by the others or by them.
+    /// The actors whose polls no other actor sees, and which see no effect of others' polls. No other
+    /// live actor shares their local memory, and no message is sent. No registered object and no part
+    /// of a local memory that one side sees is changed by the other side.
     pub(crate) fn alone(&self, has_shares: bool) -> u64 {
         if self.sharing.has_messages {
             return 0;
@@ -301,8 +305,8 @@ impl Machine {
         (0..self.actors.len()).fold(0, |all, actor| all | u64::from(is_alone(actor)) << actor)
     }
 
-    /// A piece that need not be chosen, because nobody can tell when it lands: the reductions of
-    /// private lines, and of what the dead read.
+    /// Returns a piece that lands without a choice, because no actor can tell when it lands. This is
+    /// the reduction for private lines, and for READs of dead nodes.
     pub(crate) fn at_once(&self) -> Option<(Transition, (u32, Place))> {
         let forgets = self.config.reduction.has(Planted::LeftoversForgotten);
         let leftovers = if forgets { 0 } else { self.flights.actors() };
@@ -326,9 +330,9 @@ impl Machine {
         None
     }
 
-    /// Whether somebody can tell when a round's pieces land: it may still end otherwise than well
-    /// although they could land, or its actor asks whether a round that it does not
-    /// await is done, before or after this one.
+    /// Whether an actor can tell when a round's pieces land. It can if the round may still end in an
+    /// error although its pieces could land. It also can if the round's actor asks whether a detached
+    /// round is done, before or after this one.
     fn is_fickle(&self, flight: &Flight) -> bool {
         let life = self.life_of(flight.actor);
         let may_be_fenced = !life.is_dead && self.sharing.is_revoked_alive(life.id);
@@ -339,7 +343,7 @@ impl Machine {
         may_be_refused && !self.config.reduction.has(Planted::RefusalsForgotten)
     }
 
-    /// Whether a round of the actor is in flight of which it may have asked whether it is done.
+    /// Whether a detached round of the actor is in flight about which the actor may have asked.
     pub(crate) fn may_ask(&self, actor: u8) -> bool {
         let is_asked_for = |index: &u32| {
             let flight = self.flights.get(*index);
@@ -374,8 +378,8 @@ impl Machine {
         !is_fickle && !is_missed && !self.sharing.is_disputed(line, !is_read, others)
     }
 
-    /// A round is posted: lines at which its order against others of its own actor is open are as good
-    /// as shared.
+    /// Called when a round is posted. If a line's order among the actor's own rounds is open, the line
+    /// counts as shared.
     pub(crate) fn mark_own(&mut self, index: u32) {
         if self.config.reduction.has(Planted::OvertakingForgotten) {
             return;

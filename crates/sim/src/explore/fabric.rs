@@ -1,7 +1,7 @@
 //! The explored cluster as a model holds it.
 //!
-//! Invariant: outside of a coroutine that is being polled the cluster is at rest: rounds are done at
-//! once. Clones name the same cluster.
+//! Invariant: outside of a poll of a coroutine the cluster is at rest: rounds are done at once. Clones
+//! name the same cluster.
 
 use super::backend::ExploreBackend;
 use super::report::{Mark, Summary};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::port::Port;
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Clone)]
 pub struct ExploreFabric {
     world: Rc<World>,
@@ -29,7 +29,7 @@ impl ExploreFabric {
         self.world.machine.borrow().memory.groups()
     }
 
-    /// A thread's port; `thread` numbers the threads of one compute node.
+    /// Returns a thread's port; `thread` numbers the threads of one compute node.
     ///
     /// # Panics
     /// If the cluster has no such compute node.
@@ -39,18 +39,18 @@ impl ExploreFabric {
         Port::new(Box::new(ExploreBackend::new(Rc::clone(&self.world), node, thread)), seed)
     }
 
-    /// Begins a transaction of the coroutine that awaits this: when that happens is the scheduler's to
-    /// choose, in relation to the ends of others. The first of an actor is part of its start.
+    /// Begins a transaction of the coroutine that awaits this. The scheduler chooses when that happens,
+    /// in relation to the ends of others. The first `begin` of an actor is part of its start.
     pub fn begin(&self) -> Begin {
         Begin { fabric: self.clone() }
     }
 
-    /// The caller of the coroutine's transaction is told how it ended.
+    /// Records that the caller of the coroutine's transaction has been told how it ended.
     pub fn end(&self) {
         self.world.machine.borrow_mut().mark(Mark::Ended);
     }
 
-    /// What the coroutine does next, for traces.
+    /// Names the coroutine's next phase, for traces.
     pub fn phase(&self, phase: &'static str) {
         let machine = &mut *self.world.machine.borrow_mut();
         if let Some(actor) = machine.current {
@@ -59,27 +59,30 @@ impl ExploreFabric {
     }
 
     /// Registers an object outside of the cluster's memory that coroutines of several nodes share, by a
-    /// digest of what it holds. Each poll is taken to observe it. For one execution: call it in `build`.
+    /// digest of its contents. Each poll counts as an observation of it. It is registered for one
+    /// execution: call this in `build`.
     pub fn share(&self, digest: impl Fn() -> u64 + 'static) {
         self.world.share(None, Box::new(digest));
     }
 
-    /// Registers a digest of all that the judge sees of what the coroutines of a compute node have left, but
-    /// for stamps: once none of them runs any more it stands for all that they observed. A judge who asks
-    /// for [`End::post_mortem`] sees more. For one execution: call it in `build`.
+    /// Registers a digest of the remains of a compute node's coroutines: all that the judge sees of their
+    /// work, except stamps. Once none of these coroutines runs any more, the digest replaces all their
+    /// observations in the state. A judge that asks for [`End::post_mortem`] sees more than that. It is
+    /// registered for one execution: call this in `build`.
     pub fn remains(&self, digest: impl Fn(NodeId) -> u64 + 'static) {
         self.world.remains(Box::new(digest));
     }
 
-    /// Registers what `node` keeps in its local memory for coroutines of several nodes, by a digest of all of it.
-    /// Nobody is taken to observe it but who says so, part by part
-    /// ([`Port::looked_at`]); whoever changes it must say so too. For one execution: call it in `build`.
+    /// Registers the state that `node` keeps in its local memory for coroutines of several nodes, by a
+    /// digest of all of it. A coroutine counts as an observer of a part only if it says so
+    /// ([`Port::looked_at`]). A coroutine that changes a part must say so too. It is registered for one
+    /// execution: call this in `build`.
     pub fn keep(&self, node: NodeId, digest: impl Fn() -> u64 + 'static) {
         self.world.keep(node.slot, Box::new(digest));
     }
 
-    /// As [`ExploreFabric::share`], of an object that only coroutines of these compute nodes look at,
-    /// whoever changes it.
+    /// As [`ExploreFabric::share`], but only coroutines of these compute nodes look at the object. Any
+    /// coroutine may change it.
     pub fn share_with(&self, nodes: &[NodeId], digest: impl Fn() -> u64 + 'static) {
         self.world.share(Some(nodes.to_vec()), Box::new(digest));
     }
@@ -108,7 +111,7 @@ impl Future for Begin {
 
 /// A final state, for the judge: every live coroutine has ended or waits for ever.
 pub struct End<'a> {
-    /// How the actors ended, what broke, and the order of beginnings and ends.
+    /// How the actors ended, which faults happened, and the order of beginnings and ends.
     pub summary: &'a Summary,
     cluster: &'a ExploreFabric,
 }
@@ -118,7 +121,8 @@ impl<'a> End<'a> {
         End { summary, cluster }
     }
 
-    /// A port of the cluster at rest, for an audit: a node that was not revoked.
+    /// Returns a port of the cluster at rest, for an audit. `node` must be a node whose access was not
+    /// revoked.
     pub fn port(&self, node: NodeId, thread: u16, seed: u64) -> Port {
         self.cluster.port(node, thread, seed)
     }
@@ -128,8 +132,8 @@ impl<'a> End<'a> {
         self.cluster
     }
 
-    /// Lets the coroutines of dead nodes run to their end, with every round answered `Fenced` and
-    /// nothing reaching memory: what they would have recorded of their last transaction is recorded.
+    /// Lets the coroutines of dead nodes run to their end. Every round is answered `Fenced`, and
+    /// nothing reaches memory. So their last transactions reach the recorder as well.
     pub fn post_mortem(&self) {
         self.cluster.world.post_mortem();
     }

@@ -1,10 +1,14 @@
 //! Rounds in flight, piece by piece.
 //!
-//! Invariant: as in random mode (`pieces`): within a batch verbs are executed in order, except that a
-//! WRITE without fence may overtake READs and atomics before it; the lines of a READ or WRITE in any
-//! order; a batch of a round that was posted when an earlier one of its connection was awaited by nobody
-//! (it was detached, or dropped) waits for that one's. An awaited round is here itself
-//! until its coroutine fetches it. Places and tickets are a [`Slab`]'s.
+//! Invariant: the order of pieces is as in random mode (`pieces`).
+//! - Within a batch verbs are executed in order, except that a WRITE without fence may overtake READs
+//!   and atomics before it.
+//! - The lines of a READ or WRITE are executed in any order.
+//! - A round may be posted behind an unawaited (detached or dropped) round of its connection. Then each
+//!   of its batches waits for that round's batch at the same node.
+//!
+//! An awaited round itself is kept here until its coroutine fetches it. Places and tickets are a
+//! [`Slab`]'s.
 
 use super::hash::{Digest, chain, mix, of_bytes};
 use crate::slab::{Reused, Slab};
@@ -12,22 +16,24 @@ use tarn_fabric::address::{LINE_BYTES, NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb, VerbKind};
 
-/// A verb of which something is still to be done.
+/// A verb that is not fully executed yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     /// Position in the round.
     pub(crate) verb: u16,
     pub(crate) kind: VerbKind,
     fenced: bool,
-    /// READ, WRITE: a bit for each line to do, counted from the verb's first. Atomics: one.
+    /// READ, WRITE: a bit for each line that is still to be executed, counted from the verb's first.
+    /// Atomics: one bit.
     pub(crate) lines: u64,
 }
 
-/// What a round asks of one node.
+/// The part of a round that is addressed to one node.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) node: NodeSlot,
-    /// In the order in which it was asked for; done if empty.
+    /// The verbs still to be executed, in the order in which the round lists them; empty if the batch
+    /// is done.
     pub(crate) pending: Vec<Pending>,
 }
 
@@ -47,16 +53,17 @@ impl Batch {
     }
 }
 
-/// Who is interested in a round.
+/// The interest that a coroutine has in a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interest {
-    /// Its coroutine will fetch its results.
+    /// The round's coroutine will fetch its results.
     Awaited,
-    /// Nobody will, but its coroutine may ask whether it is done.
+    /// The coroutine will not fetch its results, but may ask whether it is done.
     Detached,
-    /// Nobody any more.
+    /// No coroutine is interested in it any more.
     Abandoned,
-    /// Whoever would fetch its results has died. They are kept, for what it would have recorded.
+    /// The coroutine that would fetch its results has died. They are kept for the post-mortem run of
+    /// that coroutine.
     Orphaned,
 }
 
@@ -67,26 +74,26 @@ pub(crate) struct Flight {
     used: usize,
     generation: u32,
     pub(crate) actor: u8,
-    /// Counts the rounds of its actor.
+    /// The number of this round among its actor's rounds.
     pub(crate) number: u32,
-    /// Of its actor's thread.
+    /// The connection of its actor's thread.
     pub(crate) connection: u16,
-    /// Counts all rounds of an execution.
+    /// The number of this round among all rounds of an execution.
     pub(crate) sequence: u32,
     pub(crate) interest: Interest,
-    /// Nobody awaits it: rounds of its connection with higher sequences wait for it, those that were posted
-    /// since nobody does.
+    /// Set for a round that is not awaited: rounds of its connection with higher sequences wait for it.
+    /// These are the rounds that were posted after it became unawaited.
     pub(crate) before: Option<u32>,
-    /// Batches that are not done.
+    /// Number of batches that are not done.
     pub(crate) left: u32,
     pub(crate) error: Option<FabricError>,
-    /// Sum over what has landed, and what it brought.
+    /// Sum over the pieces that have landed and the data that they brought.
     pub(crate) landed: Digest,
     /// Its coroutine waits for it.
     pub(crate) is_waited_for: bool,
     /// Its coroutine was told that it is not done yet.
     pub(crate) was_asked: bool,
-    /// Not a round: whose access is to be revoked.
+    /// For a request to revoke, which is not a round: the node whose access is to be revoked.
     pub(crate) revokes: Option<NodeId>,
     pub(crate) posted_step: u32,
     pub(crate) phase: &'static str,
@@ -126,7 +133,7 @@ impl Reused for Flight {
 }
 
 impl Flight {
-    /// Its batches.
+    /// The round's batches.
     #[inline]
     pub(crate) fn batches(&self) -> &[Batch] {
         &self.batches[..self.used]
@@ -167,7 +174,7 @@ impl Flight {
         self.left = self.used as u32;
     }
 
-    /// Makes it a request to one node.
+    /// Makes the flight a request to one node, to revoke access.
     pub(crate) fn plan_revocation(&mut self, whom: NodeId, at: NodeSlot) {
         (self.used, self.revokes) = (0, Some(whom));
         let pending = Pending { verb: 0, kind: VerbKind::FetchAndAdd, fenced: false, lines: 1 };
@@ -175,8 +182,9 @@ impl Flight {
         self.left = 1;
     }
 
-    /// A digest, and after it what is still to be done here: all that anybody may yet see of a round that
-    /// nobody fetches any more. How many of those in flight wait for it tells which: the last ones.
+    /// Returns the digest chained with the verbs that are still to be executed. No actor will see more
+    /// of a round that is not fetched any more. `holds`, the number of rounds in flight that wait for
+    /// this one, tells which they are: the last ones.
     pub(crate) fn add_pending(&self, mut digest: Digest, holds: usize) -> Digest {
         for batch in self.batches().iter().filter(|batch| !batch.pending.is_empty()) {
             let holds = holds as u64;
@@ -197,7 +205,7 @@ impl Flight {
         digest
     }
 
-    /// What a verb brings to memory.
+    /// The digest of a verb's operands.
     fn operands(&self, verb: &Verb) -> Digest {
         let kind = verb.kind();
         let own = mix(verb.expected, verb.value ^ (kind as u64) << 56);
@@ -211,21 +219,21 @@ impl Flight {
         }
     }
 
-    /// Whether all of it is done.
+    /// Whether all batches are done.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.left == 0
     }
 
-    /// Whether a later round of the same connection waits for what it asks of a node.
+    /// Whether a later round of the same connection waits for this one's batches.
     fn holds(&self, later: &Flight) -> bool {
         self.before.is_some_and(|before| before < later.sequence)
             && self.connection == later.connection
             && self.revokes.is_none()
     }
 
-    /// The owner wants the round back before it is done, when rounds up to `sequence` have been posted; what
-    /// is still to be done of it is copied.
+    /// Gives the round back to its owner before it is done, when rounds up to `sequence` have been
+    /// posted. The verbs that are still to be executed are copied.
     pub(crate) fn give_up(&mut self, round: &mut Round, sequence: u32) {
         std::mem::swap(&mut self.round, round);
         if !self.is_done() {
@@ -246,7 +254,7 @@ fn lines_of(verb: &Verb) -> u64 {
     u64::MAX >> (64 - lines)
 }
 
-/// Bytes of a READ or WRITE, counted from its first, that lie in one of its lines.
+/// The bytes of a READ or WRITE, counted from its first, that lie in one of its lines.
 pub(crate) fn part(verb: &Verb, line: u16) -> std::ops::Range<usize> {
     let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
     let from = (usize::from(line) * LINE_BYTES).saturating_sub(into);
@@ -262,7 +270,7 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    /// A place; the caller fills it.
+    /// Takes a place; the caller fills it.
     pub(crate) fn begin(&mut self) -> u32 {
         let index = self.all.take();
         let flight = self.all.get_mut(index);
@@ -282,18 +290,18 @@ impl Flights {
         self.all.get_mut(index)
     }
 
-    /// What a round's owner remembers.
+    /// Returns the ticket that a round's owner keeps.
     pub(crate) fn ticket(&self, index: u32) -> u64 {
         self.all.ticket(index)
     }
 
-    /// The place of a ticket, unless it is another's by now.
+    /// Returns the place of a ticket, unless the place has been reused since.
     #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
         self.all.find(ticket)
     }
 
-    /// The place of a round by its name.
+    /// Returns the place of the round with this actor and number.
     #[inline]
     pub(crate) fn named(&self, actor: u8, number: u32) -> Option<u32> {
         let is_it = |index: &&u32| {
@@ -303,7 +311,7 @@ impl Flights {
         self.live.iter().find(is_it).copied()
     }
 
-    /// Actors of which something is still to be done, a bit each.
+    /// The actors with verbs that are still to be executed, a bit each.
     pub(crate) fn actors(&self) -> u64 {
         let flights = self.live.iter().map(|index| self.all.get(*index));
         flights.filter(|it| !it.is_done()).fold(0, |actors, it| actors | 1 << it.actor)
@@ -322,7 +330,7 @@ impl Flights {
         }
     }
 
-    /// Whether a batch waits for one before it on its connection that nobody awaits.
+    /// Whether a batch waits for an earlier unawaited batch of its connection at the same node.
     pub(crate) fn is_held(&self, flight: &Flight, node: NodeSlot) -> bool {
         self.live.iter().map(|index| self.all.get(*index)).any(|earlier| {
             earlier.holds(flight)
@@ -330,13 +338,13 @@ impl Flights {
         })
     }
 
-    /// Whether an actor waits for anything that is not done.
+    /// Whether an actor waits for a round that is not done.
     pub(crate) fn is_anything_waited_for(&self, actor: Option<u8>) -> bool {
         let mut flights = self.live.iter().map(|index| self.all.get(*index));
         flights.any(|it| Some(it.actor) == actor && it.is_waited_for && !it.is_done())
     }
 
-    /// How many wait for this one.
+    /// How many rounds wait for this one.
     pub(crate) fn held_by(&self, flight: &Flight) -> usize {
         self.live.iter().filter(|index| flight.holds(self.all.get(**index))).count()
     }

@@ -1,9 +1,9 @@
-//! Digests of 128 bits that are kept, not computed anew.
+//! Digests of 128 bits that are updated as the state changes, not computed anew.
 //!
-//! Invariant: what has no order (the words of memory, pieces that have landed) is a sum of [`mix`]ed
-//! parts, so that a change costs one subtraction and one addition; what has an order is a [`chain`].
-//! Both halves are mixed apart (two rounds of folded multiplication each, as in wyhash). Two of the
-//! `n` states of an exploration have the same digest with a probability of about `n² / 2^129`.
+//! Invariant: parts without an order (the words of memory, pieces that have landed) are [`mix`]ed and
+//! summed, so a change costs one subtraction and one addition. Parts with an order form a [`chain`].
+//! The two halves are mixed separately (two rounds of folded multiplication each, as in wyhash). Two of
+//! the `n` states of an exploration have the same digest with a probability of about `n² / 2^129`.
 
 /// A digest.
 pub(crate) type Digest = u128;
@@ -26,7 +26,7 @@ pub(crate) fn mix(place: u64, value: u64) -> Digest {
     Digest::from(high) << 64 | Digest::from(low)
 }
 
-/// The digest of a sequence that has grown by one.
+/// The digest of a sequence that has grown by one element.
 #[inline]
 pub(crate) fn chain(before: Digest, next: Digest) -> Digest {
     let (low, high) = (before as u64, (before >> 64) as u64);

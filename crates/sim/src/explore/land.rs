@@ -1,7 +1,7 @@
-//! What happens when a transition is taken: pieces land, access ends, nodes die.
+//! The effects of a transition: pieces land, access ends, nodes die.
 //!
-//! Invariant: nothing here polls a coroutine. Who has something to see is `Ready` afterwards; whoever
-//! drives the machine decides when it sees it.
+//! Invariant: nothing here polls a coroutine. A coroutine that has something new to see becomes
+//! `Ready`; the code that drives the machine decides when it is polled.
 
 use super::actor::Fault;
 use super::config::Planted;
@@ -16,20 +16,20 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb, VerbKind};
 
-/// So long has it been, at least, when nothing but waiting is left to do.
+/// The time that passes, at least, when the only thing left to do is to wait.
 const STALL_NS: u64 = 1_000_000_000;
 
-/// What one access did to memory.
+/// The effect of one access on memory.
 struct Access {
     at: usize,
     len_bytes: usize,
-    /// Atomics: the word found.
+    /// Atomics: the word before the access.
     found: u64,
     changed: bool,
 }
 
 impl Machine {
-    /// One line of a READ or WRITE, one atomic, or a revocation.
+    /// Lands one line of a READ or WRITE, one atomic, or a revocation.
     pub(crate) fn land(&mut self, index: u32, batch: usize, position: usize, line: u16) {
         let flight = self.flights.get_mut(index);
         let (actor, number) = (flight.actor, flight.number);
@@ -56,7 +56,7 @@ impl Machine {
     fn execute_piece(&mut self, index: u32, verb_index: u16, line: u16) {
         let flight = self.flights.get(index);
         if self.watches_in_vain(&flight.round.verbs()[usize::from(verb_index)]) {
-            // Nobody had anything else to do: what is between this and whatever comes next matters.
+            // No actor had anything else to do, so the order of this step and the next one matters.
             self.actors[usize::from(flight.actor)].clock += STALL_NS;
             if !self.config.reduction.has(Planted::StallsForgotten) {
                 self.footprint.actor(u64::MAX);
@@ -115,7 +115,7 @@ impl Machine {
         }
     }
 
-    /// All of a round's batch is done, or will never be.
+    /// A batch of a round has ended: all of it is executed, or the rest never will be.
     pub(crate) fn batch_done(&mut self, index: u32) {
         let flight = self.flights.get_mut(index);
         flight.left -= 1;
@@ -125,7 +125,8 @@ impl Machine {
         let (actor, interest) = (flight.actor, flight.interest);
         if flight.is_waited_for {
             let state = &mut self.actors[usize::from(actor)];
-            // Who has asked for it and gone on to its next transaction is polled before that begins.
+            // If the coroutine asked for this round and went on to its next transaction, it is polled
+            // before that transaction begins.
             if matches!(state.status, Status::Waiting | Status::AtGate) {
                 state.status = Status::Ready;
             }
@@ -140,7 +141,8 @@ impl Machine {
         }
     }
 
-    /// What a round asks of nodes that refuse it, or that have not got such bytes, is refused.
+    /// Refuses those batches of a round that go to nodes that refuse them, or that do not hold the
+    /// addressed bytes.
     pub(crate) fn refuse_at_once(&mut self, index: u32) {
         let node = self.life_of(self.flights.get(index).actor).id;
         for batch in 0..self.flights.get(index).batches().len() {
@@ -158,7 +160,7 @@ impl Machine {
         }
     }
 
-    /// Whatever is left of a batch will never be executed.
+    /// The rest of a batch will never be executed.
     fn cut(&mut self, index: u32, batch: usize, error: FabricError) {
         let flight = self.flights.get_mut(index);
         let (actor, number, at) = (flight.actor, flight.number, flight.batches()[batch].node);
@@ -178,7 +180,8 @@ impl Machine {
         self.batch_done(index);
     }
 
-    /// Cuts what `is_hit` says, and whoever waits only for that goes on.
+    /// Cuts the batches at a node whose actor `is_hit` selects. A coroutine that waits only for such
+    /// batches goes on.
     fn cut_all(&mut self, at: NodeSlot, error: FabricError, is_hit: impl Fn(&Machine, u8) -> bool) {
         let mut next = 0;
         while let Some(&index) = self.flights.live.get(next) {
@@ -188,14 +191,14 @@ impl Machine {
                 .iter()
                 .position(|batch| batch.node == at && !batch.pending.is_empty());
             match hit.filter(|_| is_hit(self, flight.actor)) {
-                // Its end may take it out of the list.
+                // The end of the flight may remove it from the list.
                 Some(batch) => self.cut(index, batch, error),
                 None => next += 1,
             }
         }
     }
 
-    /// Nothing of `whom` is executed at `at` any more.
+    /// From now on `at` executes no verb of `whom`.
     fn revoke(&mut self, by: u8, whom: NodeId, at: NodeSlot) {
         self.note(Some(by), What::Revoked { whom, at });
         self.footprint.actor(0);
@@ -211,7 +214,7 @@ impl Machine {
         self.cut_all(at, FabricError::Fenced, |machine, actor| machine.life_of(actor).id == whom);
     }
 
-    /// A compute node dies: nobody fetches what it awaits.
+    /// A compute node dies: its coroutines fetch none of the rounds that they await.
     pub(crate) fn die(&mut self, life: usize) {
         self.spent.compute += 1;
         self.lives[life].is_dead = true;
@@ -255,7 +258,7 @@ impl Machine {
         self.note(None, What::Broke(fault));
     }
 
-    /// A datagram arrives, is lost, or arrives and will do so again.
+    /// A datagram arrives; it may have been doubled, and is then sent once more.
     pub(crate) fn deliver(&mut self, index: usize) {
         let Message { actor, number, to, .. } = self.messages.sent[index];
         self.message_moves(actor, to);
@@ -293,7 +296,7 @@ impl Machine {
         self.footprint.actor(actors);
     }
 
-    /// Executes a whole round at once: while loading, building, judging.
+    /// Executes a whole round at once: used while loading, building, judging.
     pub(crate) fn execute_at_rest(
         &mut self,
         node: NodeId,
@@ -358,7 +361,7 @@ fn execute(
     access
 }
 
-/// What an atomic puts in the place of `found`.
+/// Returns the value that an atomic writes in the place of `found`, if it writes.
 fn atomic(kind: VerbKind, verb: &Verb, data: &[u64], found: u64) -> Option<u64> {
     let masks = verb.buffer().0 as usize / 8;
     let (compare, swap) = match kind {

@@ -1,9 +1,9 @@
-//! The cluster between two polls: memory, rounds in flight, who is where, what broke.
+//! The cluster between two polls: memory, rounds in flight, the place of each coroutine, faults so far.
 //!
-//! Invariant: everything that a later step may depend on is here or in a coroutine, and what is in a
+//! Invariant: everything that a later step may depend on is here or in a coroutine. The state of a
 //! coroutine is a function of its group's `observed`. So [`Machine::digest`] identifies a state. Actors
-//! of one compute node are a group: they share local memory, so that the order of their polls is
-//! observed too.
+//! of one compute node form a group: they share local memory, so the order of their polls is observed
+//! too.
 
 use super::actor::{Actor, Fault, Trigger};
 use super::config::{ExploreConfig, Planted, Reduction};
@@ -22,16 +22,16 @@ use tarn_fabric::backend::LOCAL_PARTS;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 
-/// Where a coroutine stands.
+/// How far a coroutine is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     /// Never polled.
     Unstarted,
-    /// Before its next transaction.
+    /// It is about to begin its next transaction.
     AtGate,
-    /// Waits for a round or a revocation.
+    /// It waits for a round or a revocation.
     Waiting,
-    /// There is something for it to see, or it yielded.
+    /// There is something new for it to see, or it yielded.
     Ready,
     /// It yielded several times without seeing anything new.
     Idle,
@@ -39,23 +39,23 @@ pub(crate) enum Status {
     Dead,
 }
 
-/// One coroutine's place.
+/// The state of one coroutine.
 #[derive(Clone, Debug)]
 pub(crate) struct ActorState {
     pub(crate) life: usize,
     pub(crate) thread: u16,
     pub(crate) trigger: Option<Trigger>,
     pub(crate) status: Status,
-    /// Rounds and revocations posted, messages sent.
+    /// Numbers of rounds and revocations posted, and of messages sent.
     pub(crate) rounds: u32,
     pub(crate) messages: u32,
-    /// Transactions that began, ended.
+    /// Numbers of transactions that began, and that ended.
     pub(crate) began: u32,
     pub(crate) ended: u32,
     pub(crate) clock: u64,
-    /// Polls in a row that showed nothing new.
+    /// Number of polls in a row that showed nothing new.
     pub(crate) idle: u32,
-    /// What it saw of registered objects last.
+    /// The registered objects as it last saw them.
     pub(crate) shares_seen: Digest,
     pub(crate) phase: &'static str,
 }
@@ -67,17 +67,17 @@ pub(crate) struct Life {
     pub(crate) is_dead: bool,
     pub(crate) is_declared: bool,
     pub(crate) is_spared: bool,
-    /// Chain over all that its coroutines saw.
+    /// Chain over all that its coroutines observed.
     pub(crate) observed: Digest,
-    /// Sum of what landed of rounds that nobody has fetched.
+    /// Sum over the landed pieces of rounds that no coroutine has fetched.
     pub(crate) landed: Digest,
-    /// None of its coroutines runs any more: what they have left, instead of all that they saw.
+    /// Set once none of its coroutines runs any more: a digest of their remains, which replaces `observed`.
     pub(crate) left: Option<Digest>,
     /// Its actors, a bit each.
     pub(crate) actors: u64,
 }
 
-/// What a poll did.
+/// The events of one poll.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Polled {
     pub(crate) waits: bool,
@@ -96,18 +96,18 @@ pub(crate) struct Spent {
     pub(crate) doubled: u32,
 }
 
-/// What follows a transition that is taken together with the next one.
+/// The step that must follow a transition, because the two are taken together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Forced {
-    /// A piece of a round of this actor, from this number on.
+    /// A piece of a round of this actor, from this round number on.
     Piece(u8, u32),
-    /// Whether the window of this actor was shorter.
+    /// The answer whether the window of this actor was shorter.
     Answer(u8),
     /// The start of an actor that waited for this compute node to be lost.
     StartAfter(NodeId),
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct Machine {
     pub(crate) config: ExploreConfig,
     pub(crate) memory: Memory,
@@ -123,32 +123,32 @@ pub(crate) struct Machine {
     pub(crate) spent: Spent,
     pub(crate) faults: Vec<Fault>,
     pub(crate) marks: Vec<Marked>,
-    /// Threads that joined: of ports and actors.
+    /// Threads that joined, both of ports and of actors.
     pub(crate) threads: Vec<(NodeId, u16)>,
     /// Detached rounds that ended in an error.
     pub(crate) errors: Vec<(u64, FabricError)>,
-    /// Sums: of what each beginning came after, of access that was revoked.
+    /// Sums: over the ends that each beginning came after, and over access that was revoked.
     pub(crate) order: Digest,
     pub(crate) revoked: Digest,
-    /// Whose coroutine is being polled.
+    /// The actor whose coroutine is being polled.
     pub(crate) current: Option<u8>,
-    /// Its poll is a start: the first gate is open.
+    /// This poll is a start: the first gate is open.
     pub(crate) gate_open: bool,
     pub(crate) polled: Polled,
     pub(crate) sequence: u32,
-    /// The time at rest.
+    /// The clock of the cluster at rest.
     pub(crate) rest_clock: u64,
     /// A clock for stamps: strictly monotone over the whole execution.
     pub(crate) stamps: u64,
-    /// Transitions so far.
+    /// Number of transitions so far.
     pub(crate) steps: u32,
     pub(crate) footprint: Footprint,
-    /// Actors' coroutines are run or dropped for what they keep to themselves: nothing reaches the
-    /// cluster, every round ends in `Fenced`.
+    /// Coroutines are run, or dropped, only for the state that they keep themselves: nothing reaches
+    /// the cluster, and every round ends in `Fenced`.
     pub(crate) is_detached: bool,
     /// The judge looks at memory.
     pub(crate) is_judging: bool,
-    /// What alone may be chosen next.
+    /// If set, only this step may be chosen next.
     pub(crate) forced: Option<Forced>,
     pub(crate) trace: Option<Vec<Step>>,
 }
@@ -191,7 +191,7 @@ impl Machine {
         }
     }
 
-    /// Back to the loaded memory, with nobody on it.
+    /// Goes back to the loaded memory, with no actors.
     pub(crate) fn reset(&mut self) {
         self.memory.restore();
         self.flights.clear();
@@ -255,7 +255,7 @@ impl Machine {
         });
     }
 
-    /// The number of a thread's connections.
+    /// Returns the number of a thread's connection.
     pub(crate) fn join(&mut self, node: NodeId, thread: u16) -> u16 {
         let known = self.threads.iter().position(|it| *it == (node, thread));
         known.unwrap_or_else(|| {
@@ -269,7 +269,7 @@ impl Machine {
         &self.lives[self.actors[usize::from(actor)].life]
     }
 
-    /// The coroutine that is being polled saw something.
+    /// Records that the coroutine that is being polled observed something.
     pub(crate) fn observe(&mut self, what: Digest) {
         let Some(actor) = self.current else { return };
         self.polled.news = true;
@@ -278,7 +278,7 @@ impl Machine {
         *observed = chain(*observed, what.wrapping_add(mix(u64::from(actor), 0x0b5)));
     }
 
-    /// A transaction of the coroutine that is being polled begins or ends.
+    /// Records that a transaction of the coroutine that is being polled begins or ends.
     pub(crate) fn mark(&mut self, mark: Mark) {
         let Some(actor) = self.current else { return };
         if self.is_detached {
@@ -310,7 +310,7 @@ impl Machine {
         self.note(Some(actor), if mark == Mark::Began { What::Began } else { What::Ended });
     }
 
-    /// Sends a round of the coroutine that is being polled; its ticket.
+    /// Sends a round of the coroutine that is being polled. Returns its ticket.
     pub(crate) fn post(&mut self, connection: u16, round: &mut Round, interest: Interest) -> u64 {
         let index = self.begin_flight(connection, interest);
         let ticket = self.flights.ticket(index);
@@ -330,7 +330,7 @@ impl Machine {
         ticket
     }
 
-    /// Sends a request to revoke; its ticket.
+    /// Sends a request to revoke access. Returns its ticket.
     pub(crate) fn ask_to_revoke(&mut self, connection: u16, whom: NodeId, at: NodeSlot) -> u64 {
         let index = self.begin_flight(connection, Interest::Detached);
         let ticket = self.flights.ticket(index);
@@ -359,7 +359,7 @@ impl Machine {
         index
     }
 
-    /// Why a memory node refuses what a compute node asks.
+    /// Returns the reason for which a memory node refuses a compute node's verbs, if it does.
     pub(crate) fn refusal(&self, node: NodeId, at: NodeSlot) -> Option<FabricError> {
         if self.is_down.get(usize::from(at.0)).copied().unwrap_or(true) {
             return Some(FabricError::NodeDown(at));
@@ -367,7 +367,7 @@ impl Machine {
         self.fenced.contains(&(node, at)).then_some(FabricError::Fenced)
     }
 
-    /// Notes an event, if anybody wants to know.
+    /// Records an event if a trace is wanted.
     #[inline]
     pub(crate) fn note(&mut self, actor: Option<u8>, what: What) {
         let Some(trace) = &mut self.trace else { return };

@@ -1,20 +1,20 @@
 //! The memory of all memory nodes, flat and small.
 //!
-//! Invariant: the digest is that of the words that differ from the image kept by
-//! [`Memory::keep`], and a restore costs the lines that were written. A line's number is its place in
-//! the whole memory: (node, line) to whoever asks which pieces meet.
+//! Invariant: the digest covers the words that differ from the image kept by [`Memory::keep`]. A
+//! restore costs only the lines that were written. A line's number is its place in the whole memory, so
+//! two pieces meet if they touch the same line number.
 
 use super::hash::{Digest, mix};
 use tarn_fabric::address::{LINE_BYTES, NodeSlot, Target};
 
-/// Words of a line.
+/// Number of words in a line.
 pub(crate) const LINE_WORDS: usize = LINE_BYTES / 8;
 
 /// Names a line of one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LineId(pub(crate) u32);
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct Memory {
     words: Vec<u64>,
     image: Vec<u64>,
@@ -22,14 +22,14 @@ pub(crate) struct Memory {
     dirty: Vec<u32>,
     nodes: u16,
     replicas: u16,
-    /// Behind the other nodes, with room for every group.
+    /// Number of nodes behind the others, each with room for every group.
     spares: u16,
     group_bytes: u64,
     pub(crate) digest: Digest,
 }
 
 impl Memory {
-    /// Zeros.
+    /// Creates memory filled with zeros.
     pub(crate) fn new(
         (nodes, spares): (usize, usize),
         replicas: usize,
@@ -49,12 +49,13 @@ impl Memory {
         }
     }
 
-    /// Lines in all.
+    /// Number of lines in all memory.
     pub(crate) fn lines(&self) -> usize {
         self.written.len()
     }
 
-    /// Where `len_bytes` from `target` on begin, counted in bytes; none, if they are not there.
+    /// Returns the place of the `len_bytes` bytes from `target` on, in bytes from the start of all
+    /// memory. It is `None` if they are not there.
     #[inline]
     pub(crate) fn place(&self, target: Target, len_bytes: usize) -> Option<usize> {
         let (node, address) = (target.node().0, target.address());
@@ -67,7 +68,8 @@ impl Memory {
         Some((region * self.group_bytes + address.offset_bytes()) as usize)
     }
 
-    /// Where a node's copy of a group lies, in memories of a group; none, if it has none.
+    /// Returns the position of a node's copy of a group, in units of `group_bytes`. It is `None` if the
+    /// node has no copy.
     fn region(&self, node: u16, group: u16) -> Option<u64> {
         let (nodes, group) = (u64::from(self.nodes), u64::from(group));
         let replicas = u64::from(self.replicas);
@@ -79,13 +81,13 @@ impl Memory {
         (index < replicas).then_some(group * replicas + index)
     }
 
-    /// The line of a place.
+    /// Returns the line of a place.
     #[inline]
     pub(crate) fn line(at: usize) -> LineId {
         LineId((at / LINE_BYTES) as u32)
     }
 
-    /// The words that `len_bytes` from `at` on touch.
+    /// Returns the words that `len_bytes` from `at` on touch.
     #[inline]
     pub(crate) fn touched(&self, at: usize, len_bytes: usize) -> &[u64] {
         &self.words[at / 8..(at + len_bytes).div_ceil(8)]
@@ -97,7 +99,7 @@ impl Memory {
         into.copy_from_slice(&bytes[at..at + into.len()]);
     }
 
-    /// Writes; whether anything changed.
+    /// Writes bytes. Returns whether anything changed.
     pub(crate) fn write(&mut self, at: usize, from: &[u8]) -> bool {
         let (mut done, mut changed) = (0, false);
         while done < from.len() {
@@ -112,14 +114,14 @@ impl Memory {
         changed
     }
 
-    /// The aligned word at `at`.
+    /// Returns the aligned word at `at`.
     #[inline]
     pub(crate) fn word(&self, at: usize) -> u64 {
         debug_assert!(at.is_multiple_of(8));
         self.words[at / 8]
     }
 
-    /// Sets the aligned word at `at`; whether that changed it.
+    /// Sets the aligned word at `at`. Returns whether that changed it.
     #[inline]
     pub(crate) fn set_word(&mut self, at: usize, value: u64) -> bool {
         assert!(at.is_multiple_of(8), "an atomic on a word that is not aligned");
@@ -148,7 +150,7 @@ impl Memory {
         true
     }
 
-    /// From now on this is what [`Memory::restore`] goes back to.
+    /// Keeps the present contents as the image that [`Memory::restore`] goes back to.
     pub(crate) fn keep(&mut self) {
         for line in self.dirty.drain(..) {
             let from = line as usize * LINE_WORDS;
@@ -159,7 +161,7 @@ impl Memory {
         self.digest = 0;
     }
 
-    /// Back to what was kept.
+    /// Goes back to the image that was kept.
     pub(crate) fn restore(&mut self) {
         for line in self.dirty.drain(..) {
             let from = line as usize * LINE_WORDS;
@@ -170,7 +172,7 @@ impl Memory {
         self.digest = 0;
     }
 
-    /// The nodes of each group, primary first.
+    /// Returns the nodes of each group, primary first.
     pub(crate) fn groups(&self) -> Vec<Vec<NodeSlot>> {
         let group = |group: u16| {
             (group..group + self.replicas).map(|node| NodeSlot(node % self.nodes)).collect()
@@ -198,7 +200,7 @@ mod tests {
                 seen.push(memory.place(at((group + index) % 3, group, 64), 64).unwrap());
             }
         }
-        // A spare has room for each.
+        // A spare has room for each group.
         seen.extend((0..3).map(|group| memory.place(at(3, group, 64), 64).unwrap()));
         seen.sort_unstable();
         assert_eq!(seen, [64, 192, 320, 448, 576, 704, 832, 960, 1088]);

@@ -1,7 +1,7 @@
-//! Datagrams under way, and those that have arrived.
+//! Datagrams in flight, and those that have arrived.
 //!
-//! Invariant: a datagram is named by its sender and its number there. Any of those under way may arrive
-//! next; those that have arrived are seen in the order in which they did.
+//! Invariant: a datagram is named by its sender and its number among the sender's datagrams. Any
+//! datagram in flight may arrive next. Receivers see those that have arrived in order of arrival.
 
 use super::hash::{Digest, chain, mix, of_bytes};
 use std::collections::VecDeque;
@@ -26,10 +26,10 @@ impl Message {
     }
 }
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Messages {
-    /// Under way, in the order in which they were sent.
+    /// In flight, in the order in which they were sent.
     pub(crate) sent: Vec<Message>,
     /// Arrived, in that order, for all receivers.
     arrived: VecDeque<Message>,
@@ -45,12 +45,12 @@ impl Messages {
         self.sent.push(message);
     }
 
-    /// The datagram of this name, if it is under way.
+    /// Returns the datagram with this name, if it is in flight.
     pub(crate) fn named(&self, actor: u8, number: u32) -> Option<usize> {
         self.sent.iter().position(|it| it.actor == actor && it.number == number)
     }
 
-    /// It arrives.
+    /// The datagram arrives.
     pub(crate) fn deliver(&mut self, index: usize) {
         let mut message = self.sent.remove(index);
         if std::mem::take(&mut message.is_doubled) {
@@ -59,13 +59,13 @@ impl Messages {
         self.arrived.push_back(message);
     }
 
-    /// The first that has arrived for `to`, taken away.
+    /// Takes away the first datagram that has arrived for `to`, and returns it.
     pub(crate) fn take(&mut self, to: Endpoint) -> Option<Message> {
         let index = self.arrived.iter().position(|message| message.to == to)?;
         self.arrived.remove(index)
     }
 
-    /// Of all that is here; where it went and in which order it arrived counts.
+    /// The digest of all datagrams here. The receiver and the order of arrival count.
     pub(crate) fn digest(&self) -> Digest {
         let under_way = self.sent.iter().fold(0, |sum: Digest, it| sum.wrapping_add(it.digest()));
         self.arrived.iter().fold(under_way, |digest, it| {

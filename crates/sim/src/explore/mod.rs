@@ -1,16 +1,17 @@
-//! The exhaustive scheduler: every order of whatever the contract leaves open, within stated bounds.
+//! The exhaustive scheduler: it tries every order that the contract leaves open, within stated bounds.
 //!
 //! Map:
-//! - [`ExploreConfig`]: the cluster, its faults, the bounds. [`Model`]: what is explored.
-//! - [`explore`], [`replay`], [`shrink`]: what can be done with a model.
+//! - [`ExploreConfig`]: the cluster, its faults, the bounds. [`Model`]: the program that is explored.
+//! - [`explore`], [`replay`], [`shrink`]: the operations on a model.
 //! - [`ExploreFabric`]: the cluster as a model holds it. [`End`]: a final state, for the judge.
 //!
-//! A coroutine cannot be copied, so an execution is run from the start along its choices, as loom and
-//! shuttle do, and then goes on depth first. What identifies a state, which choices are left out and
-//! why that loses nothing: `docs/design/0011-explorer.md`.
+//! A coroutine cannot be copied. So an execution is run from the start along its choices, as loom and
+//! shuttle do, and then goes on depth first. `docs/design/0011-explorer.md` says how a state is
+//! identified, which choices are omitted, and why that loses nothing.
 //!
-//! Invariant: no cost, no clock, no randomness: an execution is a function of model, configuration and
-//! choices. What is left out is left out by an argument, and tests compare it with plain enumeration.
+//! Invariant: there is no cost, no clock and no randomness. An execution is a function of model,
+//! configuration and choices. Every omission rests on an argument, and tests compare it with plain
+//! enumeration.
 
 mod actor;
 mod backend;
@@ -54,27 +55,28 @@ pub use trace::{Step, What};
 use crate::config::ConfigError;
 use std::ops::ControlFlow;
 
-/// What is explored: a loaded database, the coroutines that run on it, and what must hold afterwards.
+/// The program that is explored: a loaded database, the coroutines that run on it, and the condition
+/// that must hold at the end.
 pub trait Model {
-    /// Writes what memory holds before anything runs. Called once; what it leaves in memory is there at
-    /// the start of each execution. Rounds of ports are done at once.
+    /// Writes the initial contents of memory. Called once; each execution starts with these contents.
+    /// Rounds of ports are done at once.
     fn load(&self, cluster: &ExploreFabric);
 
-    /// Builds the coroutines, for each execution anew. Rounds of ports are done at once here too. Must
-    /// do the same each time, and has to be fast: it is called as often as there are executions.
+    /// Builds the coroutines, for each execution anew. Rounds of ports are done at once here too. It
+    /// must do the same each time. It must be fast, because it is called once for each execution.
     fn build(&self, cluster: &ExploreFabric) -> Vec<Actor>;
 
-    /// Judges a final state; called once for each that is new, and for some that are not.
+    /// Judges a final state. Called once for each new final state, and again for some that are not new.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// A description, for people, of the fault in the final state.
     fn judge(&self, end: &End<'_>) -> Result<(), String>;
 }
 
-/// Explores `model`; `progress` is told now and then, and may end it.
+/// Explores `model`. `progress` is called now and then, and may end the exploration.
 ///
 /// # Errors
-/// A configuration that cannot be.
+/// The configuration is impossible.
 ///
 /// # Panics
 /// If the model is no function of its schedule.
@@ -87,11 +89,11 @@ pub fn explore(
     Ok(search::Search::new(model, config).run(progress))
 }
 
-/// Runs one schedule, and judges where it ends. Where the schedule ends before the execution does, the
-/// first thing happens that must.
+/// Runs one schedule, and judges the final state. If the schedule ends before the execution does, the
+/// first transition that must happen is taken at each further step.
 ///
 /// # Errors
-/// A configuration that cannot be, or a schedule that names a choice that was not there.
+/// The configuration is impossible, or the schedule names a choice that did not exist.
 pub fn replay(
     model: &dyn Model,
     config: &ExploreConfig,
@@ -100,11 +102,11 @@ pub fn replay(
     replay::by_schedule(model, config, schedule)
 }
 
-/// Makes a violation's schedule shorter and lets it change less often between actors, as long as the
-/// judge objects to something.
+/// Shortens a violation's schedule and makes it change less often between actors, as long as the judge
+/// still finds a fault.
 ///
 /// # Errors
-/// A configuration that cannot be, or a schedule that names a choice that was not there.
+/// The configuration is impossible, or the schedule names a choice that did not exist.
 pub fn shrink(
     model: &dyn Model,
     config: &ExploreConfig,

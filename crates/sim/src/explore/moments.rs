@@ -1,19 +1,22 @@
 //! Whether an execution's windows and waits are possible by true time.
 //!
-//! Invariant: what is known of the moments of its steps is a system of differences: each comes after the one before it, a window that was
-//! found shorter is shorter than its lease, a wait is no shorter than its length. It has a solution unless a cycle of differences is
-//! negative (Bellman and Ford). The explorer's rule offers all that has one, and a little more (`time`).
+//! Invariant: the constraints on the moments of the steps form a system of differences. Each step comes
+//! after the one before it. A window that was found shorter is shorter than its lease. A wait is no
+//! shorter than its length. The system has a solution unless a cycle of differences is negative
+//! (Bellman and Ford). The explorer's rule offers every execution that has a solution, and a few more
+//! (`time`).
 
 use super::trace::{Step, What};
 
-/// Of one nanosecond: more than an execution has steps of time, each of which takes some time too.
+/// Units in one nanosecond. It is more than the number of steps of time in an execution, because each
+/// step takes at least one unit.
 const UNIT: i64 = 1 << 20;
 
 /// A system of differences between moments.
 #[derive(Default)]
 pub(crate) struct Moments {
     count: usize,
-    /// The second is at most so long after the first.
+    /// The second step is at most this many units after the first.
     at_most: Vec<(usize, usize, i64)>,
 }
 
@@ -22,7 +25,7 @@ fn units(length_ns: u64) -> i64 {
 }
 
 impl Moments {
-    /// One more step, after all others; its number.
+    /// Adds a step after all others. Returns its number.
     pub(crate) fn step(&mut self) -> usize {
         if self.count > 0 {
             self.at_most.push((self.count, self.count - 1, -1));
@@ -31,23 +34,23 @@ impl Moments {
         self.count - 1
     }
 
-    /// The second is at least so long after the first.
+    /// The second step is at least this long after the first.
     pub(crate) fn at_least(&mut self, first: usize, second: usize, length_ns: u64) {
         self.at_most.push((second, first, -units(length_ns)));
     }
 
-    /// The second is less than that after the first.
+    /// The second step is less than this long after the first.
     pub(crate) fn shorter(&mut self, first: usize, second: usize, length_ns: u64) {
         self.at_most.push((first, second, units(length_ns) - 1));
     }
 
-    /// Takes back what was said last.
+    /// Removes the last constraint.
     #[cfg(test)]
     pub(crate) fn take_back(&mut self) {
         self.at_most.pop();
     }
 
-    /// Whether there are such moments.
+    /// Whether moments exist that satisfy all constraints.
     pub(crate) fn are_possible(&self) -> bool {
         let mut moments = vec![0i64; self.count];
         for _ in 0..=self.count {
@@ -66,8 +69,9 @@ impl Moments {
     }
 }
 
-/// Whether clocks could show the windows and waits of an execution as it says. If they could not, what it was objected to for
-/// need not be wrong: another execution may come to the same, or none.
+/// Whether clocks could show the windows and waits of an execution as its trace says. If they could
+/// not, the judge's objection to it may not be a fault: perhaps no possible execution leads to the same
+/// state.
 pub fn has_moments(trace: &[Step]) -> bool {
     let mut moments = Moments::default();
     let mut begun: Vec<(Option<usize>, bool, usize)> = Vec::new();

@@ -1,29 +1,31 @@
-//! Objects outside of the cluster's memory that coroutines share, and what ended ones leave.
+//! Objects outside of the cluster's memory that coroutines share, and the remains of coroutines that
+//! have ended.
 //!
-//! Invariant: an object counts as seen at each poll of a coroutine that looks at it; what a compute node keeps
-//! in its local memory is seen part by part, by who says so (`parts`). What a compute node's
-//! coroutines have left stands for what they saw only once none of them runs any more.
+//! Invariant: an object counts as seen at each poll of a coroutine that looks at it. The state that a
+//! compute node keeps in its local memory is seen part by part, by coroutines that say so (`parts`).
+//! The remains of a compute node's coroutines replace their observations only once none of them runs
+//! any more.
 
 use super::hash::{Digest, chain, mix};
 use super::machine::Life;
 use super::world::World;
 use tarn_fabric::address::{NodeId, NodeSlot};
 
-/// A digest of what an object holds.
+/// A digest of an object's contents.
 pub(crate) type Share = Box<dyn Fn() -> u64>;
-/// What a compute node keeps in its local memory.
+/// The state that a compute node keeps in its local memory.
 pub(crate) struct Kept {
     pub(super) node: NodeSlot,
     pub(super) digest: Share,
 }
 
-/// A digest of what a compute node's coroutines have left.
+/// A digest of the remains of a compute node's coroutines.
 pub(crate) type Remains = Box<dyn Fn(NodeId) -> u64>;
 
 /// An object outside of the cluster's memory.
 pub(crate) struct Object {
     digest: Share,
-    /// Whose coroutines look at it; none: everybody's.
+    /// The nodes whose coroutines look at it; `None`: all nodes.
     seen_by: Option<Vec<NodeId>>,
 }
 
@@ -33,7 +35,7 @@ impl World {
         self.shares.borrow_mut().push(Object { digest, seen_by });
     }
 
-    /// Registers what a compute node keeps in its local memory, for this execution.
+    /// Registers the state that a compute node keeps in its local memory, for this execution.
     pub(crate) fn keep(&self, node: NodeSlot, digest: Share) {
         self.kept.borrow_mut().push(Kept { node, digest });
     }
@@ -50,7 +52,7 @@ impl World {
         self.objects().into_iter().fold(0, |digest, object| chain(digest, mix(0, object)))
     }
 
-    /// What an actor sees of registered objects.
+    /// The digest of the registered objects that an actor sees.
     pub(super) fn seen_by(&self, actor: u8, objects: &[u64]) -> Digest {
         let node = self.machine.borrow().life_of(actor).id;
         let shares = self.shares.borrow();
@@ -59,7 +61,7 @@ impl World {
         seen.fold(0, |digest, (_, object)| chain(digest, mix(0, *object)))
     }
 
-    /// Actors that see an object, a bit each.
+    /// The actors that see an object, a bit each.
     pub(super) fn audience(&self, object: usize) -> u64 {
         let machine = self.machine.borrow();
         let seen_by = &self.shares.borrow()[object].seen_by;
@@ -70,12 +72,12 @@ impl World {
         lives.fold(0, |actors, life| actors | life.actors)
     }
 
-    /// Registers what tells what coroutines have left, for this execution.
+    /// Registers the digest of the coroutines' remains, for this execution.
     pub(crate) fn remains(&self, remains: Remains) {
         *self.remains.borrow_mut() = Some(remains);
     }
 
-    /// Of lives whose coroutines have all ended only what they have left counts from now on.
+    /// For each life whose coroutines have all ended, only their remains count from now on.
     fn look_at_remains(&self) {
         let remains = self.remains.borrow();
         let machine = &mut *self.machine.borrow_mut();
@@ -89,7 +91,7 @@ impl World {
         }
     }
 
-    /// Identifies the state.
+    /// Returns the digest that identifies the state.
     pub(crate) fn digest(&self) -> Digest {
         self.look_at_remains();
         let digest = self.machine.borrow().digest();

@@ -1,10 +1,13 @@
-//! Local memory of compute nodes, part by part: what a poll looked at in it, and what it changed.
+//! The local memory of compute nodes, part by part: the parts that a poll looked at, and those that it
+//! changed.
 //!
-//! Invariant: a part is a line that costs nothing and is accessed within a poll: it is private as long as one
-//! actor alone touches it or nobody changes it, two polls are dependent if they meet in a part that one of
-//! them changes, and an actor of which a poll may touch a shared part is polled by choice. What was
-//! observed is what was told, and not what else lies there. The argument is in
-//! `docs/design/0018-explorer-beside-memory.md`.
+//! Invariant: a part is treated like a line that costs nothing and is accessed within a poll.
+//! - It is private as long as only one actor touches it, or no actor changes it.
+//! - Two polls are dependent if they meet in a part that one of them changes.
+//! - An actor whose poll may touch a shared part is polled by choice.
+//!
+//! An observation covers only the data that the coroutine was told, not the rest of the part. The
+//! argument is in `docs/design/0018-explorer-beside-memory.md`.
 
 use super::config::Planted;
 use super::hash::{chain, mix};
@@ -14,7 +17,8 @@ use super::world::World;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::backend::{LOCAL_PARTS, LocalPart};
 
-/// Who has looked at which part in this execution, and whose memory this poll has changed.
+/// The actors that have looked at each part in this execution, and the nodes whose memory this poll has
+/// changed.
 #[derive(Default)]
 pub(crate) struct Parts {
     /// By part: actors, a bit each.
@@ -24,12 +28,12 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Of so many compute nodes.
+    /// Creates the parts of this many compute nodes.
     pub(crate) fn new(compute_nodes: usize) -> Parts {
         Parts { seen_by: vec![0; compute_nodes * usize::from(LOCAL_PARTS)], changed: 0 }
     }
 
-    /// Nobody has looked at anything.
+    /// Forgets all looks and changes.
     pub(crate) fn reset(&mut self) {
         self.seen_by.fill(0);
         self.changed = 0;
@@ -37,7 +41,8 @@ impl Parts {
 }
 
 impl Machine {
-    /// The coroutine that is being polled looked at a part, and was told so much; or changed it.
+    /// Records that the coroutine that is being polled looked at a part and was told `told`, or changed
+    /// the part.
     pub(crate) fn look_at_part(&mut self, part: LocalPart, told: u64, changed: bool) {
         let Some(actor) = self.current.filter(|_| !self.is_detached) else { return };
         assert!(part.number < LOCAL_PARTS, "{part:?}: parts below {LOCAL_PARTS}");
@@ -49,7 +54,8 @@ impl Machine {
             self.footprint.line(line, changed);
         }
         if !reduction.has(Planted::ToldForgotten) {
-            // No news: who looks again and again at what does not change waits for nothing else.
+            // This is no news: a coroutine that only looks again at an unchanged part makes no
+            // progress.
             let has_news = self.polled.news || changed;
             self.observe(chain(mix(at as u64, u64::from(changed)), mix(0x701d, told)));
             self.polled.news = has_news;
@@ -61,7 +67,7 @@ impl Machine {
         }
     }
 
-    /// There may be something new for these actors.
+    /// Wakes these idle actors: there may be something new for them.
     pub(crate) fn wake(&mut self, actors: u64) {
         for (index, state) in self.actors.iter_mut().enumerate() {
             if actors >> index & 1 == 1 && state.status == Status::Idle {
@@ -70,26 +76,26 @@ impl Machine {
         }
     }
 
-    /// Whether this poll said that it changed something in a node's memory.
+    /// Whether this poll has said that it changed something in a node's memory.
     fn says_it_changed(&self, node: NodeSlot) -> bool {
         self.parts.changed >> node.0 & 1 == 1
     }
 
-    /// A poll begins.
+    /// Called when a poll begins.
     pub(crate) fn forget_changed_parts(&mut self) {
         self.parts.changed = 0;
     }
 }
 
 impl World {
-    /// Digests of what compute nodes keep, in builds with assertions.
+    /// Digests of the state that compute nodes keep, in builds with assertions.
     pub(super) fn kept_before(&self) -> Vec<u64> {
         let kept = self.kept.borrow();
         let is_checked = cfg!(debug_assertions);
         kept.iter().filter(|_| is_checked).map(|it| (it.digest)()).collect()
     }
 
-    /// What a poll has changed it has said.
+    /// Checks that the poll has named each change that it made.
     pub(super) fn check_kept(&self, before: &[u64]) {
         for (kept, before) in self.kept.borrow().iter().zip(before) {
             let (node, machine) = (kept.node, self.machine.borrow());

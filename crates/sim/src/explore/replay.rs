@@ -1,7 +1,7 @@
-//! One execution again: by its schedule, or by its transitions.
+//! Runs one execution again: by its schedule, or by its transitions.
 //!
-//! Invariant: transitions are taken one at a time, without any reduction, so that a schedule means the
-//! same whatever found it.
+//! Invariant: transitions are taken one at a time, without any reduction. So a schedule means the same
+//! execution under whichever reduction it was found.
 
 use super::Model;
 use super::config::{ExploreConfig, Reduction};
@@ -14,11 +14,12 @@ use super::world::World;
 use crate::config::ConfigError;
 use std::rc::Rc;
 
-/// Transitions after which an execution is not followed any more.
+/// After this many transitions an execution is not followed any more.
 const STEPS_MAX: u32 = 1 << 17;
 
-/// Runs the last execution once more, taking notes: transition by transition, as it was. Its choices alone would
-/// not lead there again if it has shown lines to be shared, beside which less goes ahead from then on.
+/// Runs the last execution once more, transition by transition, and records it. Its choices alone might
+/// not lead there again. The execution may have shown lines to be shared; from then on fewer pieces
+/// land at once.
 pub(crate) fn record(model: &dyn Model, world: &Rc<World>) -> (Schedule, Vec<Step>) {
     let taken = world.taken.take();
     world.machine.borrow_mut().trace = Some(Vec::new());
@@ -40,14 +41,14 @@ fn finish_notes(world: &World) -> (Schedule, Vec<Step>) {
     (Schedule { choices }, trace)
 }
 
-/// How an execution is steered.
+/// Steers an execution.
 pub(crate) trait Pilot {
-    /// The next transition of those enabled; none, if it is left to the rule.
+    /// Returns the next transition of those enabled, or `None` to leave the choice to the default rule.
     fn next(&mut self, enabled: &[Transition]) -> Result<Option<Transition>, ConfigError>;
 }
 
-/// Runs one execution to a final state: as the pilot says, and by the first thing that must happen
-/// where it has nothing to say.
+/// Runs one execution to a final state. It follows the pilot; where the pilot chooses nothing, the
+/// first transition that must happen is taken.
 pub(crate) fn fly(
     model: &dyn Model,
     config: &ExploreConfig,
@@ -84,13 +85,13 @@ pub(crate) fn fly(
     Ok((Replayed { trace, verdict, schedule }, taken))
 }
 
-/// Steers by the places of transitions among those enabled.
+/// Steers by the positions of transitions among those enabled.
 struct ByPlace<'a> {
     schedule: &'a Schedule,
     next: usize,
 }
 
-/// A choice as schedules are written.
+/// A choice as schedules write it.
 fn as_written(choice: u32) -> String {
     Schedule { choices: vec![choice] }.to_string()
 }

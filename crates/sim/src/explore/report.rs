@@ -1,17 +1,17 @@
-//! What an exploration tells: how much it saw, and what it found.
+//! The report of an exploration: how much it saw, and the violations it found.
 //!
-//! Invariant: "exhausted" is said only if nothing was cut: no bound was met, and no execution was left
-//! before its end but for a state that was seen before.
+//! Invariant: "exhausted" is reported only if nothing was cut. That is: no bound was met, and each
+//! execution ran to its end or to a state that was seen before.
 
 use super::actor::Fault;
 use super::schedule::Schedule;
 use super::trace::Step;
 use tarn_fabric::address::NodeId;
 
-/// What was done so far.
+/// The work done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Progress {
-    /// Executions, each from the start.
+    /// Executions, each run from the start.
     pub executions: u64,
     /// Different states.
     pub states: u64,
@@ -19,75 +19,75 @@ pub struct Progress {
     pub judged: u64,
     /// Transitions that were taken for the first time on their path.
     pub steps_new: u64,
-    /// Transitions that were taken again, to come back to where something was left to choose.
+    /// Transitions that were taken again, to return to a state with choices left.
     pub steps_again: u64,
-    /// Most choices of one execution.
+    /// Largest number of choices in one execution.
     pub depth_max: u32,
-    /// Times that the exploration began anew because a line turned out to be shared.
+    /// How often the exploration began anew because a line turned out to be shared.
     pub restarts: u64,
-    /// Lines that are shared, as known by now.
+    /// Number of lines that are known to be shared.
     pub shared_lines: u64,
 }
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Explored {
-    /// How much was done, restarts included.
+    /// The work done, restarts included.
     pub progress: Progress,
-    /// Whether that was all.
+    /// Whether all executions were covered.
     pub outcome: Outcome,
-    /// What the judge objected to, in the order found.
+    /// The executions to which the judge objected, in the order found.
     pub violations: Vec<Violation>,
     /// Executions cut at the bound of depth.
     pub cut: u64,
-    /// Final states in which some coroutine waits for ever.
+    /// Final states in which a coroutine waits for ever.
     pub stuck: u64,
 }
 
-/// Whether an exploration saw all there is.
+/// Whether an exploration covered all executions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// All of it.
+    /// It covered all of them.
     Exhausted,
-    /// Not all, because of this bound.
+    /// It did not, because of this bound.
     Bounded(Bound),
 }
 
-/// What ended an exploration early.
+/// The bound that ended an exploration early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bound {
     /// [`super::Bounds::executions`].
     Executions,
     /// [`super::Bounds::states`].
     States,
-    /// [`super::Bounds::depth`] cut some execution.
+    /// [`super::Bounds::depth`] cut an execution.
     Depth,
     /// [`super::Bounds::violations`].
     Violations,
-    /// Whoever was told of progress said so.
+    /// The caller ended the exploration when it was told of progress.
     Caller,
 }
 
-/// An execution that the judge objected to.
+/// An execution to which the judge objected.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// What the judge said, or what panicked.
+    /// The judge's objection, or the text of the panic.
     pub text: String,
-    /// How to get there again.
+    /// The schedule that leads there again.
     pub schedule: Schedule,
-    /// What happened.
+    /// The events of the execution.
     pub trace: Vec<Step>,
 }
 
 /// A schedule that was run again.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// What happened.
+    /// The events of the execution.
     pub trace: Vec<Step>,
-    /// The judge's word.
+    /// The judge's verdict.
     pub verdict: Result<(), String>,
-    /// The schedule as it was run: the given one, and the first enabled transition wherever that one
-    /// ended before the execution did.
+    /// The schedule as it was run: the given one, then the first enabled transition at each further
+    /// step until the execution ended.
     pub schedule: Schedule,
 }
 
@@ -100,7 +100,7 @@ pub enum Fate {
     Stuck,
     /// Its node died before it returned.
     Dead,
-    /// What it waited for never happened.
+    /// The event that it waited for never happened.
     NeverStarted,
 }
 
@@ -127,9 +127,9 @@ pub enum Mark {
 /// A mark in the order of true time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marked {
-    /// Whose.
+    /// The actor, as a position in the model's actors.
     pub actor: usize,
-    /// Which.
+    /// Beginning or end.
     pub mark: Mark,
 }
 
@@ -138,7 +138,7 @@ pub struct Marked {
 pub struct Summary {
     /// The actors, in the model's order.
     pub actors: Vec<ActorEnd>,
-    /// What broke, in the order in which it did.
+    /// The faults that happened, in that order.
     pub faults: Vec<Fault>,
     /// Beginnings and ends of transactions, in the order in which they happened.
     pub marks: Vec<Marked>,

@@ -1,9 +1,10 @@
-//! Depth first through all choices, each execution from the start.
+//! Searches all choices depth first; each execution runs from the start.
 //!
-//! Invariant: sleep sets (Godefroid, "Partial-Order Methods for the Verification of Concurrent Systems",
-//! LNCS 1032, 1996, ch. 5), and each state explored once. States here never come back, so that whatever
-//! sleeps leads to where an earlier, finished branch has been: no sleep set need be stored with a state.
-//! Whether two transitions are independent is judged by what they touched when they were taken.
+//! Invariant: the search uses sleep sets (Godefroid, "Partial-Order Methods for the Verification of
+//! Concurrent Systems", LNCS 1032, 1996, ch. 5), and explores each state once. No state occurs twice on
+//! one path. So every sleeping transition leads to a state that an earlier, finished branch has
+//! visited, and no sleep set need be stored with a state. Whether two transitions are independent is
+//! judged by the lines and actors that they touched when they were taken.
 
 use super::Model;
 use super::config::{ExploreConfig, Planted, Reduction};
@@ -18,31 +19,32 @@ use super::world::World;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// Transitions of one execution that goes ahead.
+/// Largest number of transitions of one scout execution.
 const SCOUT_STEPS: u32 = 4_000;
-/// The caller is told after so many executions.
+/// The caller is told of progress after this many executions.
 const TELL_EVERY: u64 = 256;
 
-/// A transition that was explored before, and what it touched.
+/// A transition that was explored before, and its footprint.
 #[derive(Clone, Copy)]
 struct Sleeper {
     transition: Transition,
     footprint: Footprint,
 }
 
-/// A state on the way to the present one.
+/// A state on the path to the present one.
 struct Frame {
     digest: Digest,
     chosen: Transition,
     footprint: Footprint,
     sleep: Vec<Sleeper>,
     todo: Vec<Transition>,
-    /// It belongs to the start before it: what its transitions touch is part of what that touched.
+    /// It belongs to the start before it: its transitions' footprints are part of that start's
+    /// footprint.
     is_forced: bool,
     joined: Footprint,
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct Search<'a> {
     model: &'a dyn Model,
     config: &'a ExploreConfig,
@@ -74,7 +76,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// All of it, or up to a bound.
+    /// Runs the whole exploration, or up to a bound.
     pub(crate) fn run(mut self, tell: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Explored {
         self.world.load(self.model);
         self.scout();
@@ -130,7 +132,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A line has turned out to be shared: nothing that was left out before may be left out.
+    /// If a line has turned out to be shared, begins anew, because the earlier omissions may be wrong.
     fn begin_anew_if_grown(&mut self) -> bool {
         let reduction = self.config.reduction;
         let reduces = reduction.reduces() && !reduction.has(Planted::SharingForgotten);
@@ -146,7 +148,7 @@ impl<'a> Search<'a> {
         has_grown
     }
 
-    /// Some executions in any order, so that what is shared is mostly known when the search begins.
+    /// Runs some executions in any order. Then most shared lines are known when the search begins.
     fn scout(&mut self) {
         let reduction = self.config.reduction;
         let is_frozen = reduction.has(Planted::SharingForgotten);
@@ -179,7 +181,7 @@ impl<'a> Search<'a> {
         self.world.machine.borrow_mut().sharing.has_grown = false;
     }
 
-    /// One execution: along the frames, and on from there.
+    /// Runs one execution: along the frames, and on from there.
     fn execute(&mut self) {
         self.world.begin(self.model);
         self.world.perform_nothing();
@@ -203,7 +205,7 @@ impl<'a> Search<'a> {
         self.progress.depth_max = self.progress.depth_max.max(depth);
     }
 
-    /// Looks at the present state and takes a first choice; whether there was one.
+    /// Looks at the present state and takes a first choice. Returns whether there was one.
     fn visit(&mut self) -> bool {
         let panicked = self.world.panicked.borrow_mut().take();
         if let Some(text) = panicked {
@@ -233,7 +235,7 @@ impl<'a> Search<'a> {
         let (footprint, joined) = (Footprint::NONE, Footprint::NONE);
         self.frames.push(Frame { digest, chosen, footprint, sleep, todo, is_forced, joined });
         if is_judged {
-            // The judge may have changed what it looked at: the next execution takes this choice.
+            // The judge may have changed memory while it looked: the next execution takes this choice.
             self.frames[depth as usize].todo.push(chosen);
             return false;
         }
@@ -242,7 +244,8 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// What slept at the last state and still does: what was taken does not meet it.
+    /// The sleepers of the last state that still sleep: those independent of the transition taken
+    /// since.
     fn inherited(&self) -> Vec<Sleeper> {
         let Some(last) = self.frames.last() else { return Vec::new() };
         let has_shares = self.world.has_shares();
@@ -251,7 +254,7 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    /// What is to be explored here, last first: nothing, if this was done before.
+    /// The transitions to be explored here, last first: none if this state was explored before.
     fn left_to_do(
         &mut self,
         digest: Digest,
@@ -266,7 +269,7 @@ impl<'a> Search<'a> {
         self.enabled.iter().rev().filter(sleeps).copied().collect()
     }
 
-    /// To the last state with something left to do; whether there is one.
+    /// Goes back to the last state with a choice left. Returns whether there is one.
     fn backtrack(&mut self) -> bool {
         let full = self.config.reduction.reduces();
         while let Some(frame) = self.frames.last_mut() {
@@ -300,7 +303,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Judges the present state, which is final; whether somebody is stuck in it.
+/// Judges the present state, which is final. Also returns whether a coroutine is stuck in it.
 pub(crate) fn judge(model: &dyn Model, world: &Rc<World>) -> (Result<(), String>, bool) {
     let summary = {
         let machine = &mut *world.machine.borrow_mut();

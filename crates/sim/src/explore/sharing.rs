@@ -1,49 +1,52 @@
-//! Who touches which line, or part of local memory, and changes it; which lines the judge looks at; who changes
-//! registered objects, and who sees them; who may be revoked while it goes on.
+//! Facts about sharing, learned from executions:
+//! - which actors touch or change each line, and each part of local memory; which lines the judge
+//!   reads;
+//! - which actors change registered objects, and which see them;
+//! - which compute nodes may have their access revoked while they go on.
 //!
-//! Invariant: the sets only grow, over all executions. While they grow the exploration that used them
-//! is not to be relied on: it begins anew (`docs/design/0011-explorer.md`).
+//! Invariant: the sets only grow, over all executions. If they grow during an exploration, its results
+//! are not reliable, and it begins anew (`docs/design/0011-explorer.md`).
 
 use super::memory::LineId;
 use tarn_fabric::address::NodeId;
 
-/// Who touched a line.
+/// The actors that touched a line, a bit each.
 #[derive(Clone, Copy, Default)]
 struct Use {
     readers: u64,
     writers: u64,
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct Sharing {
     uses: Vec<Use>,
     shared: Vec<bool>,
-    /// The order of one actor's own accesses is open.
+    /// Lines at which the order of one actor's own accesses is open.
     disputed: Vec<bool>,
     judged: Vec<bool>,
     count: u64,
     revoked_alive: Vec<NodeId>,
-    /// Lines from here on are parts of local memory.
+    /// Lines from this number on are parts of local memory.
     first_part: usize,
-    /// Those of them that anybody has touched.
+    /// The parts of local memory that an actor has touched.
     parts: Vec<LineId>,
-    /// Of each registered object who has changed it, and who sees it.
+    /// For each registered object: the actors that have changed it, and those that see it.
     objects: Vec<(u64, u64)>,
-    /// Who opens windows, and who begins waits, a bit each.
+    /// The actors that open windows; below, those that begin waits, a bit each.
     windows: u64,
     waits: u64,
     /// A planted mistake: nothing is learned.
     pub(crate) is_frozen: bool,
-    /// Datagrams are sent.
+    /// Whether datagrams are sent.
     pub(crate) has_messages: bool,
-    /// Somebody asks whether a round that nobody awaits is done.
+    /// Whether a coroutine asks if a detached round is done.
     pub(crate) has_asks: bool,
-    /// Something was learned since this was last set to false.
+    /// Whether something was learned since this was last set to false.
     pub(crate) has_grown: bool,
 }
 
 impl Sharing {
-    /// Nothing is shared.
+    /// Creates the sets; nothing is shared yet.
     pub(crate) fn new(first_part: usize, parts: usize) -> Sharing {
         let lines = first_part + parts;
         Sharing {
@@ -65,7 +68,7 @@ impl Sharing {
         }
     }
 
-    /// An actor touched a line, and changed it or not.
+    /// An actor touched a line; `changed` says whether it changed the line.
     #[inline]
     pub(crate) fn touch(&mut self, line: LineId, actor: u8, changed: bool) {
         let (index, bit) = (line.0 as usize, 1 << actor);
@@ -100,8 +103,8 @@ impl Sharing {
         }
     }
 
-    /// Whether the order of an access to a line may matter, `others` being those who may touch anything
-    /// yet beside its actor.
+    /// Whether the order of an access to a line may matter. `others` are the actors, apart from the
+    /// accessing one, that may still touch anything.
     #[inline]
     pub(crate) fn is_disputed(&self, line: LineId, may_change: bool, others: u64) -> bool {
         let index = line.0 as usize;
@@ -110,7 +113,7 @@ impl Sharing {
         self.disputed[index] || self.shared[index] && all & others != 0
     }
 
-    /// An object was changed by the poll of an actor, and is seen by these.
+    /// The poll of an actor changed an object that the actors in `audience` see.
     pub(crate) fn change_object(&mut self, object: usize, actor: u8, audience: u64) {
         if self.is_frozen {
             return;
@@ -124,7 +127,8 @@ impl Sharing {
         self.has_grown |= before != (*changers, *seers);
     }
 
-    /// Whether none of the others changes an object that these see, nor sees one that these change.
+    /// Whether no other actor changes an object that `these` see, and no other sees an object that
+    /// `these` change.
     pub(crate) fn is_apart(&self, these: u64, others: u64) -> bool {
         self.objects.iter().all(|(changers, seers)| {
             (changers & others == 0 || seers & these == 0)
@@ -132,8 +136,8 @@ impl Sharing {
         })
     }
 
-    /// Whether an actor touches no part of local memory that one of the others changes, nor changes one that one
-    /// of them touches.
+    /// Whether the actor touches no part of local memory that one of the others changes, and changes
+    /// none that one of them touches.
     pub(crate) fn is_apart_in_parts(&self, actor: u8, others: u64) -> bool {
         let meets = |part: &LineId| {
             let Use { readers, writers } = self.uses[part.0 as usize];
@@ -157,24 +161,24 @@ impl Sharing {
         self.has_grown |= is_new && self.windows & !(1 << actor) != 0;
     }
 
-    /// Whether any of these begins waits.
+    /// Whether any of these actors begins waits.
     pub(crate) fn begins_waits(&self, actors: u64) -> bool {
         self.waits & actors != 0
     }
 
-    /// Datagrams are sent from now on.
+    /// A datagram is sent: from now on datagrams count.
     pub(crate) fn message(&mut self) {
         self.has_grown |= !self.has_messages && !self.is_frozen;
         self.has_messages |= !self.is_frozen;
     }
 
-    /// Somebody asks whether a round that nobody awaits is done.
+    /// A coroutine asks whether a detached round is done.
     pub(crate) fn ask(&mut self) {
         self.has_grown |= !self.has_asks && !self.is_frozen;
         self.has_asks |= !self.is_frozen;
     }
 
-    /// The revocation of a compute node was asked for that may still go on.
+    /// A coroutine asked to revoke the access of a compute node that may still go on.
     pub(crate) fn revoke_alive(&mut self, node: NodeId) {
         if !self.is_frozen && !self.revoked_alive.contains(&node) {
             self.revoked_alive.push(node);
@@ -208,7 +212,7 @@ impl Sharing {
         self.judged[line.0 as usize]
     }
 
-    /// Lines that are shared.
+    /// Number of lines that are shared.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

@@ -1,8 +1,9 @@
-//! A violation with less in it.
+//! Makes a violation smaller.
 //!
-//! Invariant: whatever is returned was run and judged, and clocks show it if they show what was given. Steps are left out and drawn together greedily
-//! (as in Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", TSE 2002); what
-//! must happen and was left out happens at the end.
+//! Invariant: each returned violation was run and judged. If clocks show the given one, they show the
+//! returned one. Steps are left out and moved together greedily (as in Zeller and Hildebrandt,
+//! "Simplifying and Isolating Failure-Inducing Input", TSE 2002). A step that must happen and was left
+//! out happens at the end.
 
 use super::Model;
 use super::config::ExploreConfig;
@@ -13,10 +14,10 @@ use super::trace::Step;
 use super::transition::Transition;
 use crate::config::ConfigError;
 
-/// Executions that are tried.
+/// Largest number of executions that are tried.
 const TRIES_MAX: usize = 2_000;
 
-/// Takes what it can of a list, in its order.
+/// Follows a list of transitions in its order, and skips those that are not enabled.
 struct ByList<'a> {
     list: &'a [Transition],
     next: usize,
@@ -34,7 +35,7 @@ impl Pilot for ByList<'_> {
     }
 }
 
-/// Follows a schedule and writes down which transitions it names.
+/// Follows a schedule and records which transitions it names.
 struct Noted<'a> {
     choices: std::slice::Iter<'a, u32>,
 }
@@ -45,7 +46,8 @@ impl Pilot for Noted<'_> {
     }
 }
 
-/// Whether no clock shows it, faults, transitions, changes from one actor to another.
+/// In order of weight: whether no clock shows it; numbers of faults, transitions, changes from one
+/// actor to another.
 type Size = (bool, usize, usize, usize);
 
 fn size(list: &[Transition], trace: &[Step]) -> Size {
@@ -78,7 +80,7 @@ impl Shrinking<'_> {
         Ok(true)
     }
 
-    /// Leaves out stretches, long ones first.
+    /// Leaves out stretches of steps, long ones first.
     fn leave_out(&mut self) -> Result<bool, ConfigError> {
         let (mut any, mut len) = (false, self.best.len() / 2);
         while len > 0 {
@@ -97,8 +99,8 @@ impl Shrinking<'_> {
         Ok(any)
     }
 
-    /// Lets an actor go on where another took over: its next stretch comes at once, or this one waits for
-    /// the next.
+    /// Reduces changes between actors where another actor took over. Either the first actor's next
+    /// stretch comes at once, or its present stretch is moved to just before that one.
     fn draw_together(&mut self) -> Result<bool, ConfigError> {
         let (mut any, mut at) = (false, 0);
         while at < self.best.len() {
@@ -122,7 +124,7 @@ impl Shrinking<'_> {
     }
 }
 
-/// Where the stretch of one actor that begins at `at` ends.
+/// The end of the stretch of one actor's steps that begins at `at`.
 fn stretch(list: &[Transition], at: usize) -> usize {
     let actor = list[at].actor();
     list[at..].iter().position(|it| it.actor() != actor).map_or(list.len(), |len| at + len)
@@ -134,7 +136,7 @@ pub(crate) fn shrink(
     config: &ExploreConfig,
     violation: &Violation,
 ) -> Result<Violation, ConfigError> {
-    // A schedule that names what was not there is refused here.
+    // A schedule that names a missing choice is refused here.
     by_schedule(model, config, &violation.schedule)?;
     let choices = violation.schedule.choices.iter();
     let (first, taken) = fly(model, config, &mut Noted { choices })?;

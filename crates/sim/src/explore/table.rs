@@ -1,12 +1,13 @@
-//! States that were visited.
+//! The set of visited states.
 //!
-//! Invariant: looked up by digest, never walked through: no order of a hash table is seen.
+//! Invariant: states are looked up by digest, and the set is never iterated, so the order of the hash
+//! table is never seen.
 
 use super::hash::Digest;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A digest is a hash already.
+/// A hasher that takes the digest itself as the hash.
 #[derive(Default)]
 pub(crate) struct Taken(u64);
 
@@ -28,12 +29,12 @@ impl Hasher for Taken {
 
 type Build = BuildHasherDefault<Taken>;
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Digests(HashSet<Digest, Build>);
 
 impl Digests {
-    /// Whether it is new.
+    /// Inserts a digest. Returns whether it is new.
     pub(crate) fn insert(&mut self, digest: Digest) -> bool {
         self.0.insert(digest)
     }

@@ -1,12 +1,19 @@
-//! Windows and waits: what is left of time where there is no clock.
+//! Windows and waits: the part of time that remains where there is no clock.
 //!
-//! Invariant: a window may be found shorter than its lease unless waits that began after it opened and ended before it closes, one
-//! behind the other, add up to the lease; it may always be found longer. For each open window the longest such chain is kept,
-//! for each wait that has begun the windows that were open then, with the chains that they had seen: waits that overlap do not add up.
+//! Invariant: consider waits that began after a window opened and ended before it closes, one behind
+//! the other. Unless such waits add up to the window's lease, the window may be found shorter than the
+//! lease. It may always be found longer. For each open window the longest such chain is kept. For each
+//! wait that has begun, the windows open at its beginning are kept, with the chains that they had seen
+//! then. So waits that overlap do not add up.
 //!
-//! Opening, closing, beginning and ending are steps of their own. Their order matters between an opening and a beginning (whether that wait counts in
-//! that window), a beginning and an end (whether the one is behind the other), an end and a closing; and nowhere else. Which of these orders
-//! forbid no more than another does, and so are the only ones that are explored, is in `docs/design/0011-explorer.md`.
+//! Opening, closing, beginning and ending are steps of their own. Their order matters in three cases
+//! only:
+//! - an opening and a beginning: whether that wait counts in that window;
+//! - a beginning and an end: whether one wait is behind the other;
+//! - an end and a closing.
+//!
+//! Among these orders only those that forbid the fewest answers are explored; see
+//! `docs/design/0011-explorer.md`.
 
 use super::config::Planted;
 use super::hash::{Digest, chain, mix};
@@ -15,7 +22,7 @@ use super::trace::What;
 use super::transition::Transition;
 use std::task::Poll;
 
-/// What a coroutine asks for.
+/// The step that a coroutine asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     Open,
@@ -24,7 +31,7 @@ pub(crate) enum Asked {
     End { length_ns: u64 },
 }
 
-/// What may come of it.
+/// The possible steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimeStep {
     Open,
@@ -34,7 +41,7 @@ pub(crate) enum TimeStep {
     End,
 }
 
-/// What a transition did to time.
+/// The effect of a transition on windows and waits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct TimeFootprint {
     opened: bool,
@@ -44,15 +51,15 @@ pub(crate) struct TimeFootprint {
 }
 
 impl TimeFootprint {
-    /// Of nothing.
+    /// The footprint of no step.
     pub(crate) const NONE: TimeFootprint =
         TimeFootprint { opened: false, closed: false, began: false, ended: false };
 
-    /// Of whatever may be.
+    /// The footprint of all possible steps.
     pub(crate) const ALL: TimeFootprint =
         TimeFootprint { opened: true, closed: true, began: true, ended: true };
 
-    /// Whether a wait has begun, which may not be moved to later.
+    /// Whether a wait has begun. A beginning may not be moved to later.
     pub(crate) fn has_begun(self) -> bool {
         self.began
     }
@@ -79,13 +86,14 @@ impl TimeFootprint {
 struct Of {
     asked: Option<Asked>,
     answered: Option<TimeStep>,
-    /// The longest chain of waits that its window has seen; none, if none is open.
+    /// The longest chain of waits that its window has seen; `None` if no window is open.
     window_ns: Option<u64>,
-    /// Windows that were open when its wait began and still are, by actor, with the longest chain that each had seen.
+    /// The windows that were open when its wait began and still are, by actor, each with the longest
+    /// chain that it had seen.
     wait: Vec<(u8, u64)>,
 }
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Default, Debug)]
 pub(crate) struct Time {
     of: Vec<Of>,
@@ -93,7 +101,7 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// Nobody is there.
+    /// Removes all actors.
     pub(crate) fn reset(&mut self, planted: Option<Planted>) {
         self.of.clear();
         self.planted = planted;
@@ -117,7 +125,7 @@ impl Time {
         self.at(actor).asked = Some(asked);
     }
 
-    /// What may come of what an actor asks for.
+    /// The steps that may answer an actor's request.
     pub(crate) fn steps_of(&self, actor: usize) -> impl Iterator<Item = TimeStep> {
         let (first, second) = match self.of[actor].asked {
             None => (None, None),
@@ -137,18 +145,18 @@ impl Time {
         seen_ns < lease_ns || self.has(Planted::WaitsForgotten)
     }
 
-    /// Who waits to be told whether his window was shorter.
+    /// The actor that waits to be told whether its window was shorter.
     pub(crate) fn closing(&self) -> Option<u8> {
         let is_closing = |of: &Of| matches!(of.asked, Some(Asked::Close { .. }));
         self.of.iter().position(is_closing).map(|actor| actor as u8)
     }
 
-    /// Whether somebody is about to take a step.
+    /// Whether the actor is about to take a step.
     pub(crate) fn is_asked(&self, actor: u8) -> bool {
         self.of[usize::from(actor)].asked.is_some()
     }
 
-    /// Takes a step; what it did.
+    /// Takes a step. Returns its footprint.
     pub(crate) fn take(&mut self, actor: u8, step: TimeStep) -> TimeFootprint {
         let none = TimeFootprint::NONE;
         let asked = self.at(actor).asked.take().expect("what was asked for is taken");
@@ -181,7 +189,7 @@ impl Time {
         all.filter_map(|(actor, of)| of.window_ns.map(|ns| (actor as u8, ns))).collect()
     }
 
-    /// No wait counts in the window of an actor any more.
+    /// Closes the window of an actor: no wait counts in it any more.
     fn close(&mut self, actor: u8) {
         self.at(actor).window_ns = None;
         self.of.iter_mut().for_each(|of| of.wait.retain(|(window, _)| *window != actor));
@@ -207,8 +215,9 @@ impl Time {
         *self.at(actor) = Of::default();
     }
 
-    /// Whether an actor's step need not be chosen: nobody can tell when it is taken, unless others may begin a wait yet; or nothing could
-    /// come of taking a beginning later that does not come of it now.
+    /// Whether an actor's step is taken without a choice. An opening is if no other actor may begin a
+    /// wait: no actor can then tell when it is taken. A beginning always is, because taking it later
+    /// leads to nothing new.
     fn is_at_once(&self, actor: u8, others_begin: bool) -> bool {
         let of = &self.of[usize::from(actor)];
         match of.asked {
@@ -219,7 +228,7 @@ impl Time {
         }
     }
 
-    /// Identifies what of it is open.
+    /// The digest of open windows, begun waits and answers not yet fetched.
     pub(crate) fn digest(&self) -> Digest {
         let mut sum: Digest = 0;
         for (actor, of) in self.of.iter().enumerate() {
@@ -242,7 +251,8 @@ impl Time {
 }
 
 impl Machine {
-    /// The coroutine that is being polled asks for a step of time; the answer, if it has been taken.
+    /// The coroutine that is being polled asks for a step of time. Returns the answer if the step has
+    /// been taken.
     pub(crate) fn ask_time(&mut self, asked: Asked) -> Poll<bool> {
         let Some(actor) = self.current.filter(|_| !self.is_detached) else {
             return Poll::Ready(false);
@@ -289,21 +299,21 @@ impl Machine {
         }
     }
 
-    /// Steps of time that may be taken.
+    /// Lists the steps of time that may be taken.
     pub(crate) fn time_enabled(&self, list: &mut Vec<Transition>) {
         for actor in 0..self.actors.len() {
             self.time_steps(actor as u8, |transition| list.push(transition));
         }
     }
 
-    /// Of one actor.
+    /// Calls `each` for the steps of time that one actor may take.
     pub(crate) fn time_steps(&self, actor: u8, mut each: impl FnMut(Transition)) {
         for step in self.time.steps_of(actor.into()) {
             each(Transition::Time { actor, step });
         }
     }
 
-    /// A step of time that need not be chosen.
+    /// Returns a step of time that is taken without a choice.
     pub(crate) fn time_at_once(&self) -> Option<Transition> {
         let alive = self.alive();
         (0..self.actors.len() as u8).find_map(|actor| {

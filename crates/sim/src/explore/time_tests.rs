@@ -1,8 +1,8 @@
-//! The rule of windows and waits against time itself.
+//! Tests the rule of windows and waits against real moments of time.
 //!
-//! Invariant checked: a sequence of steps with its answers either has moments at which it could have happened, or it has not
-//! ([`Moments`], which knows nothing of the rule). Whatever is possible is offered; as long as no other window was
-//! found shorter, nothing else is.
+//! Invariant checked: [`Moments`], which does not know the rule, decides whether a sequence of steps
+//! with its answers could happen. Every possible answer is offered. As long as no other window was
+//! found shorter, no other answer is offered.
 
 use super::config::Planted;
 use super::moments::Moments;
@@ -12,19 +12,20 @@ use tarn_fabric::rng::{Rng, seeded};
 
 const ACTORS: u8 = 4;
 const STEPS: usize = 24;
-/// What was counted.
+/// Counts of the drawn cases.
 #[derive(Default, Debug)]
 struct Counts {
     shorter: u64,
     refused: u64,
     /// Offered although it is not possible, beside another window that was found shorter.
     alarms: u64,
-    /// Of them, such as no wait was shorter than a lease, and such as all had one length.
+    /// The alarms in runs in which no wait is shorter than a lease, and in runs in which all have one
+    /// length.
     alarms_of_leases: u64,
     alarms_of_one: u64,
 }
 
-/// How long leases and waits are.
+/// The lengths of leases and waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lengths {
     Any,
@@ -48,7 +49,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A step of an actor; what was wrong with it.
+    /// Takes a step of one actor. Returns an error if the rule was wrong about it.
     fn step(&mut self, rng: &mut Rng, counts: &mut Counts) -> Result<(), &'static str> {
         let actor = rng.random_range(0..ACTORS);
         let mine = self.open[usize::from(actor)];
@@ -146,7 +147,7 @@ fn what_time_allows_is_offered_and_one_window_is_offered_nothing_else() {
     let (verdict, counts) = hold_against_time(None, 20_000);
     println!("{counts:?}");
     assert_eq!(verdict, Ok(()));
-    // One wait across two windows that overlap, say, and is as long as both together.
+    // For example, one wait across two windows that overlap, as long as both together.
     assert!(counts.alarms_of_leases > 0 && counts.alarms_of_one == 0, "{counts:?}");
     assert!(counts.shorter > 10_000 && counts.refused > 1_000, "{counts:?}");
 }

@@ -1,7 +1,7 @@
-//! What happened in one execution, step by step: enough to draw it.
+//! The events of one execution, step by step: enough to draw it.
 //!
-//! Invariant: `number` counts transitions from 1 and never falls; what one transition caused has its
-//! number. A trace is a function of model, configuration and schedule.
+//! Invariant: `number` counts transitions from 1 and never falls; all events that one transition caused
+//! carry its number. A trace is a function of model, configuration and schedule.
 
 use super::actor::Fault;
 use tarn_fabric::address::{NodeId, NodeSlot, Target};
@@ -12,13 +12,13 @@ use tarn_fabric::round::VerbKind;
 /// One event of an execution.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// The transition that it belongs to.
+    /// The transition that the event belongs to.
     pub number: u32,
-    /// Whose event it is, a position in the model's actors; none for faults.
+    /// The actor, as a position in the model's actors; `None` for faults.
     pub actor: Option<usize>,
-    /// What the actor said it was doing when it posted ([`super::ExploreFabric::phase`]).
+    /// The phase that the actor named before it posted ([`super::ExploreFabric::phase`]).
     pub phase: &'static str,
-    /// What happened.
+    /// The event.
     pub what: What,
 }
 
@@ -33,44 +33,44 @@ pub enum What {
     Ended,
     /// A round was posted.
     Posted {
-        /// Counts the rounds of this actor, from 1.
+        /// The number of this round among the actor's rounds, from 1.
         round: u32,
-        /// Its verbs.
+        /// Number of verbs in the round.
         verbs: u32,
-        /// Nobody awaits it.
+        /// Whether no coroutine awaits it.
         detached: bool,
     },
     /// One line of a READ or WRITE, or one atomic, was executed.
     Landed {
-        /// Round of the actor.
+        /// Number of the actor's round.
         round: u32,
         /// Position of the verb in the round.
         verb: u32,
-        /// Its kind.
+        /// The verb's kind.
         kind: VerbKind,
         /// The first byte of this piece.
         target: Target,
-        /// Bytes of this piece.
+        /// Length of this piece in bytes.
         len_bytes: usize,
         /// The step in which its round was posted.
         posted: u32,
-        /// The words of the line that it touches, before.
+        /// The words that it touches, before it was executed.
         before: Vec<u64>,
-        /// The same words after. A READ saw what was before.
+        /// The same words after it. A READ saw the words in `before`.
         after: Vec<u64>,
     },
-    /// All that the round asked of one node was refused, or the rest of it was cut off.
+    /// A round's batch to one node was refused, or the rest of the batch was cut off.
     Refused {
-        /// Round of the actor.
+        /// Number of the actor's round.
         round: u32,
         /// The memory node.
         at: NodeSlot,
-        /// Why.
+        /// The reason.
         error: FabricError,
     },
     /// The coroutine was polled and saw the end of a round.
     Completed {
-        /// Round of the actor.
+        /// Number of the actor's round.
         round: u32,
         /// Its error, if it had one.
         error: Option<FabricError>,
@@ -79,50 +79,50 @@ pub enum What {
     Finished,
     /// The coroutine panicked.
     Panicked(String),
-    /// Something broke.
+    /// A fault happened.
     Broke(Fault),
     /// The coroutine's window opened.
     WindowOpened,
     /// Its window closed.
     WindowClosed {
-        /// What it was held against.
+        /// The lease that the window was compared with.
         lease_ns: u64,
-        /// Whether it was found shorter.
+        /// Whether the window was found shorter.
         is_shorter: bool,
     },
     /// Its wait began.
     WaitBegan,
     /// Its wait has ended.
     WaitEnded {
-        /// For so long it has waited.
+        /// The length of the wait.
         length_ns: u64,
     },
     /// A revocation was asked for.
     RevokeAsked {
-        /// Who is to lose access.
+        /// The compute node that is to lose access.
         whom: NodeId,
-        /// Where.
+        /// The memory node at which it is to lose access.
         at: NodeSlot,
     },
-    /// A revocation has taken effect: nothing of `whom` will land at `at` any more.
+    /// A revocation has taken effect: no verb of `whom` will land at `at` any more.
     Revoked {
-        /// Who lost access.
+        /// The compute node that lost access.
         whom: NodeId,
-        /// Where.
+        /// The memory node at which it lost access.
         at: NodeSlot,
     },
     /// A datagram was sent.
     MessageSent {
-        /// Counts the datagrams of this actor, from 1.
+        /// The number of this datagram among the actor's datagrams, from 1.
         message: u32,
-        /// To whom.
+        /// The receiver.
         to: Endpoint,
     },
-    /// A datagram has arrived; its receiver has still to look.
+    /// A datagram has arrived; its receiver has not looked at it yet.
     MessageDelivered {
-        /// Counts the datagrams of its sender.
+        /// The number of this datagram among its sender's datagrams.
         message: u32,
-        /// To whom.
+        /// The receiver.
         to: Endpoint,
     },
 }

@@ -1,20 +1,20 @@
-//! What may happen next, and when the order of two such things matters.
+//! Transitions that may happen next, and when the order of two of them matters.
 //!
-//! Invariant: a transition's name depends on its actor's past alone, never on what others did, so that
-//! it names the same thing on all paths. [`Footprint::meets`] may say "yes" needlessly, and never "no"
-//! if the two, one after the other, could end in another state the other way round.
+//! Invariant: a transition's name depends on its actor's past alone, never on the steps of others. So
+//! it names the same transition on all paths. [`Footprint::meets`] may say "yes" needlessly. It never
+//! says "no" if the two could lead to another state in the other order.
 
 use super::memory::LineId;
 use super::time::{TimeFootprint, TimeStep};
 
-/// One thing that may happen.
+/// A transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transition {
     /// An actor is polled for the first time, or goes on to its next transaction.
     Start { actor: u8 },
-    /// An actor is polled that has something new to see.
+    /// An actor that has something new to see is polled.
     Poll { actor: u8 },
-    /// A line or an atomic of a round is executed, or a revocation.
+    /// A line or an atomic of a round is executed, or a revocation takes effect.
     Piece { actor: u8, round: u32, verb: u16, line: u16 },
     /// A window opens or closes, a wait begins or ends.
     Time { actor: u8, step: TimeStep },
@@ -26,14 +26,14 @@ pub(crate) enum Transition {
     MemoryDies { node: u8 },
     /// A datagram arrives.
     Deliver { actor: u8, message: u32 },
-    /// It is lost.
+    /// A datagram is lost.
     Lose { actor: u8, message: u32 },
-    /// It arrives, and will arrive once more.
+    /// A datagram arrives, and will arrive once more.
     Double { actor: u8, message: u32 },
 }
 
 impl Transition {
-    /// Whose it is, if it is an actor's.
+    /// The actor of the transition, if it has one.
     pub(crate) fn actor(self) -> Option<usize> {
         match self {
             Transition::Start { actor }
@@ -47,7 +47,7 @@ impl Transition {
         }
     }
 
-    /// Whether it is something that breaks.
+    /// Whether the transition is a fault.
     pub(crate) fn is_fault(self) -> bool {
         use Transition::{Declare, Die, Double, Lose, MemoryDies};
         matches!(
@@ -57,37 +57,38 @@ impl Transition {
     }
 }
 
-/// Lines, and parts of local memory, that a footprint holds; one with more meets everything.
+/// Largest number of lines and parts of local memory in a footprint; one with more meets everything.
 const LINES: usize = 12;
 
-/// What a transition touched, with all that followed from it at once.
+/// The lines, actors and events that a transition touched, with all the steps that followed from it at
+/// once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Footprint {
     /// Actors that posted, landed, saw or lost something.
     pub(crate) actors: u64,
-    /// Line number, shifted left by one; lowest bit: it was changed.
+    /// Line number, shifted left by one; lowest bit: whether the line was changed.
     lines: [u32; LINES],
     line_count: u8,
-    /// The one round that it landed a piece of, if that is all it did: actor and number.
+    /// The round (actor and number) of which it landed a piece, if it did nothing else.
     round: Option<(u8, u32)>,
     rounds: u8,
-    /// Windows and waits.
+    /// Steps of windows and waits.
     pub(crate) time: TimeFootprint,
-    /// Some coroutine was polled.
+    /// Whether a coroutine was polled.
     pub(crate) polled: bool,
-    /// A registered object changed.
+    /// Whether a registered object changed.
     pub(crate) shares_changed: bool,
-    /// Some transaction began, ended.
+    /// Whether a transaction began, and whether one ended.
     pub(crate) began: bool,
     pub(crate) ended: bool,
-    /// It spends a budget of faults.
+    /// Whether it spends a budget of faults.
     pub(crate) fault: bool,
-    /// It meets everything.
+    /// Whether it meets everything.
     pub(crate) global: bool,
 }
 
 impl Footprint {
-    /// Of nothing.
+    /// The footprint of nothing.
     pub(crate) const NONE: Footprint = Footprint {
         actors: 0,
         lines: [0; LINES],
@@ -103,7 +104,7 @@ impl Footprint {
         global: false,
     };
 
-    /// A line that others may touch was accessed.
+    /// Records an access to a line that others may touch.
     #[inline]
     pub(crate) fn line(&mut self, line: LineId, changed: bool) {
         let known = &mut self.lines[..usize::from(self.line_count)];
@@ -120,7 +121,7 @@ impl Footprint {
         }
     }
 
-    /// A piece of a round landed.
+    /// Records that a piece of a round landed.
     #[inline]
     pub(crate) fn round(&mut self, actor: u8, round: u32) {
         self.actors |= 1 << actor;
@@ -130,14 +131,14 @@ impl Footprint {
         }
     }
 
-    /// Something else of an actor's was touched than one round.
+    /// Records that these actors were touched in some other way than by a piece of one round.
     #[inline]
     pub(crate) fn actor(&mut self, actors: u64) {
         self.actors |= actors;
         self.rounds = 2;
     }
 
-    /// Whatever either touched.
+    /// Adds all that `other` touched.
     pub(crate) fn join(&mut self, other: &Footprint) {
         for &line in &other.lines[..usize::from(other.line_count)] {
             self.line(LineId(line >> 1), line & 1 == 1);
@@ -153,7 +154,7 @@ impl Footprint {
         self.global |= other.global;
     }
 
-    /// Both landed pieces of one and the same round, and nothing of another.
+    /// Whether both landed pieces of the same round, and of no other.
     fn is_sibling(&self, other: &Footprint) -> bool {
         self.rounds == 1 && other.rounds == 1 && self.round == other.round
     }
@@ -177,8 +178,9 @@ impl Footprint {
                 .any(|a| theirs[..usize::from(other.line_count)].iter().any(|b| collide(*a, *b)))
     }
 
-    /// What this may touch once `other`, which it does not meet, has happened: the last piece of a round
-    /// lets its actor go on, and who was not the last may be so now.
+    /// The footprint that this transition may have once `other`, which it does not meet, has happened.
+    /// The last piece of a round lets its actor go on, and a piece that was not the last may now be the
+    /// last.
     #[must_use]
     pub(crate) fn after(mut self, other: &Footprint, has_shares: bool) -> Footprint {
         if self.actors & other.actors != 0 && !self.polled {

@@ -1,7 +1,7 @@
-//! One execution after the other on one machine: coroutines, their polls, transitions.
+//! Runs one execution after the other on one machine: coroutines, their polls, transitions.
 //!
-//! Invariant: nothing of the machine is borrowed while a coroutine runs. A coroutine of a dead node is
-//! never polled again, and is dropped at the end of its execution with the machine out of its reach.
+//! Invariant: no part of the machine is borrowed while a coroutine runs. A coroutine of a dead node is
+//! never polled again. It is dropped at the end of its execution, when it cannot reach the machine.
 
 use super::Model;
 use super::actor::{Coroutine, Trigger};
@@ -20,12 +20,12 @@ use std::task::{Context, Poll};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::IN_TURN;
 
-/// Polls of a dead coroutine that runs to its end.
+/// Largest number of polls of a dead coroutine that runs to its end.
 const LAST_POLLS_MAX: u32 = 10_000;
-/// Transitions of one execution.
+/// Largest number of transitions of one execution.
 const STEPS_MAX: u32 = 1 << 17;
 
-/// See the module's text.
+/// See the module's documentation.
 pub(crate) struct World {
     pub(crate) machine: RefCell<Machine>,
     coroutines: RefCell<Vec<Option<Coroutine>>>,
@@ -33,11 +33,11 @@ pub(crate) struct World {
     pub(super) shares: RefCell<Vec<Object>>,
     pub(super) kept: RefCell<Vec<Kept>>,
     pub(super) remains: RefCell<Option<Remains>>,
-    /// What panicked.
+    /// The text of a panic, if a coroutine panicked.
     pub(crate) panicked: RefCell<Option<String>>,
-    /// Of each transition its place among those enabled, while somebody wants to know.
+    /// The position of each transition among those enabled, while a recording is wanted.
     pub(crate) recorded: RefCell<Option<Vec<u32>>>,
-    /// All transitions of the execution, those among them that nobody chose.
+    /// All transitions of the execution, including those that were taken without a choice.
     pub(crate) taken: RefCell<Vec<Transition>>,
 }
 
@@ -56,7 +56,7 @@ impl World {
         })
     }
 
-    /// Fills memory, once.
+    /// Loads memory, once.
     pub(crate) fn load(self: &Rc<World>, model: &dyn Model) {
         model.load(&ExploreFabric::new(Rc::clone(self)));
         self.machine.borrow_mut().memory.keep();
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Ends the last execution. What coroutines do as they are dropped reaches nothing.
+    /// Ends the last execution. While coroutines are dropped, they cannot reach the cluster.
     pub(crate) fn drop_coroutines(&self) {
         self.machine.borrow_mut().is_detached = true;
         let coroutines = std::mem::take(&mut *self.coroutines.borrow_mut());
@@ -147,7 +147,8 @@ impl World {
         }
     }
 
-    /// Takes a transition, and what need not be chosen after it. What all that touched.
+    /// Takes a transition, and then the steps that are taken without a choice. Returns the footprint of
+    /// all of them.
     pub(crate) fn perform(&self, transition: Transition) -> Footprint {
         {
             let machine = &mut *self.machine.borrow_mut();
@@ -176,14 +177,14 @@ impl World {
         machine.footprint
     }
 
-    /// What need not be chosen before the first choice.
+    /// Takes the steps that need no choice before the first choice.
     pub(crate) fn perform_nothing(&self) {
         if self.machine.borrow().config.reduction.reduces() {
             self.settle();
         }
     }
 
-    /// A start is taken together with the first landing that may be chosen.
+    /// Takes a start together with the first landing that may be chosen.
     fn start(&self, actor: u8) {
         let (declared, from) = {
             let machine = self.machine.borrow();
@@ -200,18 +201,19 @@ impl World {
         self.force_landing(actor, from);
     }
 
-    /// What an actor has just done is moved to just before the first landing of what it has posted by that, from a round on, or its next
-    /// step of time, if it may be done later.
+    /// Forces the actor's last step to go together with a next one, if the step may be done later. The
+    /// next step is the first landing of the actor's rounds from number `from` on, or its next step of
+    /// time.
     fn force_landing(&self, actor: u8, from: u32) {
         let has_shares = self.has_shares();
         let machine = &mut *self.machine.borrow_mut();
-        // Who has ended something meanwhile would end it later if it started later.
+        // If a transaction has ended meanwhile, a later start would end it later.
         let has_ended =
             machine.footprint.ended && !machine.config.reduction.has(Planted::EndsForgotten);
         // A wait that begins later counts in more windows.
         let has_begun = machine.footprint.time.has_begun()
             && !machine.config.reduction.has(Planted::BeginningsMoved);
-        // What it asks about would have landed before it started otherwise.
+        // If the start came later, the round that the actor asks about would already have landed.
         let may_be_later = !has_ended && !has_begun && !machine.may_ask(actor);
         if machine.alone(has_shares) >> actor & 1 == 1 && may_be_later {
             let mut has_pieces = false;
@@ -221,7 +223,7 @@ impl World {
         }
     }
 
-    /// A death is taken together with the start of somebody who waited for it.
+    /// Takes a death together with the start of an actor that waited for it.
     fn die(&self, node: u8) {
         self.take(Transition::Die { node });
         self.settle();
@@ -231,7 +233,7 @@ impl World {
             machine.is_awaited(Trigger::Lost(dead)).then_some(Forced::StartAfter(dead));
     }
 
-    /// Polls and lands whatever nobody could tell the moment of.
+    /// Polls coroutines and lands pieces as long as no actor can tell the moment.
     pub(crate) fn settle(&self) {
         let has_shares = self.has_shares();
         while self.panicked.borrow().is_none() && self.machine.borrow().steps < STEPS_MAX {
@@ -260,7 +262,7 @@ impl World {
         }
     }
 
-    /// Whether an execution goes on for ever.
+    /// Whether the execution has reached the bound on transitions.
     pub(crate) fn is_too_long(&self) -> bool {
         self.machine.borrow().steps >= STEPS_MAX
     }
@@ -287,7 +289,7 @@ impl World {
         (machine.current, machine.gate_open) = (None, false);
     }
 
-    /// Whether it has ended; none if it panicked.
+    /// Polls a coroutine. Returns whether it has ended, or `None` if it panicked.
     fn poll_coroutine(&self, actor: usize) -> Option<bool> {
         let taken = self.coroutines.borrow_mut()[actor].take();
         let mut coroutine = taken.expect("only who has not ended is polled");
@@ -306,14 +308,14 @@ impl World {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");
                 *self.panicked.borrow_mut() = Some(text.to_string());
-                // Its captures may be in any state; nobody looks at them again.
+                // Its captures may be in any state; they are not looked at again.
                 std::mem::forget(coroutine);
                 None
             }
         }
     }
 
-    /// Runs the dead to their end, every round answered `Fenced`.
+    /// Runs the coroutines of dead nodes to their end; every round is answered `Fenced`.
     pub(crate) fn post_mortem(&self) {
         self.machine.borrow_mut().is_detached = true;
         let count = self.coroutines.borrow().len();
@@ -342,8 +344,8 @@ impl Machine {
         let group = self.life_of(actor).actors;
         self.footprint.actor(group);
         self.footprint.polled = true;
-        // How often it was polled is something that it may know; so is, to those who share its memory,
-        // who was polled before whom.
+        // A coroutine may know how often it was polled. Coroutines that share its memory may know the
+        // order of polls.
         self.observe(mix(0x9011, 0));
         self.polled = Polled { news: is_start, ..Polled::default() };
         let state = &mut self.actors[usize::from(actor)];

@@ -1,8 +1,8 @@
 //! Reads and writes of simulated memory.
 //!
 //! Invariant: a read finds the replica's own line, if it has one, and else the image. A write makes the
-//! line the replica's own before it changes it. Nearly all verbs are of whole words in one line: these
-//! take the short way.
+//! line the replica's own before it changes it. Nearly all verbs access whole words in one line; these
+//! take the short path.
 
 use super::lines::{self, LINE_WORDS};
 use super::own::OwnLines;
@@ -51,7 +51,7 @@ impl Memory {
         }
     }
 
-    /// Copies any bytes out.
+    /// Copies bytes out, at any alignment.
     pub(crate) fn read_bytes(&mut self, mut place: Place, mut out: &mut [u8]) {
         while !out.is_empty() {
             let (piece, others) = out.split_at_mut(out.len().min(LINE_BYTES - place.in_line()));
@@ -73,7 +73,7 @@ impl Memory {
         self.write_in_line(place, words, words.len());
     }
 
-    /// Words into one line; `run` words are about to be written from here on.
+    /// Writes words into one line; `run` words are about to be written from here on.
     #[inline(always)]
     fn write_in_line(&mut self, place: Place, words: &[u64], run: usize) {
         let index = match self.own(place).get(place.line()) {
@@ -84,8 +84,8 @@ impl Memory {
         copy_words(&mut line[place.word()..][..words.len()], words);
     }
 
-    /// Writes several lines: at once, if they lie one after the other, as they do when they were first
-    /// written together.
+    /// Writes several lines. Lines that lie one after the other are written at once. Lines that were
+    /// first written together lie so.
     #[inline(never)]
     fn write_lines(&mut self, mut place: Place, mut words: &[u64]) {
         if self.loading {
@@ -107,7 +107,7 @@ impl Memory {
         }
     }
 
-    /// Copies any bytes in.
+    /// Copies bytes in, at any alignment.
     pub(crate) fn write_bytes(&mut self, mut place: Place, mut bytes: &[u8]) {
         if self.loading {
             debug_assert!(!self.began_empty(place), "spare nodes are not loaded");
@@ -126,7 +126,8 @@ impl Memory {
         }
     }
 
-    /// What `change` makes of an aligned word, if anything; returns what it was.
+    /// Replaces an aligned word by the value that `change` returns, if it returns one. Returns the old
+    /// word.
     #[inline(always)]
     pub(crate) fn change_word(&mut self, place: Place, change: impl Fn(u64) -> Option<u64>) -> u64 {
         let Some(index) = self.own(place).get(place.line()) else {
@@ -161,8 +162,8 @@ impl Memory {
         OwnLines(self.table.as_slice()[place.own()])
     }
 
-    /// Makes the line at `place`, of which `written` bytes are about to be written, and `run` bytes
-    /// from there on.
+    /// Creates the replica's own line at `place`. Of this line `written` bytes are about to be written,
+    /// and `run` bytes from there on in all.
     #[inline(never)]
     fn first_write(&mut self, place: Place, written: usize, run: usize) -> u32 {
         let last = (place.at() + run - 1).min(PAGE_BYTES - 1) / LINE_BYTES;
@@ -175,7 +176,7 @@ impl Memory {
         index
     }
 
-    /// Room for one more line of a page, of which the lines up to `last` are about to be written.
+    /// Makes room for one more line of a page. The lines up to `last` are about to be written.
     #[inline(always)]
     fn make_line(&mut self, place: Place, last: usize) -> u32 {
         self.copies += 1;
@@ -191,7 +192,7 @@ impl Memory {
         own.run() + count
     }
 
-    /// Room for a line after the `count` that there are, and for those that will follow.
+    /// Makes room for a line after the `count` existing ones, and for the lines that will follow.
     #[inline]
     fn make_room(&mut self, own: OwnLines, count: u32, line: usize, last: usize) -> OwnLines {
         if count != 0 && count < 1 << own.class() {
@@ -207,7 +208,7 @@ impl Memory {
     }
 }
 
-/// Copies the words of a line or a part of it: too few for a call.
+/// Copies the words of a line or a part of it. They are too few to be worth a function call.
 #[inline(always)]
 fn copy_words(to: &mut [u64], from: &[u64]) {
     if let (Some(to), Some(from)) = (to.first_chunk_mut::<LINE_WORDS>(), from.first_chunk()) {

@@ -1,18 +1,18 @@
-//! Room for packed pages: runs of words, found again by a number of 32 bits.
+//! Room for packed pages: runs of words, each named by a number of 32 bits.
 //!
-//! Invariant: a run never straddles a chunk. What is given back is used again for runs of the same
-//! length, latest first.
+//! Invariant: a run never straddles a chunk. A run that was given back is used again for a run of the
+//! same length, latest first.
 
 use super::chunks::Chunks;
 use super::words::CHUNK_WORDS;
 
-/// The longest run.
+/// Words of the longest run.
 pub(super) const RUN_WORDS_MAX: usize = 65;
 
-/// Names a run. Zero and one name none.
+/// Names a run. Zero and one name no run.
 pub(super) type RunIndex = u32;
 
-/// See the module's text.
+/// See the module's documentation.
 pub(super) struct Arena {
     /// Free words of the current chunk.
     next: usize,
@@ -30,7 +30,7 @@ impl Arena {
         Arena { next: 2, end: CHUNK_WORDS, earlier_bytes: 0, free }
     }
 
-    /// Room for `words`; what it holds is anybody's guess.
+    /// Allocates room for `words`; its contents are arbitrary.
     pub(super) fn allocate(&mut self, chunks: &mut Chunks, words: usize) -> RunIndex {
         assert!(words <= RUN_WORDS_MAX);
         if let Some(index) = self.free[words].pop() {
@@ -51,7 +51,7 @@ impl Arena {
         self.free[words].push(index);
     }
 
-    /// Bytes handed out so far, those that were given back included.
+    /// Bytes handed out so far, including those that were given back.
     pub(super) fn bytes(&self) -> u64 {
         self.earlier_bytes + ((CHUNK_WORDS + self.next - self.end) * 8) as u64
     }

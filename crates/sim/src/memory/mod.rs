@@ -1,17 +1,18 @@
-//! The memory of all memory nodes, which comes into being where it is written.
+//! The memory of all memory nodes. Room for it is taken only where it is written.
 //!
-//! Invariant: what a byte holds before anybody wrote it is a function of its address, the same at every
-//! replica ([`InitialContents`], and on top of it what was stored while loading). Replicas share that
-//! image. The first write to a line at one replica makes a copy of the line for this replica. So a
-//! database costs its packed image once, not once a replica, and a run costs the lines that it changes.
-//! A spare node shares nothing: it holds zeros where nobody has written.
-//! Why so: `docs/design/0007-simulated-memory.md` and `0008-simulator-speed.md`.
+//! Invariant: the initial contents of a byte are a function of its address, the same at every replica:
+//! [`InitialContents`], overlaid by the bytes stored while loading. Replicas share that image. The
+//! first write to a line at one replica makes a copy of the line for this replica. So a database costs
+//! its packed image once, not once a replica, and a run costs only the lines that it changes. A spare
+//! node shares nothing: it holds zeros at all places that have not been written.
+//! `docs/design/0007-simulated-memory.md` and `0008-simulator-speed.md` give the reasons.
 //!
 //! ```text
 //! table, per group and page:  | image u64 | lines of replica 0 u64 | lines of replica 1 | … |
 //! image: 0 not asked for yet, 1 zeros, else a packed page
 //! ```
-//! One entry is read per access, mostly of one line: at this size the table is not in the cache.
+//! Each access reads one entry, and usually needs one line of it: at this size the table is not in the
+//! cache.
 
 mod access;
 mod arena;
@@ -34,30 +35,30 @@ pub(crate) use place::Place;
 use tarn_fabric::address::GroupId;
 use words::Words;
 
-/// Bytes of a page.
+/// Bytes in a page.
 pub const PAGE_BYTES: usize = 512;
-/// Bytes of an entry of the table: each page has one for the image, and one for each replica.
+/// Bytes in an entry of the table: each page has one for the image, and one for each replica.
 pub const TABLE_ENTRY_BYTES: usize = size_of::<u64>();
-/// Words of a page.
+/// Words in a page.
 pub const PAGE_WORDS: usize = PAGE_BYTES / 8;
 const LINE_BYTES: usize = LINE_WORDS * 8;
 const PAGE_LINES: usize = PAGE_BYTES / LINE_BYTES;
 
-/// What memory holds before anybody writes it.
+/// The contents of memory before it is written.
 pub trait InitialContents {
-    /// Fills the page at `offset_bytes` of `group`, which is all zeros when it is handed over. Must
-    /// give the same words whenever it is asked.
+    /// Fills the page at `offset_bytes` of `group`. The caller hands it over filled with zeros. The
+    /// same page must get the same words each time.
     fn fill(&self, group: GroupId, offset_bytes: u64, page: &mut [u64; PAGE_WORDS]);
 }
 
-/// Fresh memory.
+/// Fresh memory: all zeros.
 pub struct Zeros;
 
 impl InitialContents for Zeros {
     fn fill(&self, _: GroupId, _: u64, _: &mut [u64; PAGE_WORDS]) {}
 }
 
-/// A replica of a group: which copy of the group's bytes.
+/// A replica of a group: one copy of the group's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replica {
     /// The group.
@@ -66,42 +67,43 @@ pub struct Replica {
     pub index: u16,
 }
 
-/// What the simulated memory takes on this machine.
+/// The memory that the simulated memory uses on this machine.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MemoryUse {
-    /// Tables of pages.
+    /// Bytes of the tables of pages.
     pub table_bytes: u64,
-    /// The image that replicas share.
+    /// Bytes of the image that replicas share.
     pub page_bytes: u64,
-    /// Lines that some replica has written, each counted once for each such replica.
+    /// Lines that a replica has written, each counted once for each such replica.
     pub copies: u64,
-    /// What these take.
+    /// Bytes of these lines.
     pub copy_bytes: u64,
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub struct Memory {
     initial: Box<dyn InitialContents>,
     table: Words,
     chunks: Chunks,
     arena: Arena,
     lines: Lines,
-    /// Words of an entry of the table.
+    /// Words in an entry of the table.
     stride: usize,
-    /// Of one group.
+    /// Number of pages in one group.
     pages: u64,
     group_bytes: u64,
     copies: u64,
     loading: bool,
-    /// Copies of a group from this one on share no image.
+    /// Copies of a group from this number on share no image.
     sharing: u16,
 }
 
 impl Memory {
-    /// Memory of `groups` replica groups; while it is being loaded, writes change the shared image.
+    /// Creates memory of `groups` replica groups. While it is being loaded, writes change the shared
+    /// image.
     ///
     /// # Panics
-    /// If its table takes more than 32 GiB.
+    /// If its table is larger than 32 GiB.
     pub fn new(
         groups: usize,
         replicas: usize,
@@ -111,10 +113,10 @@ impl Memory {
         Memory::with_spares(groups, (replicas, 0), group_bytes, initial)
     }
 
-    /// As [`Memory::new`], and for each group room for so many copies on spare nodes, empty.
+    /// As [`Memory::new`], with room for this many empty copies of each group on spare nodes.
     ///
     /// # Panics
-    /// As there.
+    /// As [`Memory::new`].
     pub fn with_spares(
         groups: usize,
         (replicas, spares): (usize, usize),
@@ -141,7 +143,7 @@ impl Memory {
         }
     }
 
-    /// From now on a write changes the replica that it is sent to.
+    /// Ends loading: from now on a write changes the replica that it is sent to.
     pub fn end_loading(&mut self) {
         self.loading = false;
     }
@@ -151,7 +153,7 @@ impl Memory {
         self.loading
     }
 
-    /// Where some bytes lie; `NOWHERE` if they leave the group's memory.
+    /// Returns the place of some bytes, or `NOWHERE` if they leave the group's memory.
     #[inline(always)]
     pub(crate) fn place(&self, replica: Replica, offset_bytes: u64, len_bytes: usize) -> Place {
         if offset_bytes.saturating_add(len_bytes as u64) > self.group_bytes {
@@ -162,12 +164,12 @@ impl Memory {
         Place::new(entry, replica.index, offset_bytes as usize % PAGE_BYTES)
     }
 
-    /// The place so many bytes further on.
+    /// Returns the place that is `bytes` bytes after `place`.
     pub(crate) fn further(&self, place: Place, bytes: usize) -> Place {
         place.plus(bytes, self.stride)
     }
 
-    /// As [`Memory::place`], of bytes that must be there.
+    /// As [`Memory::place`], for bytes that must exist.
     fn there(&self, replica: Replica, offset_bytes: u64, len_bytes: usize) -> Place {
         assert!(usize::from(replica.index) + 1 < self.stride, "{replica:?} of too few");
         let place = self.place(replica, offset_bytes, len_bytes);
@@ -175,22 +177,22 @@ impl Memory {
         place
     }
 
-    /// Copies bytes out.
+    /// Copies bytes out of the memory.
     ///
     /// # Panics
-    /// If the memory has no such bytes; so do the others.
+    /// If the memory has no such bytes. The other accesses below panic likewise.
     pub fn read(&mut self, replica: Replica, offset_bytes: u64, out: &mut [u8]) {
         let place = self.there(replica, offset_bytes, out.len());
         self.read_bytes(place, out);
     }
 
-    /// Copies bytes in.
+    /// Copies bytes into the memory.
     pub fn write(&mut self, replica: Replica, offset_bytes: u64, bytes: &[u8]) {
         let place = self.there(replica, offset_bytes, bytes.len());
         self.write_bytes(place, bytes);
     }
 
-    /// The aligned word at `offset_bytes`.
+    /// Returns the aligned word at `offset_bytes`.
     pub fn word(&mut self, replica: Replica, offset_bytes: u64) -> u64 {
         debug_assert!(offset_bytes.is_multiple_of(8));
         let mut word = [0];
@@ -206,25 +208,26 @@ impl Memory {
         self.write_words(place, &[word]);
     }
 
-    /// Brings the table's entry for a verb that will be executed some time.
+    /// Prefetches the table's entry for a verb that will be executed later.
     #[inline(always)]
     pub(crate) fn prefetch_entry(&self, place: Place) {
         prefetch(self.table.as_slice(), place.entry());
     }
 
-    /// Brings the first two lines that a verb will use soon; its entry should be there by now. Lines that
-    /// were written together lie together, and so do those of an image.
+    /// Prefetches the first two lines that a verb will use soon. Its entry should be in the cache by
+    /// now. Lines that were written together lie together, and so do the lines of an image.
     #[inline(always)]
     pub(crate) fn prefetch_lines(&self, place: Place) {
         let table = self.table.as_slice();
         let Some(&own) = table.get(place.own()) else { return };
-        // Which of both it is cannot be foretold: it is chosen, not jumped to.
+        // The processor cannot predict which of the two it is, so the index is selected without a
+        // branch.
         let image = table[place.entry()] as RunIndex as usize;
         let line = OwnLines(own).get(place.line()).map(|line| line as usize * LINE_WORDS);
         self.chunks.prefetch_two(line.unwrap_or(image));
     }
 
-    /// What it takes on this machine.
+    /// Returns the memory that it uses on this machine.
     pub fn usage(&self) -> MemoryUse {
         MemoryUse {
             table_bytes: size_of_val(self.table.as_slice()) as u64,
@@ -234,13 +237,13 @@ impl Memory {
         }
     }
 
-    /// Whether the copy there began empty.
+    /// Whether the copy at this place began empty.
     #[inline(always)]
     fn began_empty(&self, place: Place) -> bool {
         place.copy() >= self.sharing
     }
 
-    /// The page's image.
+    /// Returns the page's image.
     #[inline(always)]
     fn image(&mut self, place: Place) -> RunIndex {
         match self.table.as_slice()[place.entry()] {
@@ -249,7 +252,7 @@ impl Memory {
         }
     }
 
-    /// The page's image, asked for when it is first needed.
+    /// Computes the page's image when it is first needed.
     #[cold]
     fn ask_for(&mut self, place: Place) -> RunIndex {
         let page = (place.entry() / self.stride) as u64;
@@ -261,7 +264,7 @@ impl Memory {
         image
     }
 
-    /// Stores into the image.
+    /// Stores bytes into the image.
     fn load(&mut self, mut place: Place, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (piece, others) = bytes.split_at(bytes.len().min(PAGE_BYTES - place.at()));
@@ -270,7 +273,8 @@ impl Memory {
         }
     }
 
-    /// Loaders store the same bytes at every replica: whoever comes second finds them there.
+    /// Stores bytes into the image of one page. Loaders store the same bytes at every replica: all but
+    /// the first find them there.
     fn write_image(&mut self, place: Place, bytes: &[u8]) {
         let image = self.image(place);
         let mut words = [0; PAGE_WORDS];

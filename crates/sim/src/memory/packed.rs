@@ -1,21 +1,21 @@
-//! A page as a map of its words that are not zero, then those words.
+//! A packed page: a map of the page's words that are not zero, then those words.
 //!
-//! Invariant: packing and unpacking a page gives the page. Loaded tables are mostly zeros (free slots,
-//! padding, locks that nobody holds), so that a packed page takes a fifth of a plain one.
+//! Invariant: packing and unpacking a page gives the same page. Loaded tables are mostly zeros (free
+//! slots, padding, free locks), so a packed page needs a fifth of the space of a plain one.
 
 use super::PAGE_WORDS;
 use super::arena::{Arena, RunIndex};
 use super::chunks::Chunks;
 use super::lines::LINE_WORDS;
 
-/// A packed page of zeros: no run.
+/// A packed page of zeros: it has no run.
 pub(super) const ZEROS: RunIndex = 1;
 
 fn run_words(map: u64) -> usize {
     1 + map.count_ones() as usize
 }
 
-/// Unpacks the page into `page`, which is all zeros.
+/// Unpacks a page into `page`, which must be all zeros.
 #[inline]
 pub(super) fn unpack(chunks: &Chunks, index: RunIndex, page: &mut [u64; PAGE_WORDS]) {
     if index == ZEROS {
@@ -30,11 +30,12 @@ pub(super) fn unpack(chunks: &Chunks, index: RunIndex, page: &mut [u64; PAGE_WOR
     }
 }
 
-/// Unpacks the words of a page from number `first` on, at most a line.
+/// Unpacks the words of a page from number `first` on, at most a line of them.
 #[inline(always)]
 pub(super) fn unpack_words(chunks: &Chunks, index: RunIndex, first: usize, out: &mut [u64]) {
     let run = chunks.tail(index as usize);
-    // No run of zeros is there, but something else is: a word that is read in vain.
+    // A page of zeros has no run. The word that `run` then begins with belongs to something else and is
+    // ignored.
     let map = if index == ZEROS { 0 } else { run[0] };
     let before = map & ((1 << first) - 1);
     let mut next = 1 + before.count_ones() as usize;

@@ -1,7 +1,7 @@
-//! Where bytes lie: an entry of the table of pages, a replica's part of it, a position in the page.
+//! The place of bytes: an entry of the table of pages, a replica's part of it, a position in the page.
 //!
-//! Invariant: one word, made once of a target when its verb is posted; whoever looks ahead and whoever
-//! executes the verb find their way by it. It means nothing to another memory.
+//! Invariant: a place is one word, computed once from a target when its verb is posted. The prefetches
+//! and the execution of the verb use it. It has no meaning in another memory.
 //!
 //! ```text
 //! 63                                32 31          25 24        9 8          0
@@ -12,21 +12,21 @@ use super::{LINE_BYTES, LINE_WORDS, PAGE_BYTES};
 
 const AT_BITS: u32 = PAGE_BYTES.trailing_zeros();
 
-/// See the module's text.
+/// See the module's documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// No memory has these bytes.
+    /// The place of bytes that no memory has.
     pub(crate) const NOWHERE: Place = Place(u64::MAX);
 
-    /// Byte `at` of the page whose entry begins at `entry`, at the replica `index`.
+    /// Byte `at` of the page whose entry begins at `entry`, at replica number `index`.
     #[inline(always)]
     pub(super) fn new(entry: u32, index: u16, at: usize) -> Place {
         Place(u64::from(entry) << 32 | (u64::from(index) + 1) << AT_BITS | at as u64)
     }
 
-    /// The place `bytes` further on, `stride` being the words of an entry.
+    /// The place `bytes` bytes later; `stride` is the number of words in an entry.
     #[inline(always)]
     pub(super) fn plus(self, bytes: usize, stride: usize) -> Place {
         let at = self.at() + bytes;
@@ -35,7 +35,7 @@ impl Place {
         Place(page | (at % PAGE_BYTES) as u64)
     }
 
-    /// The place `bytes` before, in the same line.
+    /// The place `bytes` bytes before, in the same line.
     #[inline(always)]
     pub(super) fn minus(self, bytes: usize) -> Place {
         debug_assert!(bytes <= self.in_line());
@@ -54,43 +54,43 @@ impl Place {
         self.entry() + (self.0 as u32 >> AT_BITS) as usize
     }
 
-    /// Which of the group's copies.
+    /// The position among the group's copies.
     #[inline(always)]
     pub(super) fn copy(self) -> u16 {
         (self.0 as u32 >> AT_BITS) as u16 - 1
     }
 
-    /// Byte of the page.
+    /// Position of the byte in the page.
     #[inline(always)]
     pub(super) fn at(self) -> usize {
         self.0 as usize % PAGE_BYTES
     }
 
-    /// Line of the page.
+    /// Number of the line in the page.
     #[inline(always)]
     pub(super) fn line(self) -> usize {
         self.at() / LINE_BYTES
     }
 
-    /// Byte of the line.
+    /// Position of the byte in the line.
     #[inline(always)]
     pub(super) fn in_line(self) -> usize {
         self.0 as usize % LINE_BYTES
     }
 
-    /// Word of the line.
+    /// Number of the word in the line.
     #[inline(always)]
     pub(super) fn word(self) -> usize {
         self.in_line() / 8
     }
 
-    /// Words from here to the end of the line.
+    /// Number of words from here to the end of the line.
     #[inline(always)]
     pub(super) fn words_left(self) -> usize {
         LINE_WORDS - self.word()
     }
 
-    /// Whether it begins with a word.
+    /// Whether the place is at the beginning of a word.
     #[inline(always)]
     pub(crate) fn is_aligned(self) -> bool {
         self.0.is_multiple_of(8)

@@ -1,10 +1,10 @@
-//! Simulated memory against plain memory.
+//! Compares simulated memory with plain memory.
 
 use super::*;
 use rand::RngExt as _;
 use tarn_fabric::rng::{mix, seeded};
 
-/// Every third page holds something.
+/// Contents in which every third page has words that are not zero.
 struct Planted;
 
 impl InitialContents for Planted {
@@ -37,7 +37,7 @@ fn plain() -> Vec<Vec<u8>> {
     [0, 1].into_iter().flat_map(|group| [of_group(group), of_group(group)]).collect()
 }
 
-/// Two groups of two replicas under random reads and writes of any range.
+/// Runs random reads and writes of any range on two groups of two replicas.
 #[test]
 fn it_agrees_with_plain_memory() {
     for seed in 0..30 {
@@ -82,8 +82,8 @@ fn replicas_share_until_they_are_written() {
     assert_eq!((memory.usage().copies, memory.usage().copy_bytes), (1, 64));
 }
 
-/// A million accounts as SmallBank stores them (24 of 64 bytes, every second slot free) must take
-/// less than a fifth of what one plain copy takes.
+/// A million accounts as SmallBank stores them (24 of 64 bytes, every second slot free) must use less
+/// than a fifth of the memory of one plain copy.
 #[test]
 fn an_image_of_records_is_small() {
     let accounts = 1_000_000u64;

@@ -1,26 +1,26 @@
-//! Zeroed words in huge pages, where this machine has them.
+//! Zeroed words, in huge pages if this machine has them.
 //!
-//! Invariant: a value owns its words and hands them out as slices only, so that borrowing is checked as
-//! for any vector. A gigabyte that is visited at random in pages of 4 KiB costs a walk of the page
-//! tables a visit; pages of 2 MiB spare most of them.
+//! Invariant: a value owns its words and hands them out as slices only, so borrowing is checked as for
+//! any vector. With pages of 4 KiB each random access to a gigabyte costs a walk of the page tables.
+//! Pages of 2 MiB avoid most of these walks.
 
 use std::ptr::NonNull;
 use tarn_fabric::local::{Backing, Mapping};
 
-/// Less than this comes from the heap: a small cluster is made and dropped in no time.
+/// Fewer bytes than this are allocated on the heap, so that a small cluster is made and dropped fast.
 const MAPPED_BYTES_MIN: usize = 1 << 20;
 
-/// Words of one chunk.
+/// Number of words in one chunk.
 pub(super) const CHUNK_WORDS: usize = 1 << 21;
 
-/// As many words as a chunk has: its length need not be read where it is looked into.
+/// The words of a chunk. The length is a constant, so an access need not read it.
 pub(super) struct Chunk {
     start: NonNull<[u64; CHUNK_WORDS]>,
     _mapping: Box<Mapping>,
 }
 
 impl Chunk {
-    /// All zero.
+    /// A chunk of zeros.
     ///
     /// # Panics
     /// If the machine refuses the memory.
@@ -33,8 +33,8 @@ impl Chunk {
     #[inline(always)]
     #[allow(unsafe_code, reason = "a mapping is a pointer")]
     pub(super) fn words(&self) -> &[u64; CHUNK_WORDS] {
-        // SAFETY: `start` points to as many initialised words (zeroed pages, aligned to their size)
-        // that `_mapping` keeps in place and that nobody else points to; `&self` borrows.
+        // SAFETY: `start` points to as many initialised words (zeroed pages, aligned to their size).
+        // `_mapping` keeps them in place, and no other value points to them; `&self` borrows.
         unsafe { self.start.as_ref() }
     }
 
@@ -52,13 +52,13 @@ fn map(bytes: usize) -> Mapping {
         .unwrap_or_else(|error| panic!("{bytes} bytes of simulated memory: {error}"))
 }
 
-/// Who frees the words.
+/// The owner of the words, which frees them.
 enum Owner {
     Heap(#[expect(dead_code, reason = "kept for its drop")] Vec<u64>),
     Mapped(#[expect(dead_code, reason = "kept for its drop")] Mapping),
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(super) struct Words {
     start: NonNull<u64>,
     len: usize,
@@ -86,7 +86,8 @@ impl Words {
     #[allow(unsafe_code, reason = "a mapping is a pointer")]
     pub(super) fn as_slice(&self) -> &[u64] {
         // SAFETY: `start` points to `len` initialised words (a vector's, or zeroed pages, aligned to
-        // their size) that `_owner` keeps in place and that nobody else points to; `&self` borrows.
+        // their size). `_owner` keeps them in place, and no other value points to them; `&self`
+        // borrows.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 

@@ -1,11 +1,11 @@
-//! Why a profile is refused.
+//! The error for a refused profile.
 //!
-//! Invariant: a message names the profile, the constant, its value, and what would be accepted.
+//! Invariant: a message names the profile, the constant, its value, and the accepted values.
 
 use super::Listed;
 use std::fmt;
 
-/// Why a profile is refused.
+/// The reason for which a profile is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfileError {
     text: String,

@@ -1,8 +1,8 @@
-//! Hardware profiles: what processors, NICs, links and clocks cost, each constant with its source.
+//! Hardware profiles: the costs of processors, NICs, links and clocks, each constant with its source.
 //!
-//! Invariant: the model has no number of its own. Whatever it charges comes from a profile, where it
-//! stands beside the publication that it was read from, or is marked as derived or assumed. A profile
-//! that names an unknown constant, leaves one out or gives an impossible value is refused.
+//! Invariant: the model has no number of its own. Every cost comes from a profile. There each number
+//! stands beside the publication from which it was read, or is marked as derived or assumed. A profile
+//! that names an unknown constant, lacks one, or gives an impossible value is refused.
 
 mod error;
 mod sections;
@@ -17,21 +17,21 @@ use std::path::Path;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Published as a measurement, and read.
+    /// Published as a measurement.
     Measured,
     /// Arithmetic on measurements.
     Derived,
-    /// Common knowledge that nobody has verified: halve it and double it before leaning on it.
+    /// Common knowledge that has not been verified. Before you rely on it, halve it and double it.
     Assumed,
 }
 
-/// A value, where it is from, and how far it can be trusted.
+/// A value, its source, and how far it can be trusted.
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constant<T> {
     /// The value, in the unit that the constant's name ends in.
     pub value: T,
-    /// Publication, or arithmetic.
+    /// The publication, or the arithmetic.
     pub source: String,
     /// How far it can be trusted.
     pub standing: Standing,
@@ -43,11 +43,11 @@ pub struct Constant<T> {
 pub enum AtomicUnit {
     /// One after the other, whatever their addresses.
     Serial,
-    /// Side by side, unless their addresses are equal.
+    /// In parallel, unless their addresses are equal.
     PerAddress,
 }
 
-/// Headers on the wire.
+/// The kind of headers on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Framing {
@@ -57,7 +57,7 @@ pub enum Framing {
     RoceV2,
 }
 
-/// What is chosen rather than counted.
+/// The properties of hardware that are choices, not numbers.
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Form {
@@ -71,11 +71,11 @@ pub struct Form {
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: String,
-    /// What hardware it stands for.
+    /// The hardware that it describes.
     pub hardware: String,
-    /// What is chosen rather than counted.
+    /// The properties that are choices, not numbers.
     pub form: Form,
     /// The requester's processor.
     pub cpu: Cpu,
@@ -83,11 +83,11 @@ pub struct Profile {
     pub nic: Nic,
     /// Cables and the switch.
     pub link: Link,
-    /// Oscillators.
+    /// Clocks.
     pub clock: Clock,
-    /// Machines that come back.
+    /// Machines that restart.
     pub cluster: Cluster,
-    /// What was set since it was read: nothing in a profile as it is published.
+    /// The constants that were set after the profile was read. Empty in a profile as published.
     #[serde(skip)]
     pub changes: Vec<Change>,
 }
@@ -95,11 +95,11 @@ pub struct Profile {
 /// A constant that was set.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Change {
-    /// Its section and name.
+    /// The constant's section and name.
     pub key: String,
-    /// To what.
+    /// The new value.
     pub value: String,
-    /// What it was.
+    /// The old value.
     pub was: String,
 }
 
@@ -108,7 +108,7 @@ pub struct Change {
 pub struct Listed<'a> {
     /// `cpu`, `nic`, `link`, `clock`, `cluster`.
     pub section: &'static str,
-    /// Name, which ends in the unit.
+    /// The name, which ends in the unit.
     pub name: &'static str,
     /// Value, source and standing.
     pub constant: &'a Constant<f64>,
@@ -116,7 +116,7 @@ pub struct Listed<'a> {
     pub allowed: (f64, f64),
 }
 
-/// The profiles that come with the program.
+/// The profiles that are built into the program.
 const EMBEDDED: [(&str, &str); 3] = [
     ("cx3-56g", include_str!("../../../../profiles/cx3-56g.toml")),
     ("cx5-100g", include_str!("../../../../profiles/cx5-100g.toml")),
@@ -124,15 +124,15 @@ const EMBEDDED: [(&str, &str); 3] = [
 ];
 
 impl Profile {
-    /// Names of the profiles that come with the program.
+    /// The names of the profiles that are built into the program.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
-    /// A profile that comes with the program, or, if `name` ends in `.toml`, one from a file.
+    /// Returns a built-in profile, or a profile from a file if `name` ends in `.toml`.
     ///
     /// # Errors
-    /// Names the profile or the constant, its value, and what is allowed.
+    /// The error names the profile or the constant, its value, and the allowed values.
     pub fn load(name: &str) -> Result<Profile, ProfileError> {
         if let Some((_, text)) = EMBEDDED.iter().find(|(known, _)| *known == name) {
             return Profile::parse(&format!("profiles/{name}.toml"), text);
@@ -146,7 +146,7 @@ impl Profile {
         Profile::parse(name, &text)
     }
 
-    /// A profile from its text; `origin` names it in errors.
+    /// Parses a profile from its text; `origin` names it in errors.
     ///
     /// # Errors
     /// As [`Profile::load`].
@@ -187,8 +187,8 @@ impl Profile {
         all
     }
 
-    /// The profile with one number replaced (`nic.read_mops`, say): for sweeps and for the question
-    /// how much depends on an assumed constant.
+    /// Returns the profile with one number replaced (`nic.read_mops`, for example). Sweeps use this,
+    /// and so does the question how much a result depends on an assumed constant.
     ///
     /// # Errors
     /// An unknown name, or a value that is not allowed.
@@ -196,7 +196,7 @@ impl Profile {
         self.set(key, &value.to_string())
     }
 
-    /// The profile with one constant replaced by what `text` says: a number, or the name of a form.
+    /// Returns the profile with one constant replaced by `text`: a number, or the name of a form.
     ///
     /// # Errors
     /// As [`Profile::with`].
@@ -229,13 +229,13 @@ impl Profile {
     }
 }
 
-/// Replaces a number; what it was, or what is allowed.
+/// Replaces a number. Returns the old value, or the allowed values.
 fn number(constant: &mut Constant<f64>, text: &str) -> Result<String, String> {
     let value = text.parse().map_err(|_| "a number".to_owned())?;
     Ok(replace(constant, value, text).to_string())
 }
 
-/// Replaces a form; what it was, or what is allowed.
+/// Replaces a form. Returns the old value, or the allowed values.
 fn form<T: Serialize + serde::de::DeserializeOwned>(
     constant: &mut Constant<T>,
     text: &str,

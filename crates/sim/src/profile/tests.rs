@@ -1,4 +1,5 @@
-//! Profiles that come with the program are whole, and bad ones are refused by name.
+//! Tests that the built-in profiles are complete, and that a bad profile is refused by the name of its
+//! constant.
 
 use super::*;
 

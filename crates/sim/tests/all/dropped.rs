@@ -1,8 +1,8 @@
-//! Rounds whose futures are dropped while their verbs are on their way.
+//! Rounds whose futures are dropped while their verbs are in flight.
 //!
-//! Invariant checked: whatever such a round does at a memory node comes before what its port sends there
-//! from then on, or never comes. So a port that looks at what its dropped round wrote sees all of it that
-//! will ever be (the contract of `Backend::abandon`).
+//! Invariant checked: at each memory node, all effects of such a round come before the verbs that its
+//! port sends there afterwards, or never come. So a port that reads the lines of its dropped round sees
+//! all of the round's effects (the contract of `Backend::abandon`).
 
 use crate::common::cases::is_all;
 use crate::common::toy::{Do, Op, Toy, program};
@@ -23,14 +23,14 @@ use tarn_sim::scheduler::Scheduler;
 
 const LINES: usize = 6;
 
-/// Adds a WRITE of lines all of whose words are `value`.
+/// Adds a WRITE of lines whose words are all `value`.
 fn write(round: &mut Round, to: Target, value: u64) {
     let lines = round.reserve_lines(LINES * 64);
     (0..LINES * 8).for_each(|word| round.set_word(lines.plus(word * 8), value));
     round.write(to, lines, LINES * 64);
 }
 
-/// Sends a round and drops it after `pause`, if it is not done by then; whether it was dropped.
+/// Sends a round and drops it after `pause`, if it is not done by then. Returns whether it was dropped.
 async fn drop_after(by: &Port, round: &mut Round, pause: Nanos) -> bool {
     let mut execute = pin!(by.execute(round));
     let mut sleep = pin!(by.sleep(pause));
@@ -41,7 +41,7 @@ async fn drop_after(by: &Port, round: &mut Round, pause: Nanos) -> bool {
     .await
 }
 
-/// The first words of the lines.
+/// Reads the first word of each line.
 async fn look(by: &Port, from: Target) -> [u64; LINES] {
     let mut round = Round::new();
     let seen = round.read(from, LINES * 64);
@@ -49,7 +49,8 @@ async fn look(by: &Port, from: Target) -> [u64; LINES] {
     std::array::from_fn(|line| round.word(seen.plus(line * 64)))
 }
 
-/// Drops rounds after pauses of every length, and looks at once and much later; how many were dropped.
+/// Drops rounds after pauses of every length, and reads the lines at once and much later. Counts the
+/// dropped rounds.
 async fn drop_and_look(by: &Port, seed: u64, dropped: &Cell<u32>) {
     for value in 1..25 {
         let mut round = Round::new();
@@ -78,8 +79,9 @@ fn what_follows_a_dropped_round_comes_after_it() {
     }
 }
 
-/// Coroutines of one thread share its connections: what one of them had sent before another dropped its
-/// round is as concurrent with it as it was, and each still sees its own in order.
+/// Coroutines of one thread share its connections. Rounds that one of them had sent before another
+/// dropped its round stay concurrent with that round. Each coroutine still sees its own rounds in
+/// order.
 #[test]
 fn coroutines_beside_it_go_on() {
     let dropped = Cell::new(0);
@@ -107,7 +109,7 @@ fn coroutines_beside_it_go_on() {
     assert!(dropped.get() > 600, "{} dropped", dropped.get());
 }
 
-/// A coroutine that drops a round and yields waits for nothing, and comes back.
+/// A coroutine that drops a round and yields waits for nothing, and is polled again.
 #[test]
 fn a_coroutine_that_drops_and_yields_goes_on() {
     for mode in [Mode::Timed, Mode::Random(Chaos::of(3))] {
@@ -124,7 +126,7 @@ fn a_coroutine_that_drops_and_yields_goes_on() {
     }
 }
 
-/// What a coroutine does as it is dropped.
+/// Posts one more round when its coroutine is dropped.
 struct Last<'a>(&'a Port);
 
 impl Drop for Last<'_> {
@@ -135,8 +137,8 @@ impl Drop for Last<'_> {
     }
 }
 
-/// Dropped with its scheduler, a coroutine does its last on a cluster at rest, at once: nothing that it had
-/// on its way may come after that.
+/// A coroutine that is dropped with its scheduler posts its last round at rest, so that round is done
+/// at once. Earlier rounds of the coroutine that are in flight must not land after it.
 #[test]
 fn nothing_lands_behind_what_is_done_at_rest() {
     for mode in [|_| Mode::Timed, |seed| Mode::Random(Chaos::of(seed))] {
@@ -172,8 +174,8 @@ fn nothing_lands_behind_what_is_done_at_rest() {
     }
 }
 
-/// The explorer, of one coroutine that drops a WRITE of two lines and reads them: in no order does it see
-/// less than what there is in the end.
+/// Explores a coroutine that drops a WRITE of two lines and reads them. In no order does it see less
+/// than the final contents.
 #[test]
 fn in_no_order_does_anything_pass_a_dropped_round() {
     let lines = Op::Write { node: 0, line: 0, lines: 2, fenced: false };
@@ -193,14 +195,14 @@ fn in_no_order_does_anything_pass_a_dropped_round() {
     }
 }
 
-/// The explorer, of a round to two memory nodes that is dropped: in every order what follows comes behind it
-/// at each; where one batch is done and the other is not, nobody waits at the one for the other.
+/// Explores a dropped round to two memory nodes. In every order later rounds come behind its batch at
+/// each node. If one batch is done and the other is not, nothing waits at the first node.
 #[test]
 fn a_dropped_round_holds_back_at_each_node_what_is_its_own() {
     let write = |node, line| Op::Write { node, line, lines: 1, fenced: false };
     let read = |node, line| Do::Round(vec![Op::Read { node, line, lines: 1 }]);
     let dropped = Do::Dropped(vec![write(0, 0), write(1, 0)]);
-    // It says in line 1 of the first node that it has been there after its dropped WRITE.
+    // It writes line 1 of the first node once it has been there after its dropped WRITE.
     let dropper = vec![dropped, read(0, 0), Do::Round(vec![write(0, 1)]), read(1, 0)];
     let looker = vec![read(0, 1), read(1, 0)];
     let toy = Toy::new(&[program(vec![dropper]), program(vec![looker])], 2, 2);
@@ -213,13 +215,14 @@ fn a_dropped_round_holds_back_at_each_node_what_is_its_own() {
             assert_eq!(outcome.memory, [1000, 1000, 1000, 0], "{outcome:?}");
         }
         let looks: BTreeSet<&[u64]> = outcomes.iter().map(|it| &it.logs[1][..]).collect();
-        // It was there already, and the other node's batch still on its way: among all.
+        // Among all looks is this one: the write was there, and the other node's batch was still in
+        // flight.
         let all: [&[u64]; 4] = [&[0, 0], &[0, 1000], &[1000, 0], &[1000, 1000]];
         assert_eq!(looks, BTreeSet::from(all), "{reduction:?}");
     }
 }
 
-/// The same in time: a long batch to one node and a short one to the other.
+/// The same in virtual time: a long batch to one node and a short one to the other.
 #[test]
 fn what_follows_a_dropped_round_to_two_nodes_comes_after_it_at_both() {
     let other = |offset_bytes| Address::new(GroupId(0), offset_bytes).at(NodeSlot(1));

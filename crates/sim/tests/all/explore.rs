@@ -1,7 +1,7 @@
-//! The explorer against plain enumeration: the same outcomes, and planted mistakes are noticed.
+//! Compares the explorer with plain enumeration: the outcomes are the same, and planted mistakes are
+//! noticed.
 //!
-//! Invariant checked: whatever plain enumeration reaches, every reduction covers; whatever a reduction
-//! reaches, plain enumeration does.
+//! Invariant checked: every reduction covers all outcomes of plain enumeration, and reaches no others.
 
 use crate::common::cases::{Case, budget, case, cases, drawn, is_all, told_and_telling};
 use crate::common::timed;
@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeSet;
 use tarn_sim::explore::{Bounds, ExploreConfig, FaultBudget, Planted, Reduction};
 
-/// What a reduction missed, and what it made up.
+/// Returns an outcome that the reduction missed, or one that plain enumeration does not reach.
 fn compare(plain: &BTreeSet<Outcome>, reduced: &BTreeSet<Outcome>) -> Result<(), String> {
     for outcome in plain {
         if !reduced.contains(outcome) && !reduced.iter().any(|it| it.covers(outcome)) {
@@ -51,9 +51,9 @@ fn every_reduction_reaches_what_plain_enumeration_reaches() {
     }
 }
 
-/// So many states are explored of a drawn toy, or it is passed over.
+/// Largest number of states of a drawn toy; toys with more are skipped.
 const DRAWN_STATES: u64 = 6_000;
-/// The same of one by hand: all of them have less.
+/// The same for a toy by hand: all of them have fewer.
 const STATES: u64 = 12_000;
 
 fn bounded(case: &Case, states: u64) -> ExploreConfig {

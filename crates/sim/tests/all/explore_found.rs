@@ -1,7 +1,8 @@
-//! What an exploration hands out: violations that replay and shrink, bounds, the end of the dead.
+//! The results of an exploration: violations that replay and shrink, bounds, the end of dead
+//! coroutines.
 //!
-//! Invariant checked: a schedule printed and read again leads to the same trace and verdict; whatever was
-//! cut is said.
+//! Invariant checked: a schedule that was printed and parsed leads to the same trace and verdict. Every
+//! cut is reported.
 
 use crate::common::cases::{read, write};
 use crate::common::toy::{Do, Op, Toy, program};
@@ -10,7 +11,7 @@ use tarn_sim::explore::{
     shrink,
 };
 
-/// A lock that is forgotten: two who look before either has written both add to what they saw.
+/// A missing lock: if two actors read before either has written, both add to the value that they saw.
 fn unlocked() -> Toy {
     let add = || {
         let look = Do::Round(vec![read(0, 0), read(0, 1)]);
@@ -48,7 +49,8 @@ fn a_violation_replays_and_shrinks() {
     }
 }
 
-/// The execution that is objected to is the first to show which lines are shared: from then on less goes ahead.
+/// The violating execution is the first that shows which lines are shared. From then on fewer pieces
+/// land at once.
 #[test]
 fn what_is_found_before_sharing_is_known_replays() {
     let actor = || program(vec![vec![Do::Round(vec![read(0, 0), write(0, 1)])]; 2]);
@@ -95,7 +97,7 @@ fn the_dead_run_to_their_end_where_nobody_sees_it() {
     let config =
         ExploreConfig { faults: FaultBudget { compute: 1, ..FaultBudget::NONE }, ..toy.config() };
     let (outcomes, _) = toy.outcomes(&config, Reduction::Full);
-    // Whoever died says of each of its rounds that has not ended that it was refused.
+    // A dead actor records, for each of its rounds that has not ended, that the round was refused.
     let dead: Vec<_> = outcomes.iter().filter(|it| it.fates[0] == Fate::Dead).collect();
     assert!(dead.iter().any(|it| it.logs[0] == [0xdead, 0xdead]));
     assert!(dead.iter().any(|it| it.logs[0] == [0xdead]));

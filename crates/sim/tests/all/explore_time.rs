@@ -1,7 +1,9 @@
-//! Leases in miniature, in every order: who reads two records in a window that was shorter than its lease has seen all of a writer or
-//! nothing, if every writer waits that long after its locks.
+//! Leases in miniature, in every order. A reader reads two records in a window that was shorter than
+//! its lease. It has seen all of a writer's work or none of it, if every writer waits for the length of
+//! the lease after its locks.
 //!
-//! Invariant checked: what is left out is found. A record says by one word whether it is locked, and how often it was written.
+//! Invariant checked: if a rule is left out, a torn read is found. One word of a record says whether it
+//! is locked and how often it was written.
 
 use crate::common::cases::{budget, is_all, read, write};
 use crate::common::timed::{LONGER, SHORTER, Timed, changes, lock_or_write, reader, writer};
@@ -13,7 +15,7 @@ use tarn_sim::explore::{
 
 use Timed::{Begin, Close, CloseByShorter, CloseCompared, CloseLoaded, End, EndLoaded, Load};
 
-/// A record that its only writer has locked.
+/// The word of a record that its only writer has locked.
 const LOCKED: u64 = 1;
 
 /// Whether actor 0 has seen one record as it was and the other as it was written.
@@ -26,7 +28,7 @@ fn in_lease(outcome: &Outcome) -> bool {
     outcome.logs[0].last() == Some(&SHORTER)
 }
 
-/// All that a reader and others come to.
+/// Returns all outcomes of a reader and other actors.
 fn all(programs: &[Program], faults: FaultBudget) -> BTreeSet<Outcome> {
     let toy = Toy::new(programs, 1, 4);
     let config = ExploreConfig { faults, ..toy.config() };
@@ -65,7 +67,7 @@ fn waits_in_a_row_add_up() {
     assert!(is_found(&without_faults(reader(Close(11)), &[writer(&twice)])));
 }
 
-/// One who began to wait before he had his locks has waited too little after them.
+/// A writer that began to wait before it had its locks has waited too little after them.
 #[test]
 fn a_wait_from_before_the_locks_were_acknowledged_is_found() {
     let mut early = writer(&[End(10)]);
@@ -73,7 +75,8 @@ fn a_wait_from_before_the_locks_were_acknowledged_is_found() {
     assert!(is_found(&without_faults(reader(Close(10)), &[early])));
 }
 
-/// Two who write one record each, at one time: neither counts for the other, and neither need.
+/// Two writers write one record each, at the same time. Neither wait counts for the other writer, and
+/// neither needs to.
 #[test]
 fn writers_beside_one_another() {
     let one = |line| {
@@ -82,22 +85,23 @@ fn writers_beside_one_another() {
     };
     let outcomes = without_faults(reader(Close(10)), &[one(0), one(1)]);
     let saw = |log: [u64; 3]| outcomes.iter().any(|it| it.logs[0] == log);
-    // Each was there before the window, or was not written within it.
+    // Each record was written before the window, or was not written within it.
     assert!(saw([0, 2, SHORTER]) && saw([2, 0, SHORTER]) && saw([2, 2, SHORTER]));
     let shorter = without_faults(reader(Close(11)), &[one(0), one(1)]);
     assert!(shorter.is_superset(&outcomes));
 }
 
-/// A reader that loads its lease word, part 0, before its window, and a writer that loads its own, part 1, after its wait began.
+/// A reader loads its lease word, part 0, before its window. A writer loads its own, part 1, after its
+/// wait began.
 fn with_words(close: Timed, words: &[(u16, u64)]) -> BTreeSet<Outcome> {
     let mut reader = reader(close);
     reader.transactions[0].insert(0, Do::Timed(Load(0)));
     without_faults(reader, &[writer(&[Begin, Load(1), EndLoaded]), changes(words)])
 }
 
-/// From 20 to 10: each word is used by both before the next is by one.
+/// From 20 to 10: both actors use each word before either uses the next.
 const LOWERED: [(u16, u64); 4] = [(0, 1), (1, 1), (0, 2), (1, 2)];
-/// And back again.
+/// The same, back from 10 to 20.
 const RAISED: [(u16, u64); 4] = [(0, 3), (1, 3), (0, 4), (1, 4)];
 
 #[test]
@@ -108,7 +112,8 @@ fn a_lease_that_has_changed_is_not_believed() {
     assert!(is_found(&with_words(CloseLoaded, &LOWERED)), "the word at the start is believed");
 }
 
-/// Where the word is 20 at both ends of a window, and was 10 in between, the shorter of the two is no help.
+/// If the word is 20 at both ends of a window, and was 10 in between, the shorter of the two words is
+/// no help.
 #[test]
 fn a_lease_that_has_changed_and_changed_back_is_not_believed() {
     let words = [LOWERED, RAISED].concat();
@@ -122,8 +127,8 @@ fn a_word_that_moves_on_before_all_use_it_is_found() {
     assert!(is_found(&with_words(CloseCompared(0), &[(1, 2), (0, 2)])), "in one step");
 }
 
-/// Whoever finishes what a dead one has only locked waits after having seen that, as the dead one would have. What was written in part
-/// the dead one had waited for.
+/// An actor finishes a transaction of a dead writer that has only locked. It waits after it has seen
+/// that, as the dead writer would have. If a part was written, the dead writer had waited already.
 #[test]
 fn who_finishes_for_the_dead_waits_if_nothing_was_written() {
     let both = |op: fn(u16, u16) -> Op| Do::Round(vec![op(0, 0), op(0, 1)]);
@@ -132,7 +137,7 @@ fn who_finishes_for_the_dead_waits_if_nothing_was_written() {
         let steps = [vec![Do::Revoke(1), both(read)], waits, vec![both(write)]].concat();
         Program { after: Some(1), spared: true, ..program(vec![steps]) }
     };
-    // By what it has found: it would not have written had it found less.
+    // Selects by the words that the finisher found: it would not have written if it had found less.
     let after_death = |waits: &[Timed], found: [u64; 2]| {
         let reader = Program { spared: true, ..reader(Close(10)) };
         let outcomes = all(&[reader, writer(&[Begin, End(10)]), finishes(waits)], budget(1, 0, 0));
@@ -148,7 +153,8 @@ fn who_finishes_for_the_dead_waits_if_nothing_was_written() {
     assert!(begun.iter().any(has_new) && begun.iter().any(is_torn));
 }
 
-/// One wait across two windows that overlap, and is as long as both: the rule lets it pass, and no clock shows it.
+/// One wait across two windows that overlap, as long as both together: the rule allows it, and no clock
+/// shows it.
 #[test]
 fn what_no_clock_shows_is_told_from_what_one_does() {
     let window = |mine, theirs| {
@@ -158,7 +164,8 @@ fn what_no_clock_shows_is_told_from_what_one_does() {
     let (begin, end) = (Do::Timed(Begin), Do::Timed(End(2)));
     let (read, write) = (Do::Round(vec![read(0, 0)]), Do::Round(vec![write(0, 2)]));
     let waits = program(vec![vec![read, begin, end, write]]);
-    // The wait began after the first window opened and ended before the second closed, which opened before the first closed.
+    // The wait began after the first window opened. It ended before the second window closed, which
+    // opened before the first closed.
     let toy = Toy::new(&[window(0, 1), waits, window(1, 2)], 1, 4).objecting(|outcome| {
         let is_it = outcome.logs == [vec![3000, SHORTER], vec![1000], vec![2000, SHORTER]];
         if is_it { Err("a wait across both".to_owned()) } else { Ok(()) }

@@ -1,5 +1,5 @@
-//! How NICs share their parts in timed mode: verbs of a batch follow one another through them, nobody
-//! waits for somebody who comes later, and no part is used for longer than the time that passes.
+//! How NICs share their parts in timed mode. Verbs of a batch follow one another through the parts.
+//! Nothing waits for work that comes later, and no part is busy for longer than the time that passes.
 //!
 //! Invariant checked: shapes and orders, not the constants of a profile.
 
@@ -15,7 +15,7 @@ use tarn_sim::usage::Part;
 
 const PROFILES: [&str; 3] = ["cx3-56g", "cx5-100g", "cx6-200g"];
 
-/// Nanoseconds of one round, with nothing else going on.
+/// Nanoseconds that one round takes when the cluster does nothing else.
 fn round_ns(profile: &str, fill: impl Fn(&mut Round)) -> u64 {
     let fabric = fabric(profile, Mode::Timed, 1);
     let port = port(&fabric, 0, 0);
@@ -48,7 +48,7 @@ async fn repeat(port: Port, fill: impl Fn(&mut Round)) {
     }
 }
 
-/// Verbs a microsecond of all memory nodes, between 50 and 150 µs.
+/// Verbs a microsecond of all memory nodes together, between 50 and 150 µs.
 fn rate_mops(fabric: &SimFabric, scheduler: &mut Scheduler<'_>) -> f64 {
     assert_eq!(scheduler.run_until(Nanos(50_000)), Ended::TimeOver);
     let start = fabric.usage();
@@ -63,11 +63,11 @@ fn verbs_of_a_batch_overlap() {
         let took = |count| round_ns(profile, reads(count));
         let (one, sixteen, thirty_two) = (took(1), took(16), took(32));
         println!("{profile}: 1, 16, 32 READs take {one}, {sixteen}, {thirty_two} ns");
-        // Each more costs the same once the batch is long.
+        // Each further READ costs the same once the batch is long.
         let each = (thirty_two - sixteen) as f64 / 16.0;
         let earlier = (sixteen - one) as f64 / 15.0;
         assert!((each / earlier - 1.0).abs() < 0.1, "{profile}: {earlier} then {each} ns a READ");
-        // It is less than the least that a verb costs if each stage waits for the whole batch.
+        // If each stage waited for the whole batch, even the cheapest verb would cost more.
         assert!(thirty_two < 7_500, "{profile}: 32 READs take {thirty_two} ns");
     }
     assert!(round_ns("cx3-56g", reads(32)) < 6_500);
@@ -77,7 +77,8 @@ fn verbs_of_a_batch_overlap() {
 fn a_busy_node_does_not_hold_up_what_another_answers() {
     let fabric = fabric("cx3-56g", Mode::Timed, 1);
     let mut scheduler = Scheduler::new(&fabric);
-    // Memory node 0 is behind by many round trips, with one asker on compute node 0 and many elsewhere.
+    // Memory node 0 has a backlog of many round trips, from one asker on compute node 0 and many
+    // elsewhere.
     for (slot, threads) in [(0, 1), (1, 8), (2, 8), (3, 8)] {
         for thread in 0..threads {
             let busy = port(&fabric, slot, thread);
@@ -104,7 +105,7 @@ fn a_busy_node_does_not_hold_up_what_another_answers() {
     assert!(far > 10 * near, "the busy node is behind: {far} and {near} ns");
 }
 
-/// Rate of `count` threads on two compute nodes that swap words of which there are so many.
+/// Rate at which `threads` threads, on four compute nodes, swap `words` different words.
 fn swaps_mops(profile: &str, threads: u16, words: u64) -> f64 {
     let fabric = fabric(profile, Mode::Timed, 1);
     let mut scheduler = Scheduler::new(&fabric);

@@ -1,4 +1,4 @@
-//! Random mode: everything that the contract leaves open happens, and nothing that it forbids.
+//! Random mode: all orders that the contract leaves open happen, and none that it forbids.
 
 use crate::common::{at, compute, fabric, port};
 use std::cell::RefCell;
@@ -20,15 +20,15 @@ fn random(seed: u64) -> SimFabric {
     fabric("cx5-100g", Mode::Random(Chaos::of(seed)), seed)
 }
 
-/// A round's buffer of whole lines, all words of which are `value`.
+/// Fills whole lines of a round's buffer with words that are all `value`.
 fn lines_of(round: &mut Round, value: u64) -> BufferOffset {
     let lines = round.reserve_lines(LINES * 64);
     (0..LINES * 8).for_each(|word| round.set_word(lines.plus(word * 8), value));
     lines
 }
 
-/// One node writes four lines again and again, another reads them. Lines are whole; across lines
-/// every mixture is seen.
+/// One node writes four lines again and again, another reads them. Lines are whole; across lines every
+/// mixture is seen.
 #[test]
 fn lines_are_whole_and_land_in_any_order() {
     let mixtures = RefCell::new(BTreeSet::new());
@@ -68,7 +68,8 @@ fn lines_are_whole_and_land_in_any_order() {
     assert_eq!(mixtures.len(), (1 << LINES) - 1, "every mixture, but for none new: {mixtures:?}");
 }
 
-/// {READ, WRITE} of one word: does the READ see what the WRITE of its own batch stored?
+/// Sends a READ and a WRITE of one word in one batch. Returns whether the READ ever saw the value of
+/// its own batch's WRITE.
 async fn overtakes(by: &Port, is_fenced: bool) -> bool {
     let mut round = Round::new();
     let mut overtook = false;
@@ -123,7 +124,7 @@ fn later_rounds_come_after_a_detached_one() {
     }
 }
 
-/// Rounds that nobody ordered pass one another.
+/// Rounds without an order between them overtake one another.
 #[test]
 fn rounds_of_two_coroutines_are_concurrent() {
     let passed = (0..20).any(|seed| {
@@ -147,7 +148,7 @@ fn rounds_of_two_coroutines_are_concurrent() {
     assert!(passed);
 }
 
-/// When access is revoked, some of the lines on their way have landed and others never will.
+/// When access is revoked, some of the lines in flight have landed and the others never will.
 #[test]
 fn a_fence_leaves_what_was_on_its_way_where_it_is() {
     let mut landed = BTreeSet::new();
@@ -167,7 +168,7 @@ fn a_fence_leaves_what_was_on_its_way_where_it_is() {
         let look = || {
             let mut round = Round::new();
             let seen = round.read(at(1024), LINES * 64);
-            block_on(keeper.execute(&mut round)).unwrap(); // at rest
+            block_on(keeper.execute(&mut round)).unwrap(); // the cluster is at rest
             (0..LINES).filter(|line| round.word(seen.plus(line * 64)) == 1).count()
         };
         let at_once = look();
@@ -179,7 +180,8 @@ fn a_fence_leaves_what_was_on_its_way_where_it_is() {
     assert!(landed.len() > 2, "{landed:?}");
 }
 
-/// Messages are lost, doubled and reordered, and arrive whole; in timed mode they arrive once, in order.
+/// In random mode messages are lost, doubled and reordered, and arrive whole. In timed mode they arrive
+/// once, in order.
 #[test]
 fn messages_suffer_what_the_mode_says() {
     let received = |mode, seed| {
@@ -237,9 +239,9 @@ fn equal_seeds_give_equal_runs() {
     }
 }
 
-/// A protocol that leans on time sees its node's clock: it never falls, the true time lies within its
-/// interval, and what slept has slept by that clock. The clocks of two nodes differ by no more than the
-/// bounds allow.
+/// A protocol that relies on time sees its node's clock. The clock never falls, the true time lies
+/// within its interval, and a sleep is measured by it. The clocks of two nodes differ by no more than
+/// the bounds allow.
 #[test]
 fn nodes_see_their_own_clocks() {
     let mut apart = 0;
@@ -276,8 +278,8 @@ fn nodes_see_their_own_clocks() {
             let mine = seen.iter().filter(|(of, ..)| *of == slot).map(|(.., now)| *now);
             assert!(mine.is_sorted(), "seed {seed}: the clock of node {slot} fell");
         }
-        // In the order of true time, later readings of another node are lower: compared without their
-        // intervals they would deceive.
+        // In the order of true time, later readings of another node are lower. Compared without their
+        // intervals, the readings would be misleading.
         apart += u32::from(!seen.iter().map(|(.., now)| *now).is_sorted());
     }
     assert!(apart > 20, "clocks differed in {apart} of 30 runs");

@@ -1,4 +1,4 @@
-//! Revocation: it takes its time, and when it is answered nothing more lands.
+//! Revocation: it takes time, and after its answer no verb lands any more.
 
 use crate::common::{at, compute, fabric, port};
 use std::cell::{Cell, RefCell};
@@ -13,7 +13,7 @@ use tarn_sim::scheduler::{Ended, Scheduler};
 
 const LINES: usize = 4;
 
-/// What the four lines hold, while nobody runs.
+/// Returns the contents of the four lines, while no coroutine runs.
 fn look(fabric: &SimFabric) -> Vec<u64> {
     let mut round = Round::new();
     let lines = round.read(at(1024), LINES * 64);
@@ -21,8 +21,8 @@ fn look(fabric: &SimFabric) -> Vec<u64> {
     round.words(lines, LINES * 8).to_vec()
 }
 
-/// Node 0 writes four lines again and again until it is refused; node 1 revokes it in the middle, and
-/// looks as soon as that is answered.
+/// Node 0 writes four lines again and again until it is refused. Node 1 revokes its access in the
+/// middle, and reads the lines as soon as the revocation is answered.
 fn run(mode: Mode, seed: u64) -> (Nanos, u64, bool) {
     let fabric = fabric("cx5-100g", mode, seed);
     let (writer, other) = (port(&fabric, 0, 0), port(&fabric, 1, 0));

@@ -1,7 +1,7 @@
-//! Nodes that answer calls: what they can do at most, and how long one waits for them.
+//! Nodes that answer calls: their highest rate, and how long a caller waits.
 //!
-//! Invariant checked: cores over cost, and the theory of queues; what a call costs is measured, not
-//! taken from the profile.
+//! Invariant checked: the rate is cores over cost, and waits are as queueing theory says. The cost of a
+//! call is measured, not taken from the profile.
 
 use crate::common::{config, fabric, port};
 use rand::RngExt as _;
@@ -19,12 +19,12 @@ use tarn_sim::usage::{Part, Usage};
 
 const ADD: HandlerId = HandlerId(3);
 
-/// No call is ever sent again: what waits, waits.
+/// A configuration under which no call is sent again: a call that waits goes on waiting.
 fn patient() -> RpcConfig {
     RpcConfig { retransmit_after: Nanos(1_000_000_000), ..RpcConfig::default() }
 }
 
-/// A node whose handler counts, and works for so long.
+/// Creates a node whose handler counts, and works for `work_ns`.
 fn node(fabric: &SimFabric, kind: NodeKind, cores: u16, work_ns: u64) -> ServiceNode {
     let config =
         ServiceConfig { datagrams_a_poll: 1, rpc: patient(), ..ServiceConfig::new(kind, cores) };
@@ -52,7 +52,7 @@ async fn call(rpc: &Rpc, to: Peer, number: u64) -> u64 {
     .unwrap()
 }
 
-/// Calls, thinks for a random time with this mean, and calls again; notes how long each call took.
+/// Calls, thinks for a random time with this mean, and calls again. Records how long each call took.
 async fn user(port: Port, to: Peer, think_ns: f64, took: Rc<RefCell<Vec<u64>>>) {
     let (rpc, mut rng) = (Rpc::new(port.clone(), patient()), port.rng());
     loop {
@@ -70,9 +70,10 @@ struct Found {
     used: Usage,
 }
 
-/// `users` that think for so long, at a node of so many cores whose handler takes so long.
+/// Runs `users` with this time to think, against a node with this many cores whose handler works for
+/// `work_ns`.
 fn run(users: u16, think_ns: f64, cores: u16, work_ns: u64) -> Found {
-    // Callers' doorbells are no matter here: many threads stand for many nodes.
+    // The callers' doorbells must not matter here: many threads stand for many nodes.
     let config = config("cx5-100g", Mode::Timed, 1);
     let profile = config.profile.with("cpu.doorbell_shared_ns", 0.0).unwrap();
     let profile = profile.with("cpu.doorbell_handoff_ns", 0.0).unwrap();
@@ -119,10 +120,10 @@ fn a_node_answers_as_many_calls_as_its_cores_have_time_for() {
     }
 }
 
-/// Poisson arrivals, equal services, one queue a core: the mean wait is that of Pollaczek and
-/// Khinchine, ρs / 2(1 − ρ). Users that think are a little less than Poisson: those who wait do not
-/// call. With 500 of them a core that is 4 % of the wait at the highest load here. The tolerance is
-/// 12 %, and 30 ns for what callers' own processors add.
+/// With Poisson arrivals, equal service times and one queue for each core, the mean wait is that of
+/// Pollaczek and Khinchine, ρs / 2(1 − ρ). Users that think are a little less than Poisson, because
+/// waiting users do not call. With 500 users for each core that is 4 % of the wait at the highest load
+/// here. The tolerance is 12 %, and 30 ns for the time that callers' own processors add.
 #[test]
 fn who_comes_to_a_busy_core_waits_as_theory_says() {
     const USERS: u16 = 1_000;
@@ -183,7 +184,7 @@ fn each_kind_is_reported_by_itself_and_shapes_that_cannot_be_are_refused() {
     }
 }
 
-/// Messages may be lost, doubled and late: every call runs once.
+/// Messages may be lost, doubled and late: every call still runs once.
 #[test]
 fn a_node_answers_once_whatever_happens_to_messages() {
     for seed in 0..20 {

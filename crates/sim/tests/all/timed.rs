@@ -1,5 +1,5 @@
-//! The simulated cluster in timed mode: latencies and rates come out as they were measured on the
-//! hardware, order and faults as the contract has them.
+//! The simulated cluster in timed mode: latencies and rates are as measured on the hardware, order and
+//! faults as in the contract.
 
 use crate::common::{self, at, config, fabric, port};
 use std::cell::Cell;
@@ -29,7 +29,7 @@ fn add(round: &mut Round, kind: VerbKind, bytes: usize, first: u64, count: u64) 
     }
 }
 
-/// Latency of one verb in nanoseconds, with nothing else going on.
+/// Latency of one verb in nanoseconds when the cluster does nothing else.
 fn latency_ns(profile: &str, kind: VerbKind) -> u64 {
     let fabric = fabric(profile, Mode::Timed, 1);
     let port = port(&fabric, 0, 0);
@@ -44,8 +44,8 @@ fn latency_ns(profile: &str, kind: VerbKind) -> u64 {
     took.0
 }
 
-/// Millions of verbs a second at one memory node, from `threads` on each of four compute nodes that
-/// keep `depth` verbs in flight each, each rung for on its own, if `alone`, or in batches of four.
+/// Millions of verbs a second at one memory node. Four compute nodes have `threads` threads each. Each
+/// thread keeps `depth` verbs in flight, in batches of `batch`; each batch has its own doorbell.
 fn rate_mops(
     profile: &str,
     kind: VerbKind,
@@ -115,8 +115,8 @@ fn the_pipeline_is_the_limit_and_says_so() {
     assert_eq!(usage.bottleneck().unwrap().1.part, Part::Pipeline);
 }
 
-/// Millions of READs a second of `threads` of one node, each posting eight, ringing for each, and
-/// waiting for all of them: the loop of the published measurement.
+/// Millions of READs a second of `threads` threads of one node. Each thread posts eight READs, rings
+/// for each, and waits for all of them: this is the loop of the published measurement.
 fn rate_of_one_node(threads: u16) -> f64 {
     let fabric = fabric("cx6-200g", Mode::Timed, 1);
     let mut scheduler = Scheduler::new(&fabric);
@@ -145,8 +145,9 @@ fn rate_of_one_node(threads: u16) -> f64 {
     used.verbs as f64 / used.at.0 as f64 * 1e3
 }
 
-/// Ren et al., "Scaling up memory disaggregated applications with SMART", ASPLOS 2024: threads share
-/// 16 doorbell registers, but for the first four; throughput rises to 32 threads and falls from there.
+/// Ren et al., "Scaling up memory disaggregated applications with SMART", ASPLOS 2024: threads share 16
+/// doorbell registers, except the first four threads. Throughput rises up to 32 threads and falls after
+/// that.
 #[test]
 fn throughput_over_threads_follows_the_published_doorbell_curve() {
     let published = [
@@ -218,7 +219,7 @@ fn verbs_of_a_batch_see_one_another_and_atomics_count() {
     let port = port(&fabric, 0, 1);
     let mut round = Round::new();
     let total = round.read(at(64), 8);
-    tarn_fabric::executor::block_on(port.execute(&mut round)).unwrap(); // at rest
+    tarn_fabric::executor::block_on(port.execute(&mut round)).unwrap(); // the cluster is at rest
     assert_eq!(round.word(total), 400);
 }
 
@@ -233,7 +234,7 @@ fn faults_end_rounds_in_their_errors() {
         let error = asker.execute(&mut round).await.unwrap_err();
         assert_eq!(*error, FabricError::OutOfBounds(at((1 << 20) - 4)));
         round.clear();
-        round.read(Address::new(GroupId(0), 64).at(NodeSlot(2)), 8); // no replica of group 0
+        round.read(Address::new(GroupId(0), 64).at(NodeSlot(2)), 8); // group 0 has no replica there
         assert!(matches!(
             *asker.execute(&mut round).await.unwrap_err(),
             FabricError::OutOfBounds(_)

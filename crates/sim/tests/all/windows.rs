@@ -1,7 +1,8 @@
 //! Windows and waits on clocks that drift.
 //!
-//! Invariant checked: whatever the rates of clocks, within what is said of them, a reader whose window was shorter than its lease has seen
-//! all of a writer or nothing. Clocks that are further off than is said let it see half.
+//! Invariant checked: clocks run at any rates within the bounds that nodes are told. A reader whose
+//! window was shorter than its lease has seen all of a writer's work or none of it. If clocks are
+//! further off than nodes are told, the reader may see half.
 
 use crate::common::{at, fabric, port};
 use rand::RngExt as _;
@@ -15,10 +16,10 @@ use tarn_sim::config::{Chaos, Mode};
 use tarn_sim::scheduler::{Ended, Scheduler};
 
 const LEASE: Nanos = Nanos(30_000);
-/// A tenth: so that margins are a good part of a lease.
+/// A tenth, so that margins are a large part of a lease.
 const DRIFT_PPM: u32 = 100_000;
 
-/// Of words that are even when free, odd when locked.
+/// Two words that are even when free, odd when locked.
 fn records() -> [Target; 2] {
     [at(0), at(64)]
 }
@@ -69,7 +70,7 @@ async fn read(port: Port, mut rng: Rng, seen: &Seen) {
     }
 }
 
-/// Reads in lease, and those of them that have seen half of a writer.
+/// Counts the reads in lease, and those of them that have seen half of a writer's work.
 fn run(mode: Mode, seed: u64) -> (u64, u64) {
     let fabric = fabric("cx5-100g", mode, seed);
     let seen = Seen::default();
@@ -128,7 +129,7 @@ fn clocks_that_are_further_off_than_is_said_are_noticed() {
     assert!(torn > 5);
 }
 
-/// A wait is not over before its time by any clock within the bounds, and not much later than that.
+/// By every clock within the bounds, a wait does not end before its time, and not much later.
 #[test]
 fn a_wait_takes_as_long_as_it_says() {
     for (mode, seed) in drifting(0).chain((0..4).map(|seed| (Mode::Timed, seed))).step_by(3) {
@@ -140,7 +141,7 @@ fn a_wait_takes_as_long_as_it_says() {
             by.end_wait(wait, LEASE).await;
             let passed = by.observed() - begun;
             assert!(passed >= LEASE, "seed {seed}: {passed}");
-            // Pauses of threads are theirs.
+            // Threads may also pause.
             assert!(passed < LEASE + LEASE + Nanos(100_000), "seed {seed}: {passed}");
             let (wait, begun) = (by.begin_wait().await, by.observed());
             by.end_wait(wait, Nanos(0)).await;

@@ -1,6 +1,7 @@
-//! Names and numbers that every storey uses: transactions, timestamps, views, configurations; and how a transaction ends.
+//! Names and numbers that every storey uses: transactions, timestamps, views, configurations, and how a
+//! transaction ends.
 //!
-//! Invariant: each is a type of its own, so that swapping two of them does not compile.
+//! Invariant: each kind is a type of its own, so that swapping two of them does not compile.
 
 mod outcome;
 mod owner;
@@ -13,20 +14,20 @@ pub use owner::{COUNT_MAX, INCARNATIONS_MAX, OwnerTag, SLOTS_MAX, THREADS_MAX};
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// Before every commit.
+    /// The point before every commit.
     pub const ZERO: Timestamp = Timestamp(0);
-    /// Of records that were loaded before any transaction ran.
+    /// The timestamp of records that were loaded before any transaction ran.
     pub const LOADED: Timestamp = Timestamp(1);
-    /// The last one: the two bits above it are free for marks beside it in memory.
+    /// The greatest timestamp. The two bits above it are free for marks beside it in memory.
     pub const MAX: Timestamp = Timestamp((1 << 62) - 1);
 }
 
-/// A configuration's number: the one that is opened next has the next number.
+/// A configuration's number. The configuration that is opened next gets the next number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConfigurationNumber(pub u64);
 
 impl ConfigurationNumber {
-    /// Of the configuration that a database begins with.
+    /// The number of the configuration that a database begins with.
     pub const FIRST: ConfigurationNumber = ConfigurationNumber(1);
 }
 
@@ -34,15 +35,15 @@ impl ConfigurationNumber {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ViewNumber(pub u64);
 
-/// What the caller wants of a record.
+/// The purpose for which a caller accesses a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Its value.
+    /// The caller wants the record's value.
     Read,
-    /// Its value, to change it.
+    /// The caller wants the record's value in order to change it.
     Update,
-    /// That it exist from now on.
+    /// The caller wants the record to exist from now on.
     Insert,
-    /// That it exist no more.
+    /// The caller wants the record to exist no more.
     Delete,
 }

@@ -1,15 +1,14 @@
-//! How a transaction ends. Three kinds, never mixed.
+//! How a transaction ends: one of three kinds, never mixed.
 //!
-//! Invariant: an [`AbortReason`] is the protocol's or the caller's verdict: nothing of the
-//! transaction remains. [`Failure::CommitUnknown`] means that it may or may not have committed
-//! until somebody resolves it. [`Failure::Fabric`] is the environment, and nothing was committed.
-//! A panic is our bug.
+//! Invariant: an [`AbortReason`] is the protocol's or the caller's verdict: nothing of the transaction
+//! remains. After [`Failure::CommitUnknown`] the transaction may or may not have committed, until it is
+//! resolved. [`Failure::Fabric`] comes from the environment, and nothing was committed. A panic is our bug.
 
 use super::OwnerTag;
 use std::fmt;
 use tarn_fabric::error::FabricError;
 
-/// The database knows how this many transactions ended whose outcome was unknown: the last that were settled.
+/// The database remembers how this many transactions in doubt ended: those that were settled last.
 pub const VERDICTS_MAX: usize = 1 << 16;
 
 /// A transaction's name, unique across restarts: the tag it locks with.
@@ -32,24 +31,24 @@ pub enum AbortReason {
     IndexChanged,
     /// A cached address no longer leads to the record.
     StaleAddress,
-    /// A leaf of an ordered index was full: it is split, and the transaction tried again.
+    /// A leaf of an ordered index was full. It is split, and the transaction is tried again.
     LeafFull,
-    /// Another record has the key that the transaction wanted to enter in a unique index. Not
-    /// retried: it is the caller's to decide.
+    /// Another record has the key that the transaction wanted to enter in a unique index. This abort is not
+    /// retried: the caller decides.
     UniqueViolation,
     /// The version that a snapshot needs was given up for newer ones.
     TooOld,
-    /// Whether a version belongs to a snapshot was not decided in time.
+    /// It was not decided in time whether a version belongs to a snapshot.
     Undecided,
-    /// A lock was asked of a compute node that does not own its shard, or not yet.
+    /// A lock was requested from a compute node that does not own the lock's shard, or not yet.
     WrongOwner,
-    /// A compute node that had granted a lock is no member any more.
+    /// A compute node that had granted a lock is no longer a member.
     OwnerLost,
     /// Under snapshot isolation: a record to be written has a version newer than the snapshot.
     WriteConflict,
-    /// A transaction that was declared read-only does what needs locks: its next try takes them.
+    /// A transaction that was declared read-only does something that needs locks: its next try takes them.
     NeedsLocks,
-    /// The caller asked for it.
+    /// The caller asked for the abort.
     User,
 }
 
@@ -73,7 +72,7 @@ impl AbortReason {
         AbortReason::User,
     ];
 
-    /// Whether only a change of an ordered index can end so.
+    /// Whether only a change of an ordered index can end with this reason.
     pub fn needs_ordered_indexes(self) -> bool {
         matches!(self, AbortReason::LeafFull | AbortReason::UniqueViolation)
     }
@@ -103,11 +102,11 @@ impl AbortReason {
 /// A value that the caller gave and that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UsageError {
-    /// What was set.
+    /// The name of the field or argument.
     pub field: String,
-    /// To which value.
+    /// The value that it was given.
     pub value: String,
-    /// What is allowed.
+    /// The values that are allowed.
     pub allowed: String,
 }
 
@@ -119,13 +118,13 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Why a transaction did not commit, or may not have. One byte, so that it travels through nested
-/// futures in a register; what there is to say beyond it waits in the engine's `Context::explanation`.
+/// The reason why a transaction did not commit, or may not have committed. It is one byte, so that it travels
+/// through nested futures in a register. Further details wait in the engine's `Context::explanation`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// Aborted; nothing of it remains.
+    /// The transaction was aborted; nothing of it remains.
     Abort(AbortReason),
-    /// It may have committed; `resolve` tells.
+    /// The transaction may have committed; `resolve` tells.
     CommitUnknown,
     /// The fabric failed before anything was committed.
     Fabric,
@@ -133,7 +132,7 @@ pub enum Failure {
     OutOfMemory,
     /// The deadline passed before a try succeeded.
     DeadlineExceeded,
-    /// The caller asked for something that cannot be.
+    /// The caller asked for something that is not possible.
     Usage,
 }
 
@@ -189,38 +188,38 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What there is to say about a [`Failure`].
+/// The details of a [`Failure`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Explanation {
-    /// Which transaction's outcome is unknown.
+    /// The transaction whose outcome is unknown.
     Unknown(TxnId),
-    /// Of which transaction it is not known any more how it ended.
+    /// The transaction whose end is no longer remembered.
     NoLongerKnown(TxnId),
-    /// What the fabric said.
+    /// The fabric's error.
     Fabric(FabricError),
-    /// How much memory was asked for.
+    /// The memory pool had no room for a request.
     OutOfMemory {
-        /// In bytes.
+        /// The size of the request in bytes.
         bytes: u64,
     },
-    /// How often it was tried before the deadline.
+    /// The deadline passed before a try succeeded.
     DeadlineExceeded {
-        /// Tries.
+        /// The number of tries.
         tries: u32,
     },
-    /// What cannot be.
+    /// The value that cannot be used.
     Usage(UsageError),
 }
 
 impl Explanation {
-    /// A value that cannot be.
+    /// Explains that a value cannot be used.
     #[cold]
     pub fn usage(field: &str, value: impl fmt::Display, allowed: &str) -> Explanation {
         let (field, value, allowed) = (field.to_owned(), value.to_string(), allowed.to_owned());
         Explanation::Usage(UsageError { field, value, allowed })
     }
 
-    /// What it explains.
+    /// The failure that this explains.
     pub fn failure(&self) -> Failure {
         match self {
             Explanation::Unknown(_) => Failure::CommitUnknown,
@@ -252,11 +251,11 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// What resolving a [`Failure::CommitUnknown`] found.
+/// The result of resolving a [`Failure::CommitUnknown`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution {
-    /// It committed, and is finished now.
+    /// The transaction committed, and is finished now.
     Committed,
-    /// It did not, and nothing of it remains.
+    /// The transaction did not commit, and nothing of it remains.
     Aborted,
 }

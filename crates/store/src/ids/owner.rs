@@ -1,17 +1,17 @@
-//! Owner tags: who holds a lock, and which transaction wrote a log entry.
+//! Owner tags name the transaction that holds a lock, and the transaction that wrote a log entry.
 //!
-//! Invariant: a tag is never zero, and no two transactions of which anything is left (a lock, a log
-//! entry, a doubt) have the same: it names the compute node's slot and incarnation, the thread, and
-//! a count of that thread's transactions, which goes on when another thread has its number
-//! (`threads` of the engine). The count starts anew after 2^34 of them. By then every
-//! coordinator of the thread has long released the locks and overwritten the log of its own earlier
-//! transactions; a doubt that was left unresolved for so long is the one exception, and resolving
-//! by a tag that old is not allowed.
+//! Invariant: a tag is never zero. No two transactions of which anything is left (a lock, a log entry, a
+//! doubt) have the same tag. A tag names the compute node's slot and incarnation, the thread, and a count of
+//! that thread's transactions. The count goes on when another thread takes over the thread's number
+//! (`threads` of the engine). The count starts anew after 2^34 transactions. By then every coordinator of the
+//! thread has long released the locks and overwritten the log of its own earlier transactions. The one
+//! exception is a doubt that was left unresolved for so long; resolving by a tag that old is not allowed.
 //!
-//! So a tag says "mine" where its transaction gives the word up: in LOCK, in marks of nodes and headers, in the
-//! grants of other nodes. In data that stay it says so only beside a version: a record of OOCC's is a transaction's
-//! if writer and VERSION are its own, and a cell of LOTUS's if the writer is its own and the cell is not what its log
-//! says was there before. Motor's STAMP is a version and no tag.
+//! So a tag says "mine" in words that its transaction gives up at its end: in LOCK, in marks of nodes and
+//! headers, in the grants of other nodes. In data that stay, a tag says "mine" only together with a version.
+//! A record of OOCC is a transaction's own if writer and VERSION are its own. A cell of LOTUS is a
+//! transaction's own if the writer is its own and the cell differs from the former cell in the transaction's
+//! log. Motor's STAMP is a version and no tag.
 //!
 //! ```text
 //! 63 62 | 61        52 | 51          40 | 39    34 | 33                    0
@@ -29,16 +29,16 @@ const MODE_SHIFT: u32 = 62;
 
 const _: () = assert!(COUNT_BITS + THREAD_BITS + INCARNATION_BITS + SLOT_BITS == MODE_SHIFT);
 
-/// Most compute nodes of one cluster.
+/// The most compute nodes of one cluster.
 pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
-/// Most coordinator threads of one compute node.
+/// The most coordinator threads of one compute node.
 pub const THREADS_MAX: usize = 1 << THREAD_BITS;
-/// Lives of one slot.
+/// The number of lives of one slot.
 pub const INCARNATIONS_MAX: usize = 1 << INCARNATION_BITS;
-/// Transactions of one thread in one incarnation.
+/// The number of transactions of one thread in one incarnation.
 pub const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
-/// A transaction's name and its locks' value. Never zero: incarnations start at 1.
+/// A transaction's name, and the value of its locks. It is never zero: incarnations start at 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerTag(u64);
 
@@ -58,20 +58,20 @@ impl OwnerTag {
         OwnerTag((((high << THREAD_BITS) | u64::from(thread)) << COUNT_BITS) | count)
     }
 
-    /// As stored in a lock word.
+    /// The tag as a lock word stores it.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// From a lock word: `None` if it is nobody's, free or a lease ([`crate::layout::LockWord`]).
+    /// The tag in a lock word; `None` if the word is free or a lease ([`crate::layout::LockWord`]).
     #[inline]
     pub fn from_word(word: u64) -> Option<OwnerTag> {
         (word != 0 && word >> 63 == 0).then_some(OwnerTag(word))
     }
 
-    /// As [`OwnerTag::from_word`], of a word that somebody else says is a transaction's name: `None` too if no
-    /// thread can have made it, since incarnations start at 1 and nothing stands beside a name.
+    /// Reads a tag from a word that another part of the system says is a transaction's name. Returns `None`
+    /// also if no thread can have made the tag: incarnations start at 1, and the mode bits of a name are 0.
     pub fn from_name(word: u64) -> Option<OwnerTag> {
         let tag = OwnerTag::from_word(word)?;
         (word >> MODE_SHIFT == 0 && tag.node().incarnation.0 != 0).then_some(tag)
@@ -92,7 +92,7 @@ impl OwnerTag {
         (self.0 >> COUNT_BITS) as u16 & (THREADS_MAX - 1) as u16
     }
 
-    /// Which transaction of that thread.
+    /// The number of the transaction within its thread.
     pub fn count(self) -> u64 {
         self.0 & COUNT_MAX
     }

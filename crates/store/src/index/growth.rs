@@ -1,18 +1,17 @@
 //! When and where an index grows: linear hashing, one bucket at a time, in a fixed order.
 //!
-//! An insert that landed in an overflow block notes its shard; the thread's next transaction first
-//! splits the bucket at the shard's split position, which need not be the one
-//! that overflowed. After Litwin, "Linear hashing: a new tool for file and table addressing", VLDB
-//! 1980. We differ in two ways. The load is controlled by a sample of buckets, because nobody counts
-//! the records (a sample at the split position would stall growth at a bucket that is empty by
-//! chance). And readers correct their belief as the
-//! clients of LH* do (Litwin, Neimat, Schneider, SIGMOD 1993): a bucket's depth says how far growth
-//! has come at least.
+//! An insert that landed in an overflow block notes its shard. The thread's next transaction first splits the
+//! bucket at the shard's split position, which need not be the bucket that overflowed. After Litwin, "Linear
+//! hashing: a new tool for file and table addressing", VLDB 1980. We differ in two ways. The load is
+//! controlled by a sample of buckets, because the records are not counted. (A sample at the split position
+//! would stall growth at a bucket that is empty by chance.) And readers correct their belief as the clients
+//! of LH* do (Litwin, Neimat, Schneider, SIGMOD 1993): a bucket's depth says how far growth has come at
+//! least.
 //!
-//! Invariants: this file knows no protocol. A shard is one table in one group; its index header is
-//! written under its lock alone, its STATE only advances, and a segment's address is committed
-//! before the first split that uses it and never changes. What is kept here is a thread's own
-//! and may be lost: it decides when to split, never what is right.
+//! Invariants: this file knows no protocol. A shard is one table in one group. Its index header is written
+//! only under the header's lock, and its STATE only advances. A segment's address is committed before the
+//! first split that uses it, and never changes. The state that is kept here is a thread's own and may be
+//! lost: it decides when to split, never correctness.
 
 use super::hash::LookupContext;
 use super::locate::GrowthState;
@@ -24,17 +23,17 @@ use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::rng::mix;
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// A shard grows when more than so many of 100 slots are in use.
+/// A shard grows when more than this many of 100 slots are in use.
 pub const LOAD_PERCENT: u64 = 50;
-/// Requests that are ignored after the heap was found full.
+/// How many requests are ignored after the heap was found full.
 const REST_WHEN_FULL: u32 = 4096;
-/// Requests that are ignored after the load was found low: one for so many buckets, and at most.
+/// How many requests are ignored after the load was found low: one for each `.0` buckets, at most `.1`.
 const REST_WHEN_LIGHT: (u64, u64) = (32, 32);
-/// Unit of the estimated fill of a bucket.
+/// One slot in the estimated fill of a bucket.
 const FILL_UNIT: u64 = 256;
-/// Buckets that are looked at to estimate the load.
+/// How many buckets are looked at to estimate the load.
 const SAMPLE: u64 = 8;
-/// Most buckets that one transaction splits.
+/// The most buckets that one transaction splits.
 const BATCH_MAX: usize = 16;
 
 /// One table in one replica group.
@@ -46,7 +45,7 @@ pub struct Shard {
     pub group: GroupId,
 }
 
-/// How a step of growth ended, if it did not fail.
+/// The result of a step of growth, if it did not fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Grown {
     /// Buckets were split.
@@ -67,11 +66,11 @@ pub enum Grown {
 struct ShardGrowth {
     busy: Cell<bool>,
     rest: Cell<u32>,
-    /// Slots in use of a bucket, in units, averaged.
+    /// The average number of slots in use in a bucket, times `FILL_UNIT`.
     fill: Cell<u64>,
-    /// Most buckets of the next transaction: fewer after one that did not fit its log.
+    /// The most buckets of the next transaction: fewer after a transaction that did not fit its log.
     batch: Cell<usize>,
-    /// A segment that was allocated but not entered into the header, and its number.
+    /// The number and address of a segment that was allocated but not entered into the header.
     spare: Cell<(usize, Address)>,
 }
 
@@ -84,7 +83,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// A thread that has asked for nothing yet.
+    /// The state of a thread that has asked for nothing yet.
     pub fn new(tables: usize, groups: usize) -> Growth {
         let full = Cell::new(Geometry::BIN_SLOTS as u64 * FILL_UNIT);
         let shard = || ShardGrowth {
@@ -101,13 +100,13 @@ impl Growth {
         &self.shards[usize::from(shard.table.0) * self.groups + usize::from(shard.group.0)]
     }
 
-    /// Switches growth on (as it is from the start) or off: then chains grow instead.
+    /// Switches growth on (the default) or off. Without growth, chains get longer instead.
     pub fn enable(&self, enabled: bool) {
         self.enabled.set(enabled);
         self.wanted.borrow_mut().clear();
     }
 
-    /// Whether somebody asked for growth.
+    /// Whether a shard waits for growth.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         !self.wanted.borrow().is_empty()
@@ -129,7 +128,7 @@ impl Growth {
         }
     }
 
-    /// Takes over a request; nobody else of this thread works on that shard until the guard is
+    /// Takes over a request. No other coordinator of this thread works on that shard until the guard is
     /// dropped.
     pub fn take(&self) -> Option<Working<'_>> {
         let shard = self.wanted.borrow_mut().pop()?;
@@ -137,7 +136,7 @@ impl Growth {
         Some(Working { growth: self, shard })
     }
 
-    /// The heap is full: leave the shard alone for a while.
+    /// Ignores requests of the shard for a while: the heap is full.
     pub fn rest_when_full(&self, shard: Shard) {
         self.shard(shard).rest.set(REST_WHEN_FULL);
     }
@@ -148,7 +147,7 @@ impl Growth {
         wanted.min(self.shard(shard).batch.get()).min(room).max(1)
     }
 
-    /// The transaction's changes did (or did not) fit its log.
+    /// Notes whether the transaction's changes fitted its log.
     pub fn note_fit(&self, shard: Shard, fitted: bool) {
         let batch = &self.shard(shard).batch;
         batch.set(if fitted { (batch.get() * 2).min(BATCH_MAX) } else { 1 });
@@ -162,8 +161,8 @@ impl Growth {
         state.fill.set((state.fill.get() * 3 + mean) / 4);
     }
 
-    /// How many splits would bring the shard down to its load, by the estimate. If none, it is left
-    /// alone for a while.
+    /// Estimates how many splits would bring the shard down to its load. If the answer is none, the shard's
+    /// requests are ignored for a while.
     pub fn splits_wanted(&self, shard: Shard, step: &Step, buckets: u64) -> usize {
         let state = self.shard(shard);
         let in_use = step.before.buckets(buckets);
@@ -182,7 +181,7 @@ impl Growth {
         (number == segment && !address.is_null()).then_some(address)
     }
 
-    /// Keeps a segment until it is entered (then `Address::NULL`).
+    /// Keeps a segment until it is entered; then the address is `Address::NULL`.
     pub fn keep_spare(&self, shard: Shard, segment: usize, address: Address) {
         self.shard(shard).spare.set((segment, address));
     }
@@ -191,7 +190,7 @@ impl Growth {
 /// A request being worked on.
 pub struct Working<'a> {
     growth: &'a Growth,
-    /// Which shard.
+    /// The shard.
     pub shard: Shard,
 }
 
@@ -201,7 +200,7 @@ impl Drop for Working<'_> {
     }
 }
 
-/// One split: which bucket, and where half of its records go.
+/// One split: the bucket, and where half of its records go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     /// State before.
@@ -214,46 +213,46 @@ pub struct Step {
     pub new: Address,
 }
 
-/// What a shard's next growth is.
+/// The next growth of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// This split.
+    /// The shard makes this split.
     Split(Step),
     /// First a segment must be added.
     Extend {
-        /// Which, counted from 0.
+        /// The segment's number, counted from 0.
         segment: usize,
-        /// How large.
+        /// The segment's size.
         bytes: u64,
     },
-    /// Nothing: every doubling is used up.
+    /// The shard cannot grow: every doubling is used up.
     Full,
 }
 
-/// An index header's contents.
+/// The contents of an index header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexHeader {
     /// How far growth has come.
     pub state: GrowthState,
-    /// The later segments' address words.
+    /// The address words of the segments after the first.
     pub segments: [u64; SEGMENTS_MAX],
 }
 
 impl IndexHeader {
-    /// From its image.
+    /// Reads a header from its image.
     pub fn read(round: &Round, at: BufferOffset) -> IndexHeader {
         let segment = |index: usize| round.word(at.plus(Geometry::segment_at(index)));
         let state = GrowthState::from_word(round.word(at.plus(Geometry::STATE_AT)));
         IndexHeader { state, segments: std::array::from_fn(segment) }
     }
 
-    /// Whether every segment that the state needs is there. A READ of several lines may bring a
-    /// new STATE beside old segments; an address never changes, so what is there is right.
+    /// Whether every segment that the state needs is there. A READ of several lines may bring a new STATE
+    /// beside old segments. An address never changes, so each address that is there is right.
     pub fn is_complete(&self) -> bool {
         self.segments[..self.state.segments()].iter().all(|&segment| segment != 0)
     }
 
-    /// Forgets what `state` does not need: it may not be committed.
+    /// Forgets the segments that `state` does not need: they may not be committed.
     #[must_use]
     pub fn limited_to(mut self, state: GrowthState) -> IndexHeader {
         self.state = state;
@@ -261,7 +260,7 @@ impl IndexHeader {
         self
     }
 
-    /// Some buckets of those in use, chosen by `seed`: what the load is estimated from.
+    /// Some of the buckets in use, chosen by `seed`. The load is estimated from them.
     pub fn sample(
         near: LookupContext<'_>,
         table: &Table,
@@ -276,7 +275,7 @@ impl IndexHeader {
         })
     }
 
-    /// The splits from `first` on, of one level, at most `count`.
+    /// The splits from `first` on that are of its level, at most `count`.
     pub fn steps(
         near: LookupContext<'_>,
         table: &Table,
@@ -291,7 +290,7 @@ impl IndexHeader {
         std::iter::successors(Some(first), next).take(count).collect()
     }
 
-    /// The next growth, of a header that was read under its lock. The view learns it.
+    /// The next growth, given a header that was read under its lock. The view learns the header.
     pub fn next(&self, near: LookupContext<'_>, table: &Table, group: GroupId) -> Next {
         let (before, buckets) = (self.state, table.geometry.buckets);
         near.view.learn(table, group, before.word(), &self.segments);
@@ -307,7 +306,7 @@ impl IndexHeader {
     }
 }
 
-/// The split of the bucket at the split position; the view knows the segments.
+/// The split of the bucket at the split position. The view must know the segments.
 fn step_at(near: LookupContext<'_>, table: &Table, group: GroupId, before: GrowthState) -> Step {
     let buckets = table.geometry.buckets;
     let (base, bits) = (before.split % buckets, before.split / buckets);
@@ -322,7 +321,8 @@ mod tests {
 
     const SHARD: Shard = Shard { table: TableId(1), group: GroupId(2) };
 
-    /// So the header is lines like a record's, which recovery knows by what they begin with.
+    /// So the header consists of lines like a record's, and recovery tells its lines by their first words,
+    /// too.
     #[test]
     fn no_segment_s_address_lies_where_a_line_begins_or_another_does() {
         let places: Vec<usize> = (0..SEGMENTS_MAX).map(Geometry::segment_at).collect();

@@ -1,24 +1,23 @@
-//! The hash index: records co-located with their bucket, a home that one READ brings.
+//! The hash index: records lie in their bucket, and one READ brings a key's home.
 //!
 //! ```text
 //! bucket   | directory record, 64 B | bin 0: slot slot | bin 1: slot slot | bin 2 | bin 3 |
 //! ```
-//! A key has a *bin*, two adjacent slots. The first READ brings its bin; at the planned load nine
-//! keys in ten are there. A key that is not may live in another slot of the bucket, or in the
-//! bucket's chain of overflow blocks (same shape, directory line used for NEXT only): the second
-//! READ brings the directory record, then all slots, then the directory record's head again.
+//! A key has a *bin*, two adjacent slots. The first READ brings its bin; at the planned load nine keys in ten
+//! are there. Any other key may live in another slot of the bucket, or in the bucket's chain of overflow
+//! blocks (same shape, directory line used for NEXT only). For such a key the second READ brings the
+//! directory record, then all slots, then the directory record's head again.
 //!
-//! A table whose slots are `by_bucket` has no homes: its first READ brings the whole bucket, the next
-//! ones the blocks of its chain, and only a key that is in none of them is looked for in the way that
-//! proves absence. So published systems do it; buckets may then have more slots than the bins have
-//! ([`crate::layout::BucketShape`]).
+//! A table whose slots are `by_bucket` has no homes. Its first READ brings the whole bucket, and the next
+//! ones bring the blocks of its chain. Only a key that is in none of them is looked for in the way that
+//! proves absence. Published systems read buckets like this. Buckets may then have more slots than the bins
+//! have ([`crate::layout::BucketShape`]).
 //!
-//! Invariants: a key is present in at most one slot, within the bucket that its hash and the
-//! bucket's depth name. Slots change from free to used, from used to free, and NEXT changes, only
-//! under the directory record's lock and with a new directory VERSION; a directory VERSION is at
-//! least the VERSION of every record deleted from its bucket. So "absent as of directory VERSION
-//! v" orders an absent read among the key's versions, and a directory record that is unlocked and
-//! unchanged proves that the key is still absent: no phantoms.
+//! Invariants: a key is present in at most one slot, within the bucket that its hash and the bucket's depth
+//! name. A slot becomes used or free, and NEXT changes, only under the directory record's lock and with a new
+//! directory VERSION. A directory VERSION is at least the VERSION of every record deleted from its bucket. So
+//! "absent as of directory VERSION v" orders an absent read among the key's versions. A directory record that
+//! is unlocked and unchanged proves that the key is still absent: no phantoms.
 //!
 //! Memory that was never written is zero, and a bucket of zeros is an empty bucket.
 
@@ -34,14 +33,14 @@ use crate::placement::replica_groups::ThreadGroups;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// What a lookup needs from its compute node.
+/// The context that a lookup needs from its compute node.
 #[derive(Clone, Copy)]
 pub struct LookupContext<'a> {
-    /// Layouts.
+    /// The tables' layouts.
     pub catalog: &'a Catalog,
-    /// Where groups live.
+    /// Where groups lie.
     pub groups: &'a ThreadGroups,
-    /// What has grown.
+    /// How far indexes have grown.
     pub view: &'a IndexView,
 }
 
@@ -52,11 +51,11 @@ pub struct Wanted {
     pub word: u64,
     /// Where the full key lies in the round's buffer, for keys longer than a word.
     pub full_key: Option<BufferOffset>,
-    /// The asking transaction's tag: its own locks are no obstacle.
+    /// The tag of the transaction that asks: its own locks are no obstacle.
     pub me: u64,
 }
 
-/// What the next READ is for.
+/// The purpose of the next READ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Step {
     #[default]
@@ -69,28 +68,28 @@ enum Step {
     Again,
 }
 
-/// What a lookup has found out.
+/// The result of a step of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The record's slot, and its image in the round's buffer.
+    /// The record was found.
     Found {
-        /// Where the slot lies.
+        /// The slot's address.
         address: Address,
-        /// Where its image lies in the round's buffer.
+        /// Where the slot's image lies in the round's buffer.
         image: BufferOffset,
-        /// Whether the image is of one moment (unless its LOCK is set). A slot of several lines
-        /// that was found away from home is not, and must be read once more.
+        /// Whether the image is of one moment (unless its LOCK is set). A slot of several lines that was
+        /// found outside the key's home is not, and must be read once more.
         consistent: bool,
     },
     /// There is no such record, as of the directory's version.
     Absent,
-    /// Not known yet: plan again.
+    /// The answer is not known yet: plan again.
     More,
-    /// Somebody is changing what had to be read: abort.
+    /// Another transaction is changing memory that had to be read: abort.
     Unstable,
 }
 
-/// One key's way through the index.
+/// The lookup of one key in the index.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Lookup {
     /// The bucket's directory record.
@@ -103,13 +102,13 @@ pub struct Lookup {
     pub bucket_image: Option<BufferOffset>,
     /// The last block of the bucket's chain, once the bucket was read.
     pub tail: Address,
-    /// A free slot and its version, if one was seen; of one that only a fingerprint names,
-    /// [`Version::NEVER`].
+    /// A free slot and its version, if one was seen. The version is [`Version::NEVER`] if only a fingerprint
+    /// names the slot.
     pub free: Option<(Address, Version)>,
-    /// Whether an absence was seen by one batch that began and ended with the same directory
-    /// version, and so needs no validation.
+    /// Whether one batch that began and ended with the same directory version saw the absence. Such an
+    /// absence needs no validation.
     pub stable: bool,
-    /// Whether the bucket's chain has slots of deleted records, where these keep theirs.
+    /// Whether the bucket's chain has slots of deleted records, in layouts where these keep their slots.
     pub has_tombstones: bool,
     group: GroupIdOrZero,
     bin: u8,
@@ -144,15 +143,14 @@ impl Lookup {
         self.bucket_image = None;
     }
 
-    /// Goes to the bucket at once: what an insert or delete wants, or to read it anew.
+    /// Goes to the bucket at once: for an insert or delete, or to read it anew.
     pub fn restart_at_bucket(&mut self) {
         self.step = Step::Bucket;
         self.bucket_image = None;
         self.free = None;
     }
 
-    /// Goes to the directory record alone, if it says which keys the bucket may hold: what an insert
-    /// wants.
+    /// Goes to the directory record alone, if that says which keys the bucket may hold: for an insert.
     pub fn restart_for_insert(&mut self, table: &Table) {
         self.restart_at_bucket();
         if Prints::apply(table) {
@@ -160,8 +158,8 @@ impl Lookup {
         }
     }
 
-    /// An absence that the bucket's chain has shown is to be seen once more: what is read next is the directory record's
-    /// head, which says whether any record has moved since it was read first.
+    /// Checks once more an absence that the bucket's chain has shown. The next READ brings the directory
+    /// record's head, which says whether any record has moved since the head was first read.
     pub fn look_again(&mut self) {
         self.step = Step::Again;
     }
@@ -204,8 +202,8 @@ impl Lookup {
             self.at = round.read(target, bin_bytes);
             return;
         }
-        // Slots of several lines, which one READ brings in any order: LOCK and VERSION apart, before
-        // the slots and after.
+        // One READ brings the lines of such slots in any order. LOCK and VERSION are read apart, before the
+        // slots and after.
         self.at = round.reserve_lines(bin_bytes + Geometry::SLOTS_PER_BIN * 32);
         for slot in 0..Geometry::SLOTS_PER_BIN {
             let before = self.at.plus(bin_bytes + slot * 32);
@@ -230,7 +228,7 @@ impl Lookup {
         round.read_into(target, self.at.plus(bucket_bytes), 16);
     }
 
-    /// Takes in what the planned verbs brought.
+    /// Takes in the results of the planned verbs.
     pub fn absorb(
         &mut self,
         near: LookupContext<'_>,
@@ -251,11 +249,11 @@ impl Lookup {
             Step::Header => self.absorb_header(near, table, wanted, round),
             Step::Again => {
                 let [lock, version] = *round.array::<2>(self.at);
-                // The transaction may have locked the bucket itself since: then nobody else has changed it.
+                // If the transaction itself has locked the bucket since, no other transaction has changed it.
                 let is_free = lock == 0 || lock == wanted.me;
                 self.stable = is_free && version == self.directory_version.word();
                 if !self.stable {
-                    // Whoever looks on begins with the bucket.
+                    // A further look begins with the bucket.
                     self.step = Step::Bucket;
                     return Answer::Unstable;
                 }
@@ -264,7 +262,7 @@ impl Lookup {
         }
     }
 
-    /// The lock that made the last answer [`Answer::Unstable`], if one did, and its word.
+    /// The lock that made the last answer [`Answer::Unstable`], if one did, with its word.
     pub fn met(&self, table: &Table, round: &Round) -> Option<(Address, u64)> {
         let word = |at: BufferOffset| round.word(at.plus(LOCK_AT));
         let (address, word) = match self.step {
@@ -301,8 +299,8 @@ impl Lookup {
         Answer::More
     }
 
-    /// A block's lines come in any order: a record of one line is itself, and the chain only grows
-    /// at its end, but that a key is in no line says nothing.
+    /// The lines of a block come in any order. A record of one line is consistent in itself, and the chain
+    /// only grows at its end. But it proves nothing that a key is in no line.
     fn absorb_whole(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
         for slot in 0..table.geometry.slots {
             let at = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
@@ -334,7 +332,7 @@ impl Lookup {
         self.absorb_block(table, wanted, round, Address::from_word(next))
     }
 
-    /// Takes in the version of a directory record that was read; whether the bucket is as deep as was
+    /// Takes in the version of a directory record that was read. Returns whether the bucket is as deep as was
     /// believed.
     fn admit(&mut self, round: &Round) -> bool {
         let depth = round.word(self.at.plus(DIRECTORY_DEPTH_AT));
@@ -351,8 +349,8 @@ impl Lookup {
         true
     }
 
-    /// The directory record alone: one line, so of one moment. That a key is absent follows from true
-    /// fingerprints without a chain; all else is for the bucket to say.
+    /// Looks at the directory record alone: one line, so of one moment. True fingerprints without a chain
+    /// prove that a key is absent; otherwise the bucket must be read.
     fn absorb_directory(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
         let lock = round.word(self.at.plus(LOCK_AT));
         if lock != 0 && lock != wanted.me {
@@ -389,7 +387,8 @@ impl Lookup {
             }
             let [lock, version] = *round.array(image.plus(LOCK_AT));
             let version = Version::from_word(version);
-            // Whoever read what lived there may have left a lease, which is waited out as any.
+            // A reader of the record that lived there may have left a lease. The lease is waited out like any
+            // other.
             let is_free = table.slot.lock_words.is_free(lock);
             if !version.is_present() && is_free && (self.free.is_none() || self.is_home(slot)) {
                 self.free = Some((self.block.plus(at), version));
@@ -423,9 +422,10 @@ impl Lookup {
     ) -> Answer {
         let (assumed, found) = (self.depth, self.depth_found);
         if found <= assumed || usize::from(found) > SEGMENTS_MAX {
-            return Answer::Unstable; // a belief is never ahead of a bucket that is at rest, and none is so deep
+            return Answer::Unstable; // a belief is never ahead of a bucket at rest
         }
-        // That much is certain, whoever is changing the header; the rest counts if nobody is.
+        // `seen` is certain even while the header is being changed. The rest counts only if the header is
+        // free.
         let seen = state_seen(table, hash_of(table, wanted.word), assumed, found);
         let again = self.at.plus(Geometry::HEADER_BYTES);
         let free = round.word(self.at.plus(LOCK_AT)) == 0 && same_head(round, self.at, again);
@@ -438,23 +438,23 @@ impl Lookup {
         }
         near.view.learn(table, self.group(), header.state.word(), &header.segments);
         if near.view.state(table, self.group()).word() < seen.word() {
-            return Answer::Unstable; // the header says what cannot be
+            return Answer::Unstable; // the header holds an impossible state
         }
         self.start_at_home(near, table, wanted.word);
         Answer::More
     }
 }
 
-/// The home of the key with this hash: its bin.
+/// The home of the key with this hash: the address of its bin.
 #[inline(always)]
 pub fn home(near: LookupContext<'_>, table: &Table, hash: u64) -> Address {
     let place = near.view.place(near.catalog, table, hash);
     place.bucket.plus(DIRECTORY_BYTES + usize::from(place.bin) * table.geometry.bin_bytes)
 }
 
-/// How far into the bin, of which the round's buffer has an image, the record of a plain table lies
-/// ([`Slot::is_plain`]), and its header's words; `None` decides nothing: it may live elsewhere in
-/// its bucket.
+/// Looks for a record of a plain table ([`Slot::is_plain`]) in its bin's image in the round's buffer. Returns
+/// how far into the bin the record lies, and its header's words. `None` decides nothing: the record may live
+/// elsewhere in its bucket.
 #[inline(always)]
 pub fn head_at_home(
     table: &Table,
@@ -484,8 +484,9 @@ fn holds(slot: &Slot, wanted: Wanted, round: &Round, image: BufferOffset) -> boo
     round.bytes(image.plus(slot.full_key_at), len) == round.bytes(full_key, len)
 }
 
-/// Whether a slot was as it was, of whose head two images lie there. Where readers come and go in LOCK, VERSION says so alone: who finds a
-/// record there reads it again under his own lock.
+/// Whether a slot did not change between two images of its head, one 16 bytes behind the other. Where readers
+/// come and go in LOCK, VERSION alone decides: a transaction that finds a record there reads it again under
+/// its own lock.
 fn is_at_rest(table: &Table, round: &Round, first: BufferOffset) -> bool {
     let again = first.plus(16);
     match table.slot.lock_words {
@@ -503,7 +504,7 @@ pub fn same_head(round: &Round, first: BufferOffset, second: BufferOffset) -> bo
         && round.word(first.plus(VERSION_AT)) == round.word(second.plus(VERSION_AT))
 }
 
-/// A key's hash with the growth bits that a split looks at.
+/// The bit of a key's hash that a split of a bucket of this depth looks at.
 pub fn growth_bit(table: &Table, key_word: u64, depth: u8) -> bool {
     low_bits(hash_of(table, key_word), depth + 1) >> depth == 1
 }

@@ -1,10 +1,10 @@
 //! Where a key's bucket lies: linear hashing over segments, as a compute node believes it to be.
 //!
-//! Invariant: a belief is only ever behind, never wrong in kind: a bucket that was split since says
-//! so in its directory record (its depth), and the belief is then corrected (`state_seen`). Linear hashing: Litwin,
-//! "Linear hashing: a new tool for file and table addressing", VLDB 1980. The base position is
-//! taken by multiplication, so that any number of buckets is filled evenly; each doubling adds one
-//! hash bit and one segment.
+//! Invariant: a belief can only be behind, never wrong in kind. A bucket that was split since says so in its
+//! directory record (its depth), and the belief is then corrected (`state_seen`). Linear hashing: Litwin,
+//! "Linear hashing: a new tool for file and table addressing", VLDB 1980. The base position is taken by
+//! multiplication, so that any number of buckets is filled evenly. Each doubling adds one hash bit and one
+//! segment.
 
 use crate::layout::{DIRECTORY_BYTES, Geometry, SEGMENTS_MAX};
 use crate::placement::catalog::{Catalog, Placement, Table};
@@ -20,15 +20,15 @@ const BIN_HASH_SHIFT: u32 = 32;
 pub struct Place {
     /// The replica group.
     pub group: GroupId,
-    /// The bucket: its directory record.
+    /// The address of the bucket, which is its directory record's.
     pub bucket: Address,
-    /// Which of the bucket's bins.
+    /// The number of the bin in the bucket.
     pub bin: u8,
     /// How many growth bits were used: the depth that the bucket must have.
     pub depth: u8,
 }
 
-/// What a compute node believes of every table in every group.
+/// A compute node's beliefs about every table in every group.
 #[derive(Debug)]
 pub struct IndexView {
     shards: Vec<Shard>,
@@ -44,7 +44,7 @@ struct Shard {
     segments: [AtomicU64; SEGMENTS_MAX],
 }
 
-/// A shard's state, taken apart.
+/// A shard's state, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GrowthState {
     /// Completed doublings.
@@ -54,18 +54,18 @@ pub struct GrowthState {
 }
 
 impl GrowthState {
-    /// From the word in the index header.
+    /// Decodes the word of the index header.
     #[inline]
     pub fn from_word(word: u64) -> GrowthState {
         GrowthState { level: (word >> 56) as u8, split: word & ((1 << 56) - 1) }
     }
 
-    /// As in the index header.
+    /// The state as a word of the index header.
     pub fn word(self) -> u64 {
         (u64::from(self.level) << 56) | self.split
     }
 
-    /// Once the bucket at the split position is split; `buckets` are those of the first segment.
+    /// The state after the bucket at the split position was split; `buckets` are those of the first segment.
     #[must_use]
     pub fn after_split(self, buckets: u64) -> GrowthState {
         if self.split + 1 == buckets << self.level {
@@ -74,7 +74,8 @@ impl GrowthState {
         GrowthState { level: self.level, split: self.split + 1 }
     }
 
-    /// Whether a shard can be there: no more segments than there may be, and fewer split buckets than its level has.
+    /// Whether a shard can be in this state: it has no more segments than allowed, and fewer split buckets
+    /// than its level has.
     fn is_possible(self, buckets: u64) -> bool {
         let is_level = usize::from(self.level) <= SEGMENTS_MAX && self.segments() <= SEGMENTS_MAX;
         is_level && self.split < buckets << self.level
@@ -111,8 +112,8 @@ impl IndexView {
         &self.shards[usize::from(table.id.0) * self.groups + usize::from(group.0)]
     }
 
-    /// Takes over what an index header says: its state word and the segments' address words. A state that cannot be is out
-    /// of damaged memory, and nothing is learnt from it: beliefs never go back.
+    /// Takes over the contents of an index header: its state word and the segments' address words. An
+    /// impossible state comes from damaged memory, and nothing is learnt from it: beliefs never go back.
     pub fn learn(&self, table: &Table, group: GroupId, state: u64, segments: &[u64]) {
         if !GrowthState::from_word(state).is_possible(table.geometry.buckets) {
             return;
@@ -146,8 +147,8 @@ impl IndexView {
         self.place_grown(table, group, hash, GrowthState::from_word(state))
     }
 
-    /// The homes of all keys of a table that has not grown and lies in one group, if it does: what [`IndexView::place`] says of each, with
-    /// what is the same for all looked up once. A belief, as that.
+    /// The homes of all keys of a table, if it has not grown and lies in one group. They equal the answers of
+    /// [`IndexView::place`], with the parts that all keys share looked up once. They are a belief too.
     #[inline]
     pub fn ungrown(&self, catalog: &Catalog, table: &Table) -> Option<Ungrown> {
         let is_in_one = catalog.groups() == 1 || catalog.options().placement == Placement::Table;
@@ -191,7 +192,7 @@ impl IndexView {
     }
 }
 
-/// See [`IndexView::ungrown`].
+/// The homes of all keys of a table that has not grown, from [`IndexView::ungrown`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ungrown {
     first: Address,
@@ -235,14 +236,14 @@ pub fn bin_of(hash: u64) -> u8 {
     (hash >> BIN_HASH_SHIFT) as u8 % Geometry::BINS as u8
 }
 
-/// How far growth has come at least, when the bucket that the key with this hash has at depth
-/// `assumed` was found, unlocked, at the greater depth `found`: buckets are split in a fixed order,
-/// and this one's last split is over. So LH* clients correct their image of a file (Litwin, Neimat,
-/// Schneider: "LH*: linear hashing for distributed files", SIGMOD 1993).
+/// How far growth has come at least. The bucket that the key with this hash has at depth `assumed` was found,
+/// unlocked, at the greater depth `found`. Buckets are split in a fixed order, and this bucket's last split
+/// is over. LH* clients correct their image of a file in the same way (Litwin, Neimat, Schneider: "LH*:
+/// linear hashing for distributed files", SIGMOD 1993).
 pub fn state_seen(table: &Table, hash: u64, assumed: u8, found: u8) -> GrowthState {
     assert!(found > assumed);
     if usize::from(found) > SEGMENTS_MAX {
-        // No bucket is so deep: the depth is out of damaged memory.
+        // No bucket is so deep: the depth comes from damaged memory.
         return GrowthState::from_word(0);
     }
     let buckets = table.geometry.buckets;
@@ -281,7 +282,7 @@ mod tests {
         Catalog::plan(&[schema], &Options::default(), 1).expect("a plan")
     }
 
-    /// Segments far apart, each as long as it must be.
+    /// A view with segments far apart, each as long as it must be.
     fn view(catalog: &Catalog, state: GrowthState) -> IndexView {
         let (view, table) = (IndexView::new(catalog), &catalog.tables()[0]);
         let bytes = table.geometry.buckets * table.geometry.bucket_bytes as u64;
@@ -313,8 +314,8 @@ mod tests {
             }
         }
 
-        /// In every state: buckets are disjoint, a key's place is one of them and has the depth
-        /// that the state implies; the next split moves a key nowhere or to the new bucket.
+        /// In every state, buckets are disjoint. A key's place is one of them and has the depth that the
+        /// state implies. The next split leaves a key where it is, or moves it to the new bucket.
         #[test]
         fn places_and_buckets_agree(
             records in 1u64..120,
@@ -362,8 +363,7 @@ mod tests {
             }
         }
 
-        /// What a bucket's depth tells is never more than is true, and enough to find the key's
-        /// bucket as it is now.
+        /// A bucket's depth never tells more than is true, and tells enough to find the key's bucket as it is now.
         #[test]
         fn a_depth_tells_the_truth(
             records in 1u64..120,

@@ -1,9 +1,9 @@
 //! Indexes: from a key to a record's address, by one-sided verbs.
 //!
-//! Invariant: an index never sends a round itself. A lookup is a small state machine that *plans*
-//! verbs into the caller's round and *absorbs* what they brought, so that a protocol resolves all
-//! keys of a transaction in the same round trips and adds its own verbs to them. What a lookup
-//! visited it reports with versions; protecting it is the protocol's business.
+//! Invariant: an index never sends a round itself. A lookup is a small state machine that *plans* verbs into
+//! the caller's round and *absorbs* their results. So a protocol resolves all keys of a transaction in the
+//! same round trips, and adds its own verbs to them. A lookup reports the memory that it visited, with
+//! versions; to protect that memory is the protocol's business.
 
 pub mod btree;
 pub mod growth;

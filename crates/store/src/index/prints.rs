@@ -1,14 +1,14 @@
-//! Fingerprints: which of a bucket's own slots are free, and which keys it may hold, in one line.
+//! Fingerprints: one line says which of a bucket's own slots are free, and which keys the bucket may hold.
 //!
 //! ```text
 //! directory record | LOCK | VERSION | STAMP | PRINTS: one byte a slot, 0 for free | DEPTH | NEXT |
 //! ```
-//! Invariants: PRINTS are true of the slots of the bucket itself if STAMP is VERSION, and say nothing
-//! otherwise. Slots change between used and free only under the directory's lock and with a new VERSION,
-//! VERSION never falls, and STAMP is written with PRINTS and VERSION in one line. So whoever changes
-//! slots without knowing of fingerprints (a split, an undo) makes them void, and nothing makes void
-//! ones count again but a writer that has seen all slots. A bucket of zeros has true ones. Filled by
-//! the loader, they stand under VERSION 0. See docs/design/0015-fingerprints.md.
+//! Invariants: PRINTS are true of the bucket's own slots if STAMP equals VERSION, and say nothing otherwise.
+//! Slots change between used and free only under the directory's lock and with a new VERSION. VERSION never
+//! falls, and STAMP is written with PRINTS and VERSION in one line. So a change of slots that ignores
+//! fingerprints (a split, an undo) makes them void. Only a writer that has seen all slots makes void ones
+//! count again. A bucket of zeros has true fingerprints. The loader fills them in under VERSION 0. See
+//! docs/design/0015-fingerprints.md.
 
 use super::locate::hash_of;
 use crate::layout::{
@@ -19,32 +19,32 @@ use crate::placement::catalog::Table;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// Bytes from VERSION to the end of PRINTS: what is written together.
+/// Bytes from VERSION to the end of PRINTS: they are written together.
 pub const STAMPED_BYTES: usize = DIRECTORY_PRINTS_AT + 8 - VERSION_AT;
 
-/// Above the bits of the bin; below those that choose the bucket.
+/// A fingerprint's bits are above the bits of the bin, and below those that choose the bucket.
 const PRINT_SHIFT: u32 = 34;
 
 /// Fingerprints of a bucket's own slots, or [`Prints::UNKNOWN`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Prints(u64);
 
-/// No key has this one.
+/// No key has this fingerprint.
 const NO_PRINT: u8 = u8::MAX;
 
-/// A key's fingerprint: of bits of its hash that decide nothing else in tables of up to 2^22 buckets.
-/// Neither 0 nor [`NO_PRINT`].
+/// A key's fingerprint. Its hash bits decide nothing else in tables of up to 2^22 buckets. It is neither 0
+/// nor [`NO_PRINT`].
 #[inline]
 fn print_of(hash: u64) -> u8 {
     ((hash >> PRINT_SHIFT) as u8).clamp(1, NO_PRINT - 1)
 }
 
 impl Prints {
-    /// Not known: then none are written.
+    /// The fingerprints are not known; then none are written.
     pub const UNKNOWN: Prints = Prints(u64::from_le_bytes([NO_PRINT; 8]));
 
-    /// Whether buckets of this table have fingerprints: not those of several versions, whose inserts leave the
-    /// directory record as it is.
+    /// Whether buckets of this table have fingerprints. Those of records with several versions have none:
+    /// their inserts leave the directory record as it is.
     #[inline]
     pub fn apply(table: &Table) -> bool {
         table.schema.fingerprinted
@@ -52,14 +52,14 @@ impl Prints {
             && table.slot.record == RecordLayout::InPlace
     }
 
-    /// Those in an image of a directory record, if they are true.
+    /// The fingerprints in an image of a directory record, if they are true.
     #[inline]
     pub fn read(round: &Round, image: BufferOffset) -> Option<Prints> {
         let [version, stamp, prints] = *round.array(image.plus(VERSION_AT));
         (version == stamp).then_some(Prints(prints))
     }
 
-    /// Those of the slots in a bucket's image.
+    /// Computes the fingerprints of the slots in a bucket's image.
     pub fn of_slots(table: &Table, round: &Round, bucket: BufferOffset) -> Prints {
         let mut prints = Prints::default();
         for slot in 0..Geometry::BIN_SLOTS {
@@ -72,7 +72,7 @@ impl Prints {
         prints
     }
 
-    /// As a directory record holds them.
+    /// The fingerprints as a directory record holds them.
     pub fn word(self) -> u64 {
         self.0
     }
@@ -88,7 +88,7 @@ impl Prints {
         self.0.to_le_bytes().contains(&print_of(hash))
     }
 
-    /// A free slot, in this bin if it has one.
+    /// A free slot, in this bin if the bin has one.
     #[inline]
     pub fn free(self, bin: u8) -> Option<usize> {
         let bytes = self.0.to_le_bytes();
@@ -97,7 +97,8 @@ impl Prints {
         at_home.find(|&slot| bytes[slot] == 0).or_else(|| bytes.iter().position(|&it| it == 0))
     }
 
-    /// Once `slot` holds the key with this hash, or (`None`) nothing; slots of a chain do not count.
+    /// The fingerprints once `slot` holds the key with this hash, or (`None`) nothing. Slots of a chain do
+    /// not count.
     pub fn changed(
         self,
         table: &Table,
@@ -112,7 +113,8 @@ impl Prints {
     }
 }
 
-/// The byte that a loaded record sets, and its value; `None` in a chain's slots.
+/// The byte of the directory record that a loaded record sets, and the byte's value; `None` for slots of a
+/// chain.
 pub fn loaded_print(
     table: &Table,
     slot: Address,
@@ -126,19 +128,19 @@ pub fn loaded_print(
     Some((bucket.plus(at), print_of(hash)))
 }
 
-/// Whether true fingerprints disagree with the slots of a bucket's image: for the audit.
+/// Whether true fingerprints disagree with the slots of a bucket's image. The audit asks this.
 pub fn are_wrong(table: &Table, round: &Round, bucket: BufferOffset) -> bool {
     let said = Prints::read(round, bucket).filter(|_| Prints::apply(table));
     said.is_some_and(|said| said != Prints::of_slots(table, round, bucket))
 }
 
-/// The words of a directory record that mean nothing while its fingerprints are void: from, to.
+/// The words of a directory record that mean nothing while its fingerprints are void: their begin and end.
 pub fn void_words(round: &Round, image: BufferOffset) -> Option<(usize, usize)> {
     Prints::read(round, image).is_none().then_some((DIRECTORY_STAMP_AT, DIRECTORY_PRINTS_AT + 8))
 }
 
-/// The slot for a key with this hash and bin, if the directory record alone says that its bucket has no
-/// such key, and a slot for it: true fingerprints and no chain.
+/// The slot for a new key with this hash and bin, if the directory record alone shows that its bucket has no
+/// such key and has a slot for it. This needs true fingerprints and no chain.
 pub fn slot_for_new(round: &Round, image: BufferOffset, (hash, bin): (u64, u8)) -> Option<usize> {
     let has_chain = round.word(image.plus(DIRECTORY_NEXT_AT)) != 0;
     let prints = Prints::read(round, image).filter(|_| !has_chain)?;
@@ -198,7 +200,7 @@ mod tests {
         assert!(are_wrong(&table, &round, image));
         let truth = Prints::of_slots(&table, &round, image);
         assert!(truth.may_hold(hash_of(&table, 7)) && truth.free(1) == Some(2));
-        // Void ones are not wrong: nobody believes them.
+        // Void fingerprints are not wrong: no lookup believes them.
         round.set_word(image.plus(VERSION_AT), 9);
         assert_eq!(Prints::read(&round, image), None);
         assert!(!are_wrong(&table, &round, image) && void_words(&round, image).is_some());

@@ -1,8 +1,8 @@
-//! What an index bucket looks like: how many slots, how large, and how much of it a lookup reads.
+//! The shape of an index bucket: how many slots, how large, and how much of it a lookup reads.
 //!
-//! Invariant: a bucket has room for every key's bin, and one verb reads it. The default is ours.
-//! Published systems differ, and what a lookup reads decides how fast they are: FORD reads a bucket of
-//! 22 records, then its chain (see docs/protocols/ford.md).
+//! Invariant: a bucket has room for every key's bin, and one verb reads it. The default is ours. Published
+//! systems differ, and the part that a lookup reads decides how fast they are. FORD reads a bucket of 22
+//! records, then its chain (see docs/protocols/ford.md).
 
 use super::{DIRECTORY_BYTES, Geometry, LayoutKind, Slot};
 use crate::ids::UsageError;
@@ -19,10 +19,10 @@ const SLOTS_MAX: u32 = 64;
 pub struct BucketShape {
     /// Slots of a bucket, and of each block of its chain.
     pub slots: u32,
-    /// No slot is smaller.
+    /// The least size of a slot.
     pub slot_bytes_min: u32,
-    /// A lookup reads the whole bucket by one READ, then its chain block by block; off: the key's
-    /// bin first.
+    /// If true, a lookup reads the whole bucket by one READ, then its chain block by block. If false, it
+    /// reads the key's bin first.
     pub read_whole: bool,
 }
 
@@ -38,15 +38,15 @@ impl BucketShape {
         layout.slot(schema).shaped(self.slot_bytes_min as usize, self.read_whole)
     }
 
-    /// Size of a bucket of such slots.
+    /// The size of a bucket of such slots.
     pub fn bucket_bytes(&self, slot: &Slot) -> usize {
         DIRECTORY_BYTES + self.slots as usize * slot.slot_bytes
     }
 
-    /// Whether tables of these schemas can have such buckets.
+    /// Checks that tables of these schemas can have such buckets.
     ///
     /// # Errors
-    /// Names the field that cannot be, its value, and what is allowed.
+    /// Names the field that is not possible, its value, and the allowed values.
     pub fn validate(&self, layout: LayoutKind, schemas: &[TableSchema]) -> Result<(), UsageError> {
         if !(SLOTS_MIN..=SLOTS_MAX).contains(&self.slots) {
             return Err(UsageError {

@@ -1,4 +1,4 @@
-//! The multi-version record whose versions lie apart: a table of cells in the slot, one cell a version.
+//! The multi-version record whose versions lie apart: its slot has a table of cells, one cell for a version.
 //!
 //! ```text
 //! slot     0 LOCK | 8 STATE | 16 KEY | 24 SHAPE | 32 cell 0 | 64 cell 1 | 96 cell 2 | … | full key
@@ -7,15 +7,16 @@
 //! TO       63 coordinator 49 | 48 deleted | 47 address of the version's record 0
 //! record   0 TXNID | 8 KEY | 16 CHECKSUM | 24 payload … whole lines, in the cells' group
 //! ```
-//! Invariants: no cell crosses a line, so that each is whole; nor does the full key. STATE is the `Version` of
-//! the slot (indexes ask it whether a record is there, also one that is deleted until its slot is free). LOCK is a
-//! mark of slots in flux, or a lock where the protocol keeps locks in memory nodes. A record is written before the
-//! first cell that leads to it is visible, and its TXNID, KEY and CHECKSUM tell whoever comes too late that its
-//! memory holds another. The coordinator is of whoever writes the cell, while it is INVISIBLE: its log decides.
-//! What may be read and overwritten when: [`super::choose()`].
+//! Invariants: no cell crosses a line, so that each cell is whole; nor does the full key cross a line. STATE
+//! is the `Version` of the slot. Indexes ask STATE whether a record is there; a deleted record is there until
+//! its slot is free. LOCK is a mark of slots in flux, or a lock where the protocol keeps locks in memory
+//! nodes. A record is written before the first cell that leads to it is visible. Its TXNID, KEY and CHECKSUM
+//! tell a reader that comes too late that its memory holds another record. While a cell is INVISIBLE, it
+//! names the coordinator that writes it: the log of that coordinator decides. [`super::choose()`] says which
+//! version may be read and overwritten when.
 //!
-//! After Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks",
-//! whose cells have no PREV_TS and whose records have a version in every line instead of a checksum.
+//! After Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with Disaggregated
+//! Locks". There cells have no PREV_TS, and records have a version in every line instead of a checksum.
 
 use super::choose::Seen;
 use super::{HEADER_BYTES, KEY_AT, LockWords, RecordLayout, Slot, VersionWord};
@@ -29,17 +30,17 @@ pub const CELL_BYTES: usize = 32;
 pub const SHAPE_AT: usize = HEADER_BYTES;
 /// Offset of the first cell in a slot.
 pub const CELLS_AT: usize = SHAPE_AT + 8;
-/// Most versions of a record.
+/// The most versions of a record.
 pub const CELLS_MAX: u8 = 8;
 /// Bytes of a record before its payload.
 pub const RECORD_HEAD_BYTES: usize = 24;
-/// Offsets in a cell.
+/// Offset of TXNID in a cell.
 pub const CELL_TXN_AT: usize = 8;
-/// Of TO.
+/// Offset of TO in a cell.
 pub const CELL_TO_AT: usize = 16;
-/// Of PREV_TS.
+/// Offset of PREV_TS in a cell.
 pub const CELL_PREV_TS_AT: usize = 24;
-/// Most coordinators whose number a cell has room for.
+/// The most coordinators: a cell has room for their numbers.
 pub const CELL_COORDINATORS_MAX: u32 = 1 << (64 - COORDINATOR_SHIFT);
 
 const DELETED: u64 = 1 << 48;
@@ -52,33 +53,34 @@ const _: () = assert!(CELLS_AT.is_multiple_of(CELL_BYTES) && LINE_BYTES.is_multi
 const _: () = assert!(CELL_PREV_TS_AT + 8 == CELL_BYTES && CHECKSUM_AT + 8 == RECORD_HEAD_BYTES);
 const _: () = assert!(RECORD_HEAD_BYTES + crate::schema::PAYLOAD_BYTES_MAX < 1 << 16);
 
-/// How many cells a slot has.
+/// The cells of a slot: how many there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cells {
     count: u8,
 }
 
-/// Where a version's record lies, and what there is to say of it.
+/// The word TO of a cell: where the version's record lies, whether it is deleted, and the coordinator whose
+/// log decides.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CellAddress(u64);
 
 impl CellAddress {
-    /// Nowhere.
+    /// The word that names no record.
     pub const NULL: CellAddress = CellAddress(0);
 
-    /// Of a record at `address`.
+    /// The word of a version whose record lies at `address`.
     #[inline]
     pub fn record(address: Address) -> CellAddress {
         CellAddress(address.to_word())
     }
 
-    /// Of a version that says "deleted" and has no record.
+    /// The word of a version that says "deleted" and has no record.
     #[inline]
     pub fn deleted() -> CellAddress {
         CellAddress(DELETED)
     }
 
-    /// The same, with the number of the coordinator whose log decides.
+    /// The same word, with the number of the coordinator whose log decides.
     #[inline]
     #[must_use]
     pub fn undecided_by(self, coordinator: u32) -> CellAddress {
@@ -86,14 +88,14 @@ impl CellAddress {
         CellAddress(self.decided().0 | u64::from(coordinator) << COORDINATOR_SHIFT)
     }
 
-    /// The same, without one.
+    /// The same word, without a coordinator.
     #[inline]
     #[must_use]
     pub fn decided(self) -> CellAddress {
         CellAddress(self.0 & ((1 << COORDINATOR_SHIFT) - 1))
     }
 
-    /// The coordinator whose log decides, of an INVISIBLE cell.
+    /// The coordinator whose log decides about an INVISIBLE cell.
     #[inline]
     pub fn coordinator(self) -> u32 {
         (self.0 >> COORDINATOR_SHIFT) as u32
@@ -111,13 +113,13 @@ impl CellAddress {
         Address::from_word(self.0)
     }
 
-    /// From the word in memory.
+    /// Decodes the word in memory.
     #[inline]
     pub fn from_word(word: u64) -> CellAddress {
         CellAddress(word)
     }
 
-    /// As in memory.
+    /// The word in memory.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
@@ -134,59 +136,60 @@ impl std::fmt::Debug for CellAddress {
 /// One version's cell.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cell {
-    /// When it was committed, or that it was not.
+    /// When the version was committed, or that it was not.
     pub version: VersionWord,
-    /// Tag of the transaction that wrote it; 0 if it was loaded.
+    /// Tag of the transaction that wrote the version; 0 if it was loaded.
     pub txn: u64,
-    /// Where its record lies.
+    /// Where the version's record lies.
     pub to: CellAddress,
     /// The newest version that was discarded from this cell; 0 if none was.
     pub prev_ts: Timestamp,
 }
 
 impl Cell {
-    /// As in memory.
+    /// The cell's words in memory.
     #[inline]
     pub fn words(self) -> [u64; 4] {
         [self.version.word(), self.txn, self.to.word(), self.prev_ts.0]
     }
 
-    /// From the words in memory.
+    /// Decodes the words in memory.
     #[inline]
     pub fn from_words([version, txn, to, prev_ts]: [u64; 4]) -> Cell {
         let (version, to) = (VersionWord::from_word(version), CellAddress::from_word(to));
         Cell { version, txn, to, prev_ts: Timestamp(prev_ts) }
     }
 
-    /// Writes it into the first bytes of `into`.
+    /// Writes the cell into the first bytes of `into`.
     #[inline]
     pub fn encode(self, into: &mut [u8]) {
         let (words, _) = into[..CELL_BYTES].as_chunks_mut::<8>();
         words.iter_mut().zip(self.words()).for_each(|(to, word)| *to = word.to_le_bytes());
     }
 
-    /// Reads it from the first bytes of `from`.
+    /// Reads a cell from the first bytes of `from`.
     #[inline]
     pub fn decode(from: &[u8]) -> Cell {
         let words = from[..CELL_BYTES].as_chunks::<8>().0;
         Cell::from_words(std::array::from_fn(|index| u64::from_le_bytes(words[index])))
     }
 
-    /// The same, visible as of `at`.
+    /// The same cell, visible as of `at`.
     #[inline]
     #[must_use]
     pub fn committed(self, at: Timestamp) -> Cell {
         Cell { version: VersionWord::committed(at), to: self.to.decided(), ..self }
     }
 
-    /// Without a version: what is left of one that was not committed if its former bytes are not written back.
+    /// The cell without a version. This is left of a version that was not committed, if the former bytes are
+    /// not written back.
     #[inline]
     #[must_use]
     pub fn vacated(self) -> Cell {
         Cell { prev_ts: self.prev_ts, ..Cell::default() }
     }
 
-    /// Without a version, what it showed being discarded.
+    /// The cell without a version, once the version that it showed is discarded.
     #[must_use]
     pub fn discarded(self) -> Cell {
         match self.version.is_committed() {
@@ -195,7 +198,7 @@ impl Cell {
         }
     }
 
-    /// What a reader needs of it.
+    /// The part of the cell that a reader needs.
     #[inline]
     pub fn seen(&self) -> Seen {
         let Cell { version, txn, to, prev_ts } = *self;
@@ -204,13 +207,13 @@ impl Cell {
 }
 
 impl Cells {
-    /// So many, 1 to [`CELLS_MAX`].
+    /// A slot of this many cells, 1 to [`CELLS_MAX`].
     pub fn new(count: u8) -> Cells {
         assert!((1..=CELLS_MAX).contains(&count));
         Cells { count }
     }
 
-    /// How many.
+    /// The number of cells.
     #[inline]
     pub fn count(self) -> usize {
         usize::from(self.count)
@@ -223,13 +226,13 @@ impl Cells {
         CELLS_AT + cell * CELL_BYTES
     }
 
-    /// A cell of a slot's image.
+    /// Reads a cell from a slot's image.
     #[inline]
     pub fn cell(self, image: &[u8], cell: usize) -> Cell {
         Cell::decode(&image[self.cell_at(cell)..])
     }
 
-    /// What a reader needs of a cell.
+    /// The part of a cell that a reader needs.
     #[inline]
     pub fn seen(self, image: &[u8], cell: usize) -> Seen {
         self.cell(image, cell).seen()
@@ -240,7 +243,7 @@ impl Cells {
         CELLS_AT + self.count() * CELL_BYTES
     }
 
-    /// SHAPE of a table's slots.
+    /// The word SHAPE of a table's slots.
     pub fn shape(self, table: TableId, payload_bytes: usize) -> u64 {
         u64::from(table.0) | (payload_bytes as u64) << 16 | u64::from(self.count) << 32
     }
@@ -248,7 +251,7 @@ impl Cells {
     /// The slot for rows of `schema`.
     pub(super) fn slot(self, schema: &TableSchema) -> Slot {
         let full_key_bytes = schema.stored_key_bytes();
-        // Behind the cells, if it stays within a line.
+        // The full key lies behind the cells, if it stays within a line there.
         let full_key_at = match LINE_BYTES - self.end() % LINE_BYTES {
             left if full_key_bytes <= left => self.end(),
             left => self.end() + left,
@@ -271,7 +274,7 @@ impl Cells {
     }
 }
 
-/// Writes TXNID, KEY and CHECKSUM of a record whose payload is written: `record` is all of it.
+/// Writes TXNID, KEY and CHECKSUM of a record whose payload is written. `record` is the whole record.
 pub fn seal_record(record: &mut [u8], txn: u64, key: u64) {
     record[..8].copy_from_slice(&txn.to_le_bytes());
     record[RECORD_KEY_AT..CHECKSUM_AT].copy_from_slice(&key.to_le_bytes());
@@ -279,7 +282,7 @@ pub fn seal_record(record: &mut [u8], txn: u64, key: u64) {
     record[CHECKSUM_AT..RECORD_HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Whether `record`, all of it, is that of this transaction's version of this key, and whole.
+/// Whether `record`, the whole of it, belongs to this transaction's version of this key, and is complete.
 pub fn is_record_of(record: &[u8], txn: u64, key: u64) -> bool {
     let words = record[..RECORD_HEAD_BYTES].as_chunks::<8>().0;
     let [seen_txn, seen_key, sum] = std::array::from_fn(|index| u64::from_le_bytes(words[index]));
@@ -287,8 +290,9 @@ pub fn is_record_of(record: &[u8], txn: u64, key: u64) -> bool {
     same && sum == checksum(txn, key, &record[RECORD_HEAD_BYTES..])
 }
 
-/// Two words at a time are folded in by a full multiplication, whose halves are joined, as for log entries; the
-/// length counts, so that a payload that ends in zeros is no other's.
+/// The checksum of a record. Two words at a time are folded in by a full multiplication, whose halves are
+/// joined, as for log entries. The length counts too: a payload that ends in zeros has no other payload's
+/// checksum.
 #[inline]
 fn checksum(txn: u64, key: u64, payload: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

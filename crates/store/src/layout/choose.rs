@@ -1,116 +1,127 @@
-//! Which version of a record a reader takes, and which one a writer may discard.
+//! Which version of a record a reader takes, and which version a writer may discard.
 //!
-//! What is asked of writers, all of one record under its lock:
-//! 1. A version goes into a place as INVISIBLE, with a T_lb that is at least every T_commit that the record has had;
-//!    only then is T_commit taken, above T_lb. Versions of a record come in the order of their T_commit.
+//! All writers of one record, under its lock, must obey these rules:
+//! 1. A version goes into a place as INVISIBLE, with a T_lb that is at least every T_commit that the record
+//!    has had. Only then is T_commit taken, above T_lb. Versions of a record come in the order of their
+//!    T_commit.
 //! 2. T_commit is taken before any T_start that is not below it is given.
-//! 3. The version that is overwritten is the oldest of those shown, and PREV_TS of what takes its place is its
-//!    T_commit; what goes into a place without a version takes PREV_TS over.
-//! 4. Who aborts writes the former bytes back, or leaves a place without a version but with its PREV_TS.
-//! 5. A slot becomes another record's only after it was emptied: then each of its places without a version has as PREV_TS
-//!    what it had shown ([`Slot::empty_cells`]), also once another record is there. A reader whose
-//!    first line is of before, and the next of after, would otherwise miss the deletion. Whoever finds its key in no
-//!    slot any more asks when the bucket was emptied last; and a record that comes to a bucket has as PREV_TS when that was,
-//!    since it may be one that was there before (`structure` of the engine).
-//! 6. A version that says "deleted" gives up the memory of all that it comes after ([`Slot::is_given_up`]), so that
-//!    no slot of a deleted record keeps any.
+//! 3. The version that is overwritten is the oldest of those shown. Its T_commit becomes PREV_TS of the
+//!    version that takes its place. A version that goes into a place without a version takes over the place's
+//!    PREV_TS.
+//! 4. A writer that aborts writes the former bytes back, or leaves a place without a version but with its
+//!    PREV_TS.
+//! 5. A slot passes to another record only after it was emptied. Then each of its places without a version
+//!    has as PREV_TS the version that it had shown ([`Slot::empty_cells`]), also once another record is
+//!    there. Without this, a reader would miss the deletion if its first line is from before and the next
+//!    from after. A reader that no longer finds its key in any slot asks when the bucket was emptied last. A
+//!    record that comes to a bucket has that time as PREV_TS, since it may be one that was there before
+//!    (`structure` of the engine).
+//! 6. A version that says "deleted" gives up the memory of all versions before it ([`Slot::is_given_up`]), so
+//!    that no slot of a deleted record keeps any.
 //!
-//! Invariant: what [`choose`] answers is true of the moment T_start, wherever and whenever each cell was read, as
-//! long as that was after T_start was given. For let v be the newest version with T_commit <= T_start, and c the
-//! newest one that was seen not above T_start. By 1 and 2, v was in its place before T_start was given. Read
-//! later, the place shows v; or v INVISIBLE, T_lb being below T_start; or what came after v, and then its PREV_TS
-//! is at least v's. So if v is not c, somebody is INVISIBLE with T_lb < T_start, or some PREV_TS is above c. And
-//! if some PREV_TS is above c, by 3 all up to c had been discarded when that one was: to read again would not help,
-//! unless who discarded it aborts. That is why this is "too old" at once. A PREV_TS is not to be compared with
-//! T_start: between two cells' reading, both may have been overwritten twice, and then it is above T_start.
+//! Invariant: the answer of [`choose`] is true of the moment T_start, wherever and whenever each cell was
+//! read, as long as that was after T_start was given. For let v be the newest version with T_commit <=
+//! T_start, and c the newest version seen that is not above T_start. By 1 and 2, v was in its place before
+//! T_start was given. If the place is read later, it shows one of three things: v; or v INVISIBLE, with T_lb
+//! below T_start; or a later version. In the last case PREV_TS is at least the T_commit of v. So if v is not
+//! c, some version is INVISIBLE with T_lb < T_start, or some PREV_TS is above c. And if some PREV_TS is above
+//! c, by 3 all versions up to c had been discarded when that one was. To read again would not help, unless
+//! the transaction that discarded it aborts. That is why the answer is "too old" at once. A PREV_TS must not
+//! be compared with T_start: between the reads of two cells, both may have been overwritten twice, and then
+//! PREV_TS is above T_start.
 //!
-//! Our own, after the tables of versions of LOTUS (Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated
-//! Transactions with Disaggregated Locks") and Motor (Zhang, Hua, Yang, OSDI 2024); neither keeps T_lb or PREV_TS.
+//! The rules are our own, after the tables of versions of LOTUS (Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS:
+//! Optimizing Disaggregated Transactions with Disaggregated Locks") and Motor (Zhang, Hua, Yang, OSDI 2024).
+//! Neither keeps T_lb or PREV_TS.
 
 use super::{RecordLayout, Slot, VersionWord};
 use crate::ids::Timestamp;
 
-/// One version's place, as it was read.
+/// The place of one version, as it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// When its version was committed, or that it was not.
+    /// When the version was committed, or that it was not.
     pub word: VersionWord,
     /// Whether the version says "deleted".
     pub deleted: bool,
-    /// Tag of the transaction that wrote it, of an INVISIBLE one at least.
+    /// The tag of the transaction that wrote the version. It is right at least if the version is INVISIBLE.
     pub txn: u64,
-    /// The newest version that was discarded from here; of packed records 1 if any may have been.
+    /// The newest version that was discarded from this place. For packed records: 1 if any may have been
+    /// discarded.
     pub prev_ts: Timestamp,
 }
 
-/// What a reader makes of discarded versions.
+/// How a reader treats discarded versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Discards {
-    /// What was discarded above the version that was found is missing.
+    /// If a version above the one that was found was discarded, the record's version is missing: "too old".
     Above,
-    /// Only if it is not above T_start either: wrong, and held against the tests.
+    /// The same, but only if the discarded version is not above T_start. This is wrong; the tests must notice
+    /// it.
     Between,
-    /// They are forgotten: what is gone has never been. As published.
+    /// Discarded versions are forgotten, as if they had never been. As published.
     Forgotten,
 }
 
-/// Which rules are in force: a protocol's switches turn them off.
+/// The rules that are in force. A protocol's switches turn them off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// An INVISIBLE version is passed over only if its T_lb is not below T_start; off: always, as published.
+    /// An INVISIBLE version is passed over only if its T_lb is not below T_start. Off: it always is, as
+    /// published.
     pub lower_bound: bool,
-    /// What a reader makes of discarded versions.
+    /// How a reader treats discarded versions.
     pub discards: Discards,
     /// The newest committed version is never overwritten while there is room for another; off: it may be.
     pub keep_newest: bool,
 }
 
 impl Rules {
-    /// All of them.
+    /// All rules are in force.
     pub const ALL: Rules =
         Rules { lower_bound: true, discards: Discards::Above, keep_newest: true };
 }
 
-/// A committed version, and where it is.
+/// A committed version, and its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Committed {
-    /// Its cell.
+    /// The version's cell.
     pub cell: usize,
-    /// Its T_commit.
+    /// The version's T_commit.
     pub version: Timestamp,
-    /// Whether it says "deleted".
+    /// Whether the version says "deleted".
     pub deleted: bool,
 }
 
-/// What a reader finds as of its T_start.
+/// The answer to a reader, as of its T_start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// This version: never one that says "deleted".
+    /// The reader takes this version: never one that says "deleted".
     Version(Committed),
     /// There is no record.
     NotFound,
     /// The version, if there was one, has been discarded.
     TooOld,
-    /// Whoever writes this cell may be committed at or before T_start: read again, or ask its log.
+    /// The writer of this cell may be committed at or before T_start: read again, or ask its log.
     Undecided {
-        /// Which cell.
+        /// The cell.
         cell: usize,
     },
 }
 
-/// Where a writer puts its version.
+/// The place where a writer puts its version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overwrite {
-    /// Which cell.
+    /// The cell.
     pub cell: usize,
-    /// Its PREV_TS once it is overwritten.
+    /// The cell's PREV_TS once it is overwritten.
     pub prev_ts: Timestamp,
-    /// What is discarded, if anything: its memory may be used again once nobody can ask for it.
+    /// The version that is discarded, if any. Its memory may be used again once no reader can ask for it.
     pub discarded: Option<Committed>,
 }
 
-/// What a reader that started at `t_start` takes. `is_stray` says of an INVISIBLE version's transaction whether it
-/// was left by a life that is recovered, and so never will be committed.
+/// The answer to a reader that started at `t_start`. `is_stray` gets the tag of an INVISIBLE version's
+/// transaction. It says whether a life that is recovered left the version, so that it never will be
+/// committed.
 #[inline]
 pub fn choose(
     cells: impl Iterator<Item = Seen>,
@@ -154,8 +165,8 @@ pub fn choose(
     }
 }
 
-/// The newest committed version, one that says "deleted" too. Of cells read at one moment, or under the record's
-/// lock: otherwise it was the newest at none.
+/// The newest committed version, even if it says "deleted". The cells must be read at one moment, or under
+/// the record's lock: otherwise the version was the newest at no moment.
 #[inline]
 pub fn newest_committed(cells: impl Iterator<Item = Seen>) -> Option<Committed> {
     let committed = cells.enumerate().filter(|(_, seen)| seen.word.is_committed());
@@ -167,9 +178,10 @@ pub fn newest_committed(cells: impl Iterator<Item = Seen>) -> Option<Committed> 
     named.max_by_key(|one| one.version)
 }
 
-/// Where the holder of the record's lock puts its version: over what a recovered life left, or where there is
-/// none, or over the oldest. Over the newest committed only if there is but one place. `None` if somebody's
-/// version is undecided, who must be settled first.
+/// The place where the holder of the record's lock puts its version. It prefers a version that a recovered
+/// life left, then a place without a version, then the oldest version. It overwrites the newest committed
+/// version only if there is only one place. Returns `None` if a version is undecided: its transaction must be
+/// settled first.
 #[inline]
 pub fn cell_to_overwrite(
     cells: impl Iterator<Item = Seen> + Clone,
@@ -183,7 +195,7 @@ pub fn cell_to_overwrite(
             if stray && !is_stray(seen.txn) {
                 return None;
             }
-            // What a dead life left goes first, so that there is never more than one.
+            // A version that a dead life left goes first, so that there is never more than one.
             if stray || vacant.is_none() {
                 vacant = Some(Overwrite { cell, prev_ts: seen.prev_ts, discarded: None });
             }
@@ -200,12 +212,12 @@ pub fn cell_to_overwrite(
 }
 
 impl Slot {
-    /// Makes of an image of a slot whose record was deleted that of one for another record, STATE and KEY aside: no
-    /// versions, but what was discarded.
+    /// Turns the image of a slot whose record was deleted into one for another record, STATE and KEY aside.
+    /// It has no versions, but keeps the times of those that were discarded.
     pub fn empty_cells(&self, image: &mut [u8]) {
         match self.record {
             RecordLayout::InPlace | RecordLayout::Deltas(_) | RecordLayout::Lined(_) => {}
-            // Of one moment: nobody sees a part of each.
+            // The image is of one moment: no reader sees a part of each record.
             RecordLayout::Packed(packed) => {
                 image[packed.version_at(0)..packed.payload_at(0)].fill(0);
             }
@@ -218,7 +230,7 @@ impl Slot {
         }
     }
 
-    /// Makes of an image of a slot whose record was deleted that of an empty one.
+    /// Turns the image of a slot whose record was deleted into that of an empty slot.
     pub fn vacate(&self, image: &mut [u8]) {
         match self.record {
             RecordLayout::Cells(cells) => {
@@ -229,7 +241,7 @@ impl Slot {
         }
     }
 
-    /// Whether a slot of this image has a deleted record of several versions, all of which are decided.
+    /// Whether the slot of this image has a deleted record of several versions, all of which are decided.
     pub fn is_tombstone(&self, image: &[u8]) -> bool {
         if !matches!(self.record, RecordLayout::Packed(_) | RecordLayout::Cells(_)) {
             return false;
@@ -254,7 +266,7 @@ impl Slot {
         self.seen(image).any(is_end)
     }
 
-    /// The places of versions in an image of a slot; none in the layout of one version.
+    /// The places of versions in an image of a slot; none in the layouts of one version.
     #[inline]
     pub fn seen<'a>(&self, image: &'a [u8]) -> impl Iterator<Item = Seen> + Clone + use<'a> {
         let (layout, cells) = (self.record, self.cells());
@@ -303,7 +315,8 @@ impl Slot {
         }
     }
 
-    /// Whether any version is undecided: INVISIBLE, and not what `is_stray` says a recovered life has left.
+    /// Whether any version is undecided: it is INVISIBLE, and `is_stray` does not say that a recovered life
+    /// has left it.
     #[inline]
     pub fn is_undecided(&self, image: &[u8], is_stray: impl Fn(u64) -> bool) -> bool {
         let is_open = |it: Seen| it.word.is_invisible() && !is_stray(it.txn);

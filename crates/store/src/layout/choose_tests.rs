@@ -1,9 +1,9 @@
-//! One record's writers, drawn at random, and readers whose lines are of different moments, against the true
-//! snapshots: what [`super::choose`] answers is held against all versions that there ever were.
+//! Random writers of one record, and readers whose lines are of different moments. The answers of
+//! [`super::choose`] are compared with the true snapshots, made of all versions that there ever were.
 //!
-//! Invariant: writers do what the rules ask of them and nothing else decides when: T_lb is anything allowed, writers
-//! abort, and die and leave what they wrote; records are deleted and others take their slot, line by line; a reader's
-//! lines are read in any order, whatever happens between them.
+//! Invariant: writers obey the rules, and nothing else decides when things happen. T_lb is any value that is
+//! allowed. Writers abort, or die and leave their bytes. Records are deleted, and others take their slot,
+//! line by line. A reader's lines are read in any order, whatever happens between them.
 
 use super::*;
 use crate::layout::{
@@ -21,20 +21,20 @@ struct Version {
     deleted: bool,
 }
 
-/// A version on its way.
+/// A version that is being written.
 struct Writer {
     tag: u64,
     overwrite: Overwrite,
     former: Vec<u8>,
     deleted: bool,
-    /// Whether the record comes into the slot: undone, it goes again.
+    /// Whether the writer brings the record into the slot. If that is undone, the record goes again.
     comes: bool,
     /// Lines that are still to be written, the last first.
     lines: Vec<(usize, [u8; LINE_BYTES])>,
     commit: Option<Timestamp>,
 }
 
-/// The slot, and what nobody sees.
+/// The slot, and the state that no reader sees.
 struct World {
     slot: Slot,
     rules: Rules,
@@ -43,26 +43,26 @@ struct World {
     clock: u64,
     last_tag: u64,
     writer: Option<Writer>,
-    /// Transactions that died and never will be committed.
+    /// Transactions that died and will never be committed.
     stray: Vec<u64>,
-    /// Whose slot it is.
+    /// The key of the slot's record.
     key: u64,
     /// When the only reader started.
     reading: Option<Timestamp>,
-    /// Whether who takes the slot over keeps what was discarded.
+    /// Whether a record that takes over the slot keeps the times of discarded versions.
     keeps_discards: bool,
-    /// Versions that were overwritten by who aborted, and so came back.
+    /// Versions that came back, because the transaction that overwrote them aborted.
     returned: Vec<Timestamp>,
-    /// Of each key.
+    /// The committed versions of each key.
     histories: [Vec<Version>; KEYS],
-    /// How much may happen between two lines' reading.
+    /// How much may happen between the reads of two lines.
     pace: usize,
 }
 
-/// Keys that come and go.
+/// The number of keys that come and go.
 const KEYS: usize = 2;
 
-/// What is wrong with an answer.
+/// The description of a wrong answer.
 type Wrong = String;
 
 impl World {
@@ -84,10 +84,10 @@ impl World {
         }
     }
 
-    /// One thing happens to the record.
+    /// Makes one thing happen to the record.
     fn step(&mut self, rng: &mut Rng) {
         if rng.random_bool(0.5) {
-            // Elsewhere.
+            // Time passes elsewhere.
             self.clock += rng.random_range(1..4u64);
         }
         let Some(mut writer) = self.writer.take() else {
@@ -104,9 +104,9 @@ impl World {
         }
         match (writer.commit, rng.random_range(0..10)) {
             (None, 1 | 2) if writer.comes => self.undo(&writer),
-            // What is held is written back.
+            // The writer aborts and writes back the bytes that it kept.
             (None, 0) => self.undo(&writer),
-            // It died, and its log was nowhere, or said so.
+            // The writer died, and its log was nowhere, or said that it aborted.
             (None, 1) => self.stray.push(writer.tag),
             (None, 2) => self.vacate(&writer),
             (None, _) => {
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Whether the slot's record is deleted, and nobody is left who started before that.
+    /// Whether the slot's record is deleted, and no reader is left that started before that.
     fn may_be_freed(&self) -> bool {
         let newest = self.slot.newest_committed(&self.image).filter(|it| it.deleted);
         let is_over = |at| self.reading.is_none_or(|start| start >= at);
@@ -181,14 +181,14 @@ impl World {
         self.histories[self.key as usize].push(Version { at, deleted: writer.deleted });
     }
 
-    /// What it had overwritten is shown again.
+    /// The versions that the writer had overwritten are shown again.
     fn undo(&mut self, writer: &Writer) {
         self.image.copy_from_slice(&writer.former);
         let shown = self.slot.seen(&self.image).filter(|it| it.word.is_committed());
         self.returned.extend(shown.map(|it| it.word.timestamp()));
     }
 
-    /// A recovery clears what the dead left.
+    /// A recovery clears the version that a dead writer left.
     fn vacate(&mut self, writer: &Writer) {
         let cell = writer.overwrite.cell;
         match self.slot.record {
@@ -230,7 +230,8 @@ impl World {
         }
     }
 
-    /// A reader starts, and reads each line after some steps, in any order: its T_start and what it has read.
+    /// A reader starts, and reads each line after some steps, in any order. Returns its T_start and the lines
+    /// read.
     fn read(&mut self, rng: &mut Rng) -> (Timestamp, Vec<u8>) {
         let t_start = Timestamp(self.clock);
         self.reading = Some(t_start);
@@ -243,7 +244,8 @@ impl World {
             let line = lines.swap_remove(rng.random_range(0..lines.len())) * LINE_BYTES;
             read[line..line + LINE_BYTES].copy_from_slice(&self.image[line..line + LINE_BYTES]);
         }
-        // Whoever took its T_commit before is committed, if not seen to be.
+        // A writer that took its T_commit before T_start is committed by now, even if it was not seen
+        // committed.
         while self.writer.as_ref().is_some_and(|it| it.commit.is_some_and(|at| at <= t_start)) {
             self.step(rng);
         }
@@ -251,7 +253,7 @@ impl World {
         (t_start, read)
     }
 
-    /// What a reader of `key` makes of what it has read.
+    /// Judges the answer to a reader of `key` that has read these lines.
     fn judge(&self, key: u64, t_start: Timestamp, read: &[u8]) -> Result<Choice, Wrong> {
         let is_here = !self.slot.is_free(read) && read[KEY_AT..KEY_AT + 8] == key.to_le_bytes();
         let choice = match is_here {
@@ -266,7 +268,7 @@ impl World {
         let is_right = match choice {
             Choice::Version(found) => truth == Some(&Version { at: found.version, deleted: false }),
             Choice::NotFound => truth.is_none_or(|truth| truth.deleted),
-            // Unless what was overwritten came back, or may: it is gone for good.
+            // The version is gone for good, unless it was overwritten and came back, or may come back.
             Choice::TooOld => {
                 truth.is_none_or(|it| !is_shown(it.at) || self.returned.contains(&it.at))
             }
@@ -289,7 +291,7 @@ struct Tally {
     undecided: u32,
 }
 
-/// Runs `seeds` worlds of this slot: the first wrong answer, or what was answered.
+/// Runs `seeds` worlds of this slot. Returns the first wrong answer, or how often each answer was given.
 fn run(slot: Slot, rules: Rules, keeps_discards: bool, seeds: u64) -> Result<Tally, Wrong> {
     let mut tally = Tally::default();
     for seed in 0..seeds {
@@ -349,7 +351,7 @@ fn each_rule_that_is_left_out_is_noticed() {
         ("a lower bound", Rules { lower_bound: false, ..Rules::ALL }, 1),
         ("what is gone", Rules { discards: Discards::Forgotten, ..Rules::ALL }, 1),
         ("the newest", Rules { keep_newest: false, ..Rules::ALL }, 2),
-        // Between the reading of two lines.
+        // This rule matters between the reads of two lines.
         (
             "what was discarded above T_start",
             Rules { discards: Discards::Between, ..Rules::ALL },

@@ -1,4 +1,5 @@
-//! Motor's record: the newest version whole, of each older one what was different; or every version whole.
+//! Motor's record: the newest version whole, and of each older one the columns that differ; or every version
+//! whole.
 //!
 //! ```text
 //! a record's slot: whole lines
@@ -13,19 +14,20 @@
 //! the same with every version whole: N places, each of whole lines
 //!   | STAMP | payload …         | STAMP | payload …         | …
 //! ```
-//! Invariants: VERSION is what indexes, copies and recovery compare: it changes with every commit, and when
-//! one is undone. NEWEST is the version that readers name: an undone commit leaves it as it was. A cell is 0
-//! or says: under version OLD the columns in COLUMNS had the values at DELTA, one behind the other, until the
-//! next newer version came; if OLD is absent there was no record until then. So a version's row is the newest
-//! row, with the deltas of all newer cells and its own put over it, newest first. STAMP is the NEWEST of the
-//! payload behind it: in one line they are of one moment.
+//! Invariants: indexes, copies and recovery compare VERSION. It changes with every commit, and when a commit
+//! is undone. NEWEST is the version that readers name: an undone commit leaves it as it was. A cell is 0, or
+//! it says: under version OLD the columns in COLUMNS had the values at DELTA, one behind the other, until the
+//! next newer version came. If OLD is absent, there was no record until then. So a version's row is the
+//! newest row, with the deltas of all newer cells and its own put over it, newest first. STAMP is the NEWEST
+//! of the payload behind it: in one line they are of one moment.
 //!
-//! Where every version is whole, a commit writes it into the place of the oldest one, and which place is whose is a permutation that the
-//! cells keep: cell `i` has place `DELTA ^ (i + 1)`, and the newest version has what is left, which is all DELTAs xored. So a slot of
-//! zeros has its newest in place 0, and an undone commit gives back a cell without a version whose DELTA is as before.
+//! Where every version is whole, a commit writes its version into the place of the oldest one. The cells keep
+//! a permutation that gives each version its place. Cell `i` has place `DELTA ^ (i + 1)`, and the newest
+//! version has the place that is left, which is all DELTAs xored. So a slot of zeros has its newest version
+//! in place 0. An undone commit gives back a cell without a version, with its DELTA as before.
 //!
 //! After Zhang, Hua, Yang: "Motor: Enabling Multi-Versioning for Distributed Transactions on Disaggregated
-//! Memory", OSDI 2024, as its public code lays it out, whose head is 64 bytes and whose value ends with a
+//! Memory", OSDI 2024, as its public code lays it out. There the head is 64 bytes, and the value ends with a
 //! stamp as well. Ours keeps a head and one cell in one line, so that both are of one moment.
 
 use super::{HEADER_BYTES, LockWords, RecordLayout, Slot, Version, WORD_BYTES};
@@ -43,20 +45,21 @@ pub const DELTA_CELLS_AT: usize = NEWEST_AT + 8;
 pub const DELTA_CELL_BYTES: usize = 24;
 /// Bytes of a value's STAMP.
 pub const STAMP_BYTES: usize = 8;
-/// Most versions of a record.
+/// The most versions of a record.
 pub const DELTA_VERSIONS_MAX: u8 = 8;
 
 const _: () = assert!(DELTA_CELLS_AT + DELTA_CELL_BYTES == LINE_BYTES);
 
-/// The version that a commit at `at` gives a record: even, so that an undone one, which counts one on, is
-/// nobody's.
+/// The version that a commit at `at` gives a record. It is even, so that an undone version, which counts one
+/// on, is no commit's.
 #[inline]
 pub fn version_at(at: Timestamp) -> Version {
     Version::from_word(at.0 << 1)
 }
 
-/// Whether a version was there at `start`. One that undoing a commit has left, of what has but one, was there as of
-/// that commit's time already: nobody who reads then waits for a later commit.
+/// Whether a version was there at `start`. A record of one version keeps the version that an undone commit
+/// has left; it was there as of that commit's time already. So a reader of that time does not wait for a
+/// later commit.
 #[inline]
 pub fn is_seen_at(version: Version, start: Timestamp) -> bool {
     version.counter() <= version_at(start).counter() + 1
@@ -65,27 +68,27 @@ pub fn is_seen_at(version: Version, start: Timestamp) -> bool {
 /// A cell; see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeltaCell {
-    /// The version that it is of.
+    /// The version whose values the cell keeps.
     pub old: Version,
     /// The columns whose values it keeps.
     pub columns: Cells,
-    /// Where they lie, in bytes from the beginning of the value's block.
+    /// Where the values lie, in bytes from the beginning of the value's block.
     pub delta: u64,
 }
 
 impl DeltaCell {
-    /// As in memory.
+    /// The cell's words in memory.
     pub fn words(&self) -> [u64; 3] {
         [self.old.word(), self.columns.0, self.delta]
     }
 }
 
-/// What a snapshot shows of a record.
+/// The version of a record that a snapshot shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shown {
     /// The newest version.
     Newest(Version),
-    /// That of this cell.
+    /// The version of this cell.
     Older(usize, Version),
     /// There was no record, as of this version.
     Absent(Version),
@@ -93,7 +96,7 @@ pub enum Shown {
     TooOld,
 }
 
-/// How a table's records lie: how many versions each has.
+/// The layout of a table's records: how many versions each has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deltas {
     versions: u8,
@@ -101,10 +104,10 @@ pub struct Deltas {
 }
 
 impl Deltas {
-    /// With so many versions, the newest among them.
+    /// Checks the number of versions, the newest among them.
     ///
     /// # Errors
-    /// Names what is allowed.
+    /// Names the allowed values.
     pub fn validate(versions: u8) -> Result<(), UsageError> {
         if (1..=DELTA_VERSIONS_MAX).contains(&versions) {
             return Ok(());
@@ -116,12 +119,12 @@ impl Deltas {
         })
     }
 
-    /// With so many versions, which [`Deltas::validate`] allows.
+    /// The layout with this many versions, which [`Deltas::validate`] allows.
     pub fn new(versions: u8) -> Deltas {
         Deltas { versions, is_whole: false }
     }
 
-    /// The same with every version whole.
+    /// The same layout with every version whole.
     pub fn whole(versions: u8) -> Deltas {
         Deltas { versions, is_whole: true }
     }
@@ -138,7 +141,7 @@ impl Deltas {
         place * (STAMP_BYTES + payload_bytes).next_multiple_of(LINE_BYTES)
     }
 
-    /// The newest version's place: where older ones are not whole, the first.
+    /// The newest version's place. Where older versions are not whole, it is the first.
     #[inline]
     pub fn newest_place(self, image: &[u64]) -> usize {
         match self.is_whole {
@@ -155,7 +158,8 @@ impl Deltas {
         self.cell(image, cell).delta as usize ^ (cell + 1)
     }
 
-    /// What a cell is to say when its place goes to the next version, and the version that was the newest is its own: `None`, nobody's.
+    /// The new contents of a cell when its place goes to the next version. The cell passes to `old`, the
+    /// version that was the newest; with `None` it has no version.
     pub fn cell_after(self, image: &[u64], cell: usize, old: Option<Version>) -> DeltaCell {
         match old {
             Some(old) => {
@@ -166,16 +170,17 @@ impl Deltas {
         }
     }
 
-    /// Where in its block each version of a record lies that can be read by itself, the newest first: of deltas none.
+    /// Where in its block each version of a record lies that can be read by itself, the newest first. Deltas
+    /// cannot.
     pub fn versions_at(self, image: &[u64], payload_bytes: usize) -> Vec<usize> {
-        // Before it came there was no record: nothing was written then.
+        // If OLD is absent, there was no record, and nothing was written then.
         let is_kept = |cell: &usize| self.is_whole && self.cell(image, *cell).old.is_present();
         let older = (0..self.cells()).filter(is_kept).map(|cell| self.place_of(image, cell));
         let places = std::iter::once(self.newest_place(image)).chain(older);
         places.map(|place| self.place_at(payload_bytes, place)).collect()
     }
 
-    /// Cells of a slot: one for each version but the newest.
+    /// The number of cells of a slot: one for each version but the newest.
     #[inline]
     pub fn cells(self) -> usize {
         usize::from(self.versions) - 1
@@ -231,14 +236,14 @@ impl Deltas {
         DeltaCell { old: Version::from_word(old), columns: Cells(columns), delta }
     }
 
-    /// Which cell the next version's predecessor goes to: one without a version, else the oldest; `None`
-    /// if there is but one version.
+    /// The cell that the next version's predecessor goes to: a cell without a version, else the oldest;
+    /// `None` if there is only one version.
     #[inline]
     pub fn cell_to_overwrite(self, image: &[u64]) -> Option<usize> {
         (0..self.cells()).min_by_key(|&cell| self.cell(image, cell).old.counter())
     }
 
-    /// What a snapshot of `start` shows of a record, by its slot's image; the image is of one moment.
+    /// The version of a record that a snapshot of `start` shows. The slot's image must be of one moment.
     #[inline]
     pub fn shown(self, image: &[u64], start: Timestamp) -> Shown {
         let newest = newest(image);
@@ -254,7 +259,7 @@ impl Deltas {
         }
     }
 
-    /// The cells whose deltas make `cell`'s version of the newest row, in the order in which they are put
+    /// The cells whose deltas turn the newest row into `cell`'s version, in the order in which they are put
     /// over it.
     pub fn steps_to(self, image: &[u64], cell: usize) -> impl Iterator<Item = usize> {
         let oldest = self.cell(image, cell).old.counter();
@@ -274,7 +279,7 @@ pub fn newest(image: &[u64]) -> Version {
     Version::from_word(image[NEWEST_AT / WORD_BYTES])
 }
 
-/// Puts the values of `columns` from a row one behind the other; how many bytes.
+/// Puts the values of `columns` from a row one behind the other. Returns how many bytes they take.
 pub fn take_delta(schema: &TableSchema, columns: Cells, row: &[u8], delta: &mut [u8]) -> usize {
     let mut len = 0;
     for_each_column(schema, columns, |from, width| {
@@ -346,7 +351,8 @@ mod tests {
         assert!(Deltas::validate(0).is_err() && Deltas::validate(9).is_err());
     }
 
-    /// Random commits on one record, then a snapshot of every moment against what was really there.
+    /// Makes random commits on one record, then compares a snapshot of every moment with the row that was
+    /// there.
     #[test]
     fn every_snapshot_is_what_was_there_or_too_old() {
         let schema = schema();
@@ -373,7 +379,7 @@ mod tests {
                 let columns = Cells(rng.random_range(1..8));
                 let cell = deltas.cell_to_overwrite(&head);
                 if let Some(cell) = cell.filter(|_| deltas.is_whole()) {
-                    // One that is undone takes the oldest version along.
+                    // A commit that is undone loses the oldest version.
                     let next = match rng.random_range(0..4) {
                         0 => None,
                         _ => Some(newest(&head)),

@@ -1,6 +1,7 @@
-//! What lies where in a slot, in words: for traces and pictures.
+//! The name of each field of a slot, for traces and pictures.
 //!
-//! Invariant: every byte of a slot has one name, in every layout; whoever shows memory takes it from here.
+//! Invariant: every byte of a slot has one name, in every layout. All code that shows memory takes the name
+//! from here.
 
 use super::{
     CELL_BYTES, CELL_PREV_TS_AT, CELL_TO_AT, CELL_TXN_AT, CELLS_AT, DELTA_CELL_BYTES,
@@ -10,12 +11,12 @@ use super::{
 use std::fmt;
 use tarn_fabric::address::LINE_BYTES;
 
-/// What a byte of a slot belongs to.
+/// The field that a byte of a slot belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Field {
     /// The lock or mark.
     Lock,
-    /// Of a record of one version that version; else whether a record is there.
+    /// In a record of one version, that version; else whether a record is there.
     Version,
     /// The key word.
     Key,
@@ -29,20 +30,20 @@ pub enum Field {
     Payload(usize),
     /// When this version was committed, if it was.
     Committed(usize),
-    /// Who wrote this version.
+    /// The transaction that wrote this version.
     Writer(usize),
     /// Where this version's record lies.
     To(usize),
-    /// What was discarded for this version.
+    /// The newest version that was discarded from this version's place.
     Discarded(usize),
-    /// Who wrote last.
+    /// The transaction that wrote last.
     LastWriter,
-    /// Nothing.
+    /// No field.
     Unused,
 }
 
 impl Field {
-    /// Whether it is of one version of several.
+    /// Whether the field belongs to one version of several.
     pub fn is_of_version(self) -> bool {
         use Field::{Committed, Discarded, Payload, To, Writer};
         matches!(self, Committed(_) | Writer(_) | To(_) | Discarded(_) | Payload(_))
@@ -69,7 +70,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// Of versions kept as deltas: version 0 is the newest, version n that of cell n - 1.
+/// The field in a slot with versions kept as deltas. Version 0 is the newest, version n that of cell n - 1.
 fn delta_field(into: usize) -> Field {
     let cell = |into: usize| into / DELTA_CELL_BYTES + 1;
     match into {
@@ -83,7 +84,7 @@ fn delta_field(into: usize) -> Field {
 }
 
 impl Slot {
-    /// What lies `into` bytes into a slot.
+    /// The field that lies `into` bytes into a slot.
     pub fn field_at(&self, into: usize) -> Field {
         match into {
             _ if into < VERSION_AT => return Field::Lock,

@@ -1,18 +1,18 @@
 //! Where a table's index lies in each replica group, and the numbers of its buckets.
 //!
-//! Invariant: the same for every compute node, since the plan makes it ([`crate::placement::catalog`]). What grows later is in the index
-//! header, whose bytes are laid out here.
+//! Invariant: a geometry is the same for every compute node, since the plan makes it
+//! ([`crate::placement::catalog`]). Later growth is in the index header, whose bytes are laid out here.
 
 use super::{LINED_ROW_AT, LINED_WRITER_AT, LVER_BYTES};
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES};
 
-/// Doublings of a table in one group.
+/// The most doublings of a table in one group.
 pub const SEGMENTS_MAX: usize = 16;
 
 /// Where a table's index lies; see [`crate::placement::catalog`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
-    /// Makes the hashes of different tables differ.
+    /// A number that makes the hashes of different tables differ.
     pub salt: u64,
     /// Buckets of the first segment in each group.
     pub buckets: u64,
@@ -33,17 +33,18 @@ impl Geometry {
     pub const BINS: usize = 4;
     /// Slots of a bin.
     pub const SLOTS_PER_BIN: usize = 2;
-    /// Slots of all bins: a bucket has these, and may have more behind them.
+    /// Slots of all bins. A bucket has these, and may have more behind them.
     pub const BIN_SLOTS: usize = Geometry::BINS * Geometry::SLOTS_PER_BIN;
-    /// Bytes of an index header: LOCK, VERSION, STATE, WRITER, then the later segments' addresses. Each later line begins with a
-    /// version. WRITER and those are of layouts whose records have them ([`crate::layout::Lined`]), else 0.
+    /// Bytes of an index header: LOCK, VERSION, STATE, WRITER, then the later segments' addresses. Each later
+    /// line begins with a version. WRITER and these versions are used in layouts whose records have them
+    /// ([`crate::layout::Lined`]), else they are 0.
     pub const HEADER_BYTES: usize = 192;
     /// Offset of STATE in the index header.
     pub const STATE_AT: usize = 16;
     /// Offset of the first later segment's address in the index header.
     const SEGMENTS_AT: usize = LINED_ROW_AT;
 
-    /// Offset of a later segment's address in the index header; the first is 0.
+    /// Offset of a later segment's address in the index header; the first later segment is number 0.
     pub const fn segment_at(segment: usize) -> usize {
         const FIRST: usize = (LINE_BYTES - Geometry::SEGMENTS_AT) / 8;
         const LATER: usize = (LINE_BYTES - LVER_BYTES) / 8;

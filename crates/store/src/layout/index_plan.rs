@@ -1,7 +1,7 @@
-//! One ordered index of the catalog: how keys are made of records, and where its tree stands.
+//! One ordered index of the catalog: how its keys are made of records, and where its tree stands.
 //!
-//! Invariant: a pure function of schemas and options. Index key and primary key are fixed in width; the
-//! primary key is part of the index key or the leaf's value, so that an entry leads to its record.
+//! Invariant: an index is a pure function of schemas and options. Index key and primary key are fixed in
+//! width. The primary key is part of the index key or the leaf's value, so that an entry leads to its record.
 
 use super::node::{Node, NodeShape};
 use crate::schema::range::KeyParts;
@@ -15,7 +15,7 @@ use tarn_fabric::rng::mix;
 /// A key of any index, padded to its width.
 pub type KeyBytes = [u8; INDEX_KEY_BYTES_MAX];
 
-/// Where a key part comes from.
+/// The source of a key part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
     Key,
@@ -29,7 +29,7 @@ enum PartKind {
     Text,
     /// As a number with a sign.
     Signed,
-    /// As a number without.
+    /// As a number without a sign.
     Unsigned,
 }
 
@@ -42,7 +42,7 @@ fn kind(source: Source, key: KeyWidth) -> PartKind {
     }
 }
 
-/// Where the parts of keys end that are made of `sources`.
+/// Where the parts end in keys that are made of `sources`.
 fn parts_of(sources: &[(Source, usize)], key: KeyWidth) -> KeyParts {
     let (mut parts, mut at) = (KeyParts::default(), 0);
     for &(source, width) in sources {
@@ -61,33 +61,34 @@ fn parts_of(sources: &[(Source, usize)], key: KeyWidth) -> KeyParts {
 /// An ordered index; see the module's text.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// Its id.
+    /// The index's id.
     pub id: IndexId,
     /// The table whose records it orders.
     pub table: TableId,
-    /// As declared.
+    /// The schema as declared.
     pub schema: IndexSchema,
-    /// How its nodes lie.
+    /// The layout of its nodes.
     pub shape: NodeShape,
-    /// Its root; there for ever.
+    /// The address of its root, which never changes.
     pub root: Address,
     /// The columns that its keys are made of.
     pub columns: Cells,
     /// Bytes of a key before padding.
     pub used_bytes: usize,
-    /// Where its keys' parts end.
+    /// Where the parts of its keys end.
     pub parts: KeyParts,
-    /// Width of the primary key.
+    /// The width of the primary key.
     key: KeyWidth,
-    /// Offset of the primary key in the index key; else it is the leaf's value.
+    /// Offset of the primary key in the index key; `None`: it is the leaf's value.
     key_at: Option<usize>,
     sources: Vec<(Source, usize)>,
-    /// Groups that its nodes are spread over: from this one, so many.
+    /// The groups that its nodes are spread over: the first group, and how many.
     groups: (u16, u16),
 }
 
 impl Index {
-    /// The `id`-th index, of `table`; its root is at `root`, its nodes in `groups` (the first, how many).
+    /// Plans the `id`-th index, of `table`. Its root is at `root`, its nodes in `groups` (the first, how
+    /// many).
     pub fn plan(
         id: IndexId,
         table: (TableId, &TableSchema),
@@ -142,7 +143,7 @@ impl Index {
         }
     }
 
-    /// Which keys of callers begin its keys, as errors name them.
+    /// The keys of callers that may begin its keys, as errors name them.
     #[cold]
     pub fn allowed_keys(&self) -> String {
         let part = |&(source, width): &(Source, usize)| match kind(source, self.key) {
@@ -181,7 +182,7 @@ impl Index {
         key
     }
 
-    /// Writes a leaf's slot: the key, and the primary key if that is not part of it.
+    /// Writes a leaf's slot: the key, and the primary key if the index key does not contain it.
     pub fn fill_slot(&self, key: &KeyBytes, (word, full_key): (u64, &[u8]), slot: &mut [u8]) {
         let NodeShape { key_bytes, value_bytes, .. } = self.shape;
         slot[..key_bytes].copy_from_slice(&key[..key_bytes]);
@@ -210,25 +211,25 @@ impl Index {
         }
     }
 
-    /// The replica group of a node that is made by chance `seed`.
+    /// The replica group of a new node, chosen at random by `seed`.
     pub fn group(&self, seed: u64) -> GroupId {
         let (first, count) = self.groups;
         GroupId(first + (mix(seed) % u64::from(count)) as u16)
     }
 
-    /// What its nodes say of it: never 0, so that zeros are no node of any tree.
+    /// The word by which its nodes name it. It is never 0, so that zeros are no node of any tree.
     pub fn tree(&self) -> u16 {
         self.id.0 + 1
     }
 
-    /// Whether what lies at `address` is a node of this tree, alive or dead: it says so, or it is the root,
-    /// which need not say it. Memory that nobody has written is none.
+    /// Whether the memory at `address` is a node of this tree, alive or dead. It says so, or it is the root,
+    /// which need not say so. Memory that was never written is no node.
     #[inline]
     pub fn owns(&self, address: Address, node: Node<'_>) -> bool {
         address == self.root || node.tree() == self.tree()
     }
 
-    /// Nodes for so many entries, when they are half full and a few more.
+    /// The number of nodes for this many entries, if nodes are half full, and a few more.
     pub fn nodes(&self, entries: u64) -> u64 {
         let leaves = entries.div_ceil(self.shape.leaf_slots as u64 / 2) + 2;
         leaves + leaves.div_ceil(self.shape.inner_slots as u64 / 4) + 8

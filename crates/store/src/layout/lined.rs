@@ -7,15 +7,18 @@
 //!
 //! half a line 0 LOCK | 8 VERSION | 16 KEY | 24 … 8 bytes of the row
 //! ```
-//! Invariants: a writer holds LOCK exclusively and gives every line the same new version, whatever it changes, so
-//! that an image whose LVERs all equal VERSION is of one moment: a line is atomic, and no version comes twice.
-//! LOCK is not part of what is written. WRITER is the tag of the transaction that wrote the record last, 0 if it was loaded; who moves it leaves that as it is. The first
-//! line is written by a verb of its own, before the others ([`Lined::writes`]): wherever anything of a
-//! transaction is, WRITER says so, and whoever recovers it knows that it was decided to commit. What takes half a line has no room for
-//! that: VERSION says so, since who logs and does not write takes his entry back ([`crate::log::redo`]).
+//! Invariants: a writer holds LOCK exclusively and gives every line the same new version, whatever it
+//! changes. So an image whose LVERs all equal VERSION is of one moment: a line is atomic, and no version
+//! comes twice. LOCK is not part of the bytes that are written. WRITER is the tag of the transaction that
+//! wrote the record last; 0 if it was loaded. A transaction that moves the record leaves WRITER as it is. The
+//! first line is written by a verb of its own, before the others ([`Lined::writes`]). So wherever any write
+//! of a transaction has landed, WRITER says so, and recovery knows that the transaction was decided to
+//! commit. A record of half a line has no room for WRITER. There VERSION says so, since a transaction that
+//! logs and does not write takes its entry back ([`crate::log::redo`]).
 //!
-//! After the records of OOCC, whose lock stands at the end and is released by the order of addresses within one
-//! WRITE; that is not enough, and neither are versions at both ends (docs/protocols/oocc-recovery.md).
+//! After the records of OOCC. There the lock stands at the end, and is released by the order of addresses
+//! within one WRITE. That is not enough, and neither are versions at both ends
+//! (docs/protocols/oocc-recovery.md).
 
 use super::single_version::SLOT_BYTES_MIN;
 use super::{HEADER_BYTES, KEY_AT, LOCK_AT, LockWords, RecordLayout, Slot, VERSION_AT, Version};
@@ -28,7 +31,7 @@ use tarn_fabric::address::LINE_BYTES;
 pub const LINED_WRITER_AT: usize = HEADER_BYTES;
 /// Offset of the row in the first line.
 pub const LINED_ROW_AT: usize = LINED_WRITER_AT + 8;
-/// Bytes of a later line's version, which it begins with.
+/// Bytes of the version that a later line begins with.
 pub const LVER_BYTES: usize = 8;
 /// Bytes of a row in the first line.
 const FIRST_BYTES: usize = LINE_BYTES - LINED_ROW_AT;
@@ -41,7 +44,7 @@ const _: () = assert!(LOCK_AT + 8 == VERSION_AT && VERSION_AT + 8 == KEY_AT);
 const _: () = assert!(LINED_WRITER_AT == KEY_AT + 8);
 const _: () = assert!(FIRST_BYTES == 32 && LATER_BYTES == 56);
 
-/// How long a table's rows are, and with that how many lines they take.
+/// The layout of a table's records: how long its rows are, and so how many lines they take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lined {
     /// Bytes of the full key before the payload, padded to 8.
@@ -57,16 +60,16 @@ const _: () = assert!(KEY_BYTES_MAX.next_multiple_of(8) + PAYLOAD_BYTES_MAX <= u
 /// A part of a row that is contiguous in its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinePart {
-    /// Where it begins in the record.
+    /// Where the part begins in the record.
     pub record_at: usize,
-    /// Where it begins in what was asked for.
+    /// Where the part begins in the range that was asked for.
     pub at: usize,
-    /// How long it is.
+    /// How long the part is.
     pub len_bytes: usize,
 }
 
 impl Lined {
-    /// For rows of `schema`; with `halves` they take half a line if it has room for them.
+    /// The layout for rows of `schema`. With `halves`, a record takes half a line if it fits.
     pub fn new(schema: &TableSchema, halves: bool) -> Lined {
         let payload_at = schema.stored_key_bytes().next_multiple_of(8);
         let row_bytes = payload_at + schema.payload_bytes();
@@ -74,7 +77,7 @@ impl Lined {
         Lined { payload_at: payload_at as u16, row_bytes: row_bytes as u16, is_half }
     }
 
-    /// Whether a table can have such records.
+    /// Checks that a table can have such records.
     ///
     /// # Errors
     /// If its full keys do not fit the first line: indexes compare them where they are contiguous.
@@ -120,7 +123,7 @@ impl Lined {
         usize::from(self.row_bytes)
     }
 
-    /// Whether a record is half a line, and does not say who wrote it.
+    /// Whether a record is half a line, and does not name its writer.
     #[inline]
     pub fn is_half(self) -> bool {
         self.is_half
@@ -144,10 +147,10 @@ impl Lined {
         if self.is_half { SLOT_BYTES_MIN } else { self.lines() * LINE_BYTES }
     }
 
-    /// The parts of a row from `from` on, `len_bytes` long, as they lie in the record, in order.
+    /// The parts of a row from `from` on, `len_bytes` long in all, as they lie in the record, in order.
     ///
     /// # Panics
-    /// If the row is not so long.
+    /// If the row is shorter.
     #[inline]
     pub fn parts(self, from: usize, len_bytes: usize) -> impl Iterator<Item = LinePart> {
         assert!(from + len_bytes <= self.row_bytes());
@@ -189,7 +192,7 @@ impl Lined {
         self.scatter(payload, self.payload_at(), record);
     }
 
-    /// Whether these bytes of a row, from `from` on, are `bytes`: keys longer than a line are compared so.
+    /// Whether a row has `bytes` from `from` on. Keys longer than a line are compared in this way.
     pub fn is_there(self, record: &[u8], from: usize, bytes: &[u8]) -> bool {
         self.parts(from, bytes.len()).all(|LinePart { record_at, at, len_bytes }| {
             record[record_at..record_at + len_bytes] == bytes[at..at + len_bytes]
@@ -204,12 +207,12 @@ impl Lined {
         }
     }
 
-    /// Who wrote a record, if it says so.
+    /// The tag of the transaction that wrote a record; 0 if the record does not name it.
     pub fn writer(self, record: &[u8]) -> u64 {
         if self.is_half { 0 } else { lined_writer(record) }
     }
 
-    /// Whether what one READ brought of a record, all of it, is of one moment.
+    /// Whether an image of the whole record, brought by one READ, is of one moment.
     #[inline]
     pub fn is_whole(self, record: &[u8]) -> bool {
         let version = Version::from_word(word(record, VERSION_AT));
@@ -228,13 +231,13 @@ impl Lined {
         }
     }
 
-    /// What of a record's bytes is written, in the order of the verbs. All but LOCK.
+    /// The ranges of a record's bytes that are written, in the order of the verbs: all but LOCK.
     #[inline]
     pub fn writes(self) -> impl Iterator<Item = Range<usize>> {
         lined_writes(self.used_bytes())
     }
 
-    /// Where a byte of a row lies in its record, and how many follow in its line.
+    /// Where a byte of a row lies in its record, and how many bytes its line has from there on.
     #[inline]
     fn place(self, at: usize) -> (usize, usize) {
         if self.is_half {
@@ -248,7 +251,7 @@ impl Lined {
     }
 }
 
-/// Gives every line of whole lines this version, and the first its WRITER.
+/// Gives each of several whole lines this version, and the first its WRITER.
 pub fn stamp_lines(lines: &mut [u8], version: Version, writer: u64) {
     set(lines, VERSION_AT, version.word());
     set(lines, LINED_WRITER_AT, writer);
@@ -256,23 +259,24 @@ pub fn stamp_lines(lines: &mut [u8], version: Version, writer: u64) {
     later.for_each(|line| set(lines, line * LINE_BYTES, version.word()));
 }
 
-/// What is written of so many bytes in lines with versions, in the order of the verbs: the first line, then the others. All but
-/// LOCK.
+/// The ranges that are written of this many bytes in lines with versions, in the order of the verbs: the
+/// first line, then the others. All but LOCK is written.
 #[inline]
 pub fn lined_writes(used_bytes: usize) -> impl Iterator<Item = Range<usize>> {
     let first_end = used_bytes.min(LINE_BYTES);
     [VERSION_AT..first_end, first_end..used_bytes].into_iter().filter(|range| !range.is_empty())
 }
 
-/// Whether a copy of a record of so many lines has `version` in all of them: then recovery need not write it again.
+/// Whether a copy of a record of this many lines has `version` in all of them. Then recovery need not write
+/// it again.
 #[inline]
 pub fn is_whole_at(record: &[u8], lines: usize, version: Version) -> bool {
     word(record, VERSION_AT) == version.word()
         && (1..lines).all(|line| word(record, line * LINE_BYTES) == version.word())
 }
 
-/// The newest version of which any line of a copy is: one beyond a transaction's says that the transaction had
-/// ended, and that others have written since.
+/// The newest version in any line of a copy. If it is beyond a transaction's version, that transaction had
+/// ended, and others have written since.
 pub fn newest_line(record: &[u8], lines: usize) -> Version {
     let first = word(record, VERSION_AT);
     let later = (1..lines).map(|line| word(record, line * LINE_BYTES));
@@ -280,7 +284,7 @@ pub fn newest_line(record: &[u8], lines: usize) -> Version {
     versions.max_by_key(|version| version.counter()).unwrap_or(Version::NEVER)
 }
 
-/// Who wrote VERSION of a record.
+/// The tag of the transaction that wrote VERSION of a record.
 #[inline]
 pub fn lined_writer(record: &[u8]) -> u64 {
     word(record, LINED_WRITER_AT)

@@ -1,7 +1,8 @@
-//! Records with a version in every line: their shape, rows in and out, and what a reader or a recoverer can meet.
+//! Records with a version in every line: their shape, rows in and out, and the copies that a reader or a
+//! recovery can meet.
 //!
-//! Invariant: lines are the unit. A reader's lines are each of a moment of its own; of a verb's lines any may have landed, of a
-//! later verb's none before all of an earlier one's.
+//! Invariant: lines are the unit. Each line of a reader's image is of a moment of its own. Any line of a verb
+//! may have landed; no line of a later verb lands before all lines of an earlier one.
 
 use super::*;
 use crate::schema::ColumnType;
@@ -15,7 +16,7 @@ fn lined(payload: u16, key_bytes: u8) -> Lined {
     Lined::new(&schema, false)
 }
 
-/// A record whose row and version say the same.
+/// A record whose row and version hold the same number.
 fn version(of: Lined, number: u64) -> Vec<u8> {
     let mut record = vec![0; of.record_bytes()];
     of.scatter(&vec![number as u8; of.row_bytes()], 0, &mut record);
@@ -110,7 +111,7 @@ proptest! {
         if len > 0 {
             out[len / 2] ^= 1;
             prop_assert!(!of.is_there(&record, from, &out));
-            // What is written in the middle leaves the rest as it was.
+            // A write in the middle leaves the rest as it was.
             of.scatter(&out, from, &mut record);
             out[len / 2] ^= 1;
             of.scatter(&out, from, &mut record);
@@ -143,7 +144,8 @@ proptest! {
     }
 }
 
-/// Versions in the first and the last line alone pass for whole what is not, from three lines on.
+/// Versions in the first and the last line alone are not enough from three lines on: a torn record passes for
+/// whole.
 #[test]
 fn versions_at_both_ends_are_not_enough() {
     let of = lined(100, 0);
@@ -154,7 +156,8 @@ fn versions_at_both_ends_are_not_enough() {
     assert!(!of.is_whole(&torn));
 }
 
-/// What a copy may look like whose writer is gone: of the verbs in order, any lines of the last that has begun.
+/// Calls `each` with every copy that a writer may leave behind: its verbs are done in order, with any lines
+/// of the last one that has begun.
 fn left_by(of: Lined, verbs: &[Range<usize>], mut each: impl FnMut(Vec<u8>)) {
     let (old, new) = (version(of, 1), version(of, 2));
     for (begun, verb) in verbs.iter().enumerate() {
@@ -174,7 +177,7 @@ fn left_by(of: Lined, verbs: &[Range<usize>], mut each: impl FnMut(Vec<u8>)) {
     }
 }
 
-/// Recovery's verdict looks at VERSION and WRITER: wherever any line has landed they must have.
+/// Recovery's verdict looks at VERSION and WRITER. Wherever any line has landed, both must have landed.
 #[test]
 fn where_anything_of_a_writer_is_its_name_is() {
     for payload in [8, 32, 33, 100, 300] {
@@ -193,7 +196,7 @@ fn where_anything_of_a_writer_is_its_name_is() {
     }
 }
 
-/// The same with one WRITE for all lines: there are copies that are changed and do not say by whom.
+/// The same with one WRITE for all lines: some copies are changed and do not name their writer.
 #[test]
 fn one_write_for_all_lines_would_leave_nameless_copies() {
     let of = lined(100, 0);

@@ -1,27 +1,29 @@
-//! A LOCK word that may say "I am going to write" before it keeps readers away, or until when readers keep writers away.
+//! A LOCK word with two modes, and leases. A writer may announce a write before it keeps readers away.
+//! Readers may keep writers away until a time.
 //!
 //! ```text
 //! 63 (zero) | 62 INTENT | 61 … 0 owner's tag          0: free
 //! 63 LEASE  | 62 … 0 until when, or whose first
 //! ```
-//! Invariant: changed by CAS alone, so that it is never taken from whoever holds it. A tag without INTENT is exclusive,
-//! and so is every lock that knows no modes: what shared code takes means the same to everybody. A lease has no owner, and ends
-//! by itself: it is nothing to give back, to sweep or to find left over. Which leases a writer has to wait out is the protocol's.
+//! Invariant: the word is changed by CAS alone, so that it is never taken from its holder. A tag without
+//! INTENT is exclusive, and so is every lock that knows no modes: a lock that shared code takes means the
+//! same to every transaction. A lease has no owner, and ends by itself: it is never given back, swept, or
+//! found left over. The protocol decides which leases a writer has to wait out.
 //!
-//! After the intention lock of OOCC, which there is not its owner's: nobody can tell whose a lock is that the
-//! dead have left, nor whether a CAS was his own of which no answer came.
+//! After the intention lock of OOCC, which does not name its owner there. Without the owner it is unknown
+//! whose lock a dead node has left, and whether a CAS without an answer succeeded.
 
 use crate::ids::OwnerTag;
 
 const INTENT: u64 = 1 << 62;
 const LEASE: u64 = 1 << 63;
 
-/// What a lock keeps away.
+/// The transactions that a lock keeps away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockMode {
-    /// Other writers: who reads has to look again.
+    /// Other writers. A reader has to look again.
     Intent,
-    /// Everybody.
+    /// All other transactions.
     Exclusive,
 }
 
@@ -30,10 +32,10 @@ pub enum LockMode {
 pub struct LockWord(u64);
 
 impl LockWord {
-    /// Nobody's.
+    /// The word of a free lock.
     pub const FREE: LockWord = LockWord(0);
 
-    /// Held by `owner`.
+    /// The word of a lock that `owner` holds.
     #[inline]
     pub fn held(owner: OwnerTag, mode: LockMode) -> LockWord {
         match mode {
@@ -42,7 +44,7 @@ impl LockWord {
         }
     }
 
-    /// A lease of readers, of which `says` tells more.
+    /// The word of a lease of readers; `says` tells more about it.
     ///
     /// # Panics
     /// If `says` has more than 63 bits: our bug.
@@ -52,31 +54,31 @@ impl LockWord {
         LockWord(says | LEASE)
     }
 
-    /// What a lease of readers says, if it is one.
+    /// The contents of a lease of readers, if the word is a lease.
     #[inline]
     pub fn as_lease(self) -> Option<u64> {
         (self.0 & LEASE != 0).then_some(self.0 & !LEASE)
     }
 
-    /// From the word in memory.
+    /// Decodes the word in memory.
     #[inline]
     pub fn from_word(word: u64) -> LockWord {
         LockWord(word)
     }
 
-    /// As in memory.
+    /// The word in memory.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// Who holds it.
+    /// The transaction that holds the lock, if one does.
     #[inline]
     pub fn owner(self) -> Option<OwnerTag> {
         OwnerTag::from_word(self.0 & !INTENT)
     }
 
-    /// How it is held, if it is.
+    /// The mode in which the lock is held, if it is.
     #[inline]
     pub fn mode(self) -> Option<LockMode> {
         match (self.0 & !INTENT, self.0 & INTENT) {
@@ -87,7 +89,7 @@ impl LockWord {
         }
     }
 
-    /// How somebody else than `me` holds it, if one does.
+    /// The mode in which a transaction other than `me` holds the lock, if one does.
     #[inline]
     pub fn held_against(self, me: OwnerTag) -> Option<LockMode> {
         self.mode().filter(|_| self.0 & !INTENT != me.word())
@@ -128,7 +130,7 @@ mod tests {
             assert_eq!(word.held_against(tag(crate::ids::COUNT_MAX)), None);
             assert_eq!(word.held_against(tag(1)), Some(mode));
             assert_eq!(word.owner().map(OwnerTag::node), Some(tag(1).node()));
-            // Sweeps that know no modes see whose it is, too.
+            // Sweeps that know no modes see the owner, too.
             let seen = OwnerTag::from_word(word.word()).map(OwnerTag::node);
             assert_eq!(seen, Some(tag(1).node()));
         }

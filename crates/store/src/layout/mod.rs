@@ -1,8 +1,8 @@
 //! Record layouts: how a record lies in remote memory.
 //!
-//! Invariant: a layout is bytes and arithmetic only; who may change which word when is the
-//! protocol's business. Indexes and logs work on the [`Slot`] of any layout, which the database's
-//! [`LayoutKind`] makes; loaders and inspections read its [`RecordLayout`].
+//! Invariant: a layout is bytes and arithmetic only. The protocol decides which transaction may change which
+//! word when. Indexes and logs work on the [`Slot`] of any layout, which the database's [`LayoutKind`] makes.
+//! Loaders and inspections read its [`RecordLayout`].
 
 mod bucket_shape;
 mod cells;

@@ -7,14 +7,14 @@
 //! slots, from the next line on:   leaf {key K, value V}     inner {key K, child's address 8}
 //! ```
 //! Invariants: LOCK, VERSION, META, NEXT, BITMAP and STRAYS are in one line, so that one READ of it says
-//! which slots are in use as of VERSION; slots that are not in use hold anything. Slots are not sorted: an
-//! insert writes one of them and the header. A leaf's slots form groups of [`GROUP_SLOTS`], each whole
-//! lines; what is left over at the end is nobody's home. An entry lies in the group that its key hashes
-//! to, or the group's bit in STRAYS is set: so whoever reads the first line and one group finds the entry,
-//! knows that it is absent, or knows that only the whole leaf says. A node covers LOW up to HIGH, which it
-//! does not; without the flag `BOUNDED` there is no upper end. Zeros at the root's address are an empty leaf
-//! that covers every key: an empty tree. Anywhere else they are no node: `tree` is an index's number and
-//! one. A node that is `DEAD` was merged into another, and is used again only in its own tree.
+//! which slots are in use as of VERSION. Slots that are not in use hold anything. Slots are not sorted: an
+//! insert writes one of them and the header. A leaf's slots form groups of [`GROUP_SLOTS`], each of whole
+//! lines; slots left over at the end are the home of no key. An entry lies in the group that its key hashes
+//! to, or the group's bit in STRAYS is set. So a reader of the first line and one group finds the entry, or
+//! knows that it is absent, or knows that only the whole leaf can say. A node covers the keys from LOW up to
+//! HIGH, HIGH excluded; without the flag `BOUNDED` there is no upper end. Zeros at the root's address are an
+//! empty leaf that covers every key: an empty tree. Anywhere else zeros are no node: `tree` is an index's
+//! number plus one. A node that is `DEAD` was merged into another, and is used again only in its own tree.
 
 use crate::layout::{LOCK_AT, VERSION_AT, Version};
 use tarn_fabric::address::{Address, LINE_BYTES};
@@ -25,13 +25,14 @@ pub const META_AT: usize = 16;
 pub const NEXT_AT: usize = 24;
 /// Offset of BITMAP.
 pub const BITMAP_AT: usize = 32;
-/// Offset of STRAYS: one bit a group of slots, set if an entry whose home it is may lie elsewhere.
+/// Offset of STRAYS: one bit for each group of slots, set if an entry whose home is this group may lie
+/// elsewhere.
 pub const STRAYS_AT: usize = 40;
-/// Slots of a group: always whole lines, since slots are whole words.
+/// Slots of a group. A group is always whole lines, since slots are whole words.
 pub const GROUP_SLOTS: usize = 8;
 /// Offset of the LOW fence; HIGH follows.
 pub const LOW_AT: usize = 48;
-/// Most slots of a node: bits of BITMAP.
+/// The most slots of a node: the bits of BITMAP.
 pub const SLOTS_MAX: usize = 64;
 /// Bytes of a child's address.
 pub const CHILD_BYTES: usize = 8;
@@ -49,12 +50,12 @@ const _: () = assert!(STRAYS_AT == BITMAP_AT + 8 && LOW_AT == STRAYS_AT + 8);
 const _: () = assert!(LOW_AT <= LINE_BYTES && GROUP_SLOTS * 8 == LINE_BYTES);
 const _: () = assert!(VERSION_AT + 8 == META_AT && LOCK_AT == 0);
 
-/// The lowest so many bits.
+/// The lowest `count` bits.
 pub fn mask(count: usize) -> u64 {
     if count == 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
-/// How the nodes of one index lie.
+/// The layout of the nodes of one index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeShape {
     /// Width of a key: a multiple of 8.
@@ -63,7 +64,7 @@ pub struct NodeShape {
     pub value_bytes: usize,
     /// Size of a node.
     pub node_bytes: usize,
-    /// Size of its header, in whole lines.
+    /// Size of a node's header, in whole lines.
     pub header_bytes: usize,
     /// Slots of a leaf.
     pub leaf_slots: usize,
@@ -74,7 +75,7 @@ pub struct NodeShape {
 }
 
 impl NodeShape {
-    /// For keys and values of these widths.
+    /// The shape for keys and values of these widths.
     pub fn of(key_bytes: usize, value_bytes: usize) -> NodeShape {
         assert!(key_bytes.is_multiple_of(8) && value_bytes.is_multiple_of(8) && key_bytes > 0);
         let header_bytes = (LOW_AT + 2 * key_bytes).next_multiple_of(LINE_BYTES);
@@ -96,10 +97,10 @@ impl NodeShape {
         }
     }
 
-    /// The group of a leaf's slots that a key's entry lies in, if there is room. Keys that follow one
-    /// another come to different groups: multiplying by the golden ratio keeps them apart (Knuth, "The
-    /// Art of Computer Programming", vol. 3, section 6.4). Keys that end in zeros have their upper half
-    /// where it counts.
+    /// The group of a leaf's slots that a key's entry lies in, if there is room. Keys that follow one another
+    /// come to different groups: multiplying by the golden ratio keeps them apart (Knuth, "The Art of
+    /// Computer Programming", vol. 3, section 6.4). The upper half of a key word is folded onto the lower
+    /// one, where it counts, since keys may end in zeros.
     #[inline]
     pub fn home(&self, key: &[u8]) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -124,8 +125,8 @@ impl NodeShape {
         (self.header_bytes + group * bytes, bytes)
     }
 
-    /// The slot for a new entry of a node of this level, of which those in `taken` are not to be used,
-    /// and the bit to be set in STRAYS; `None` if there is no room.
+    /// The slot for a new entry of a node of this level, outside the slots in `taken`, and the bit to be set
+    /// in STRAYS. Returns `None` if there is no room.
     pub fn place(&self, level: u8, key: &[u8], taken: u64) -> Option<(usize, u64)> {
         let free = !taken & mask(self.slots(level));
         if level > 0 {
@@ -136,7 +137,7 @@ impl NodeShape {
         if near != 0 {
             return Some((near.trailing_zeros() as usize, 0));
         }
-        // From the end, where slots may be nobody's home.
+        // The search begins at the end, where slots may be the home of no key.
         let last = free.checked_ilog2()?;
         Some((last as usize, 1 << home))
     }
@@ -159,14 +160,14 @@ impl NodeShape {
         self.header_bytes + slot * self.slot_bytes(level)
     }
 
-    /// Bytes in use of a node of this level, its slots all taken.
+    /// Bytes of a node of this level that are in use when all its slots are taken.
     #[inline]
     pub fn used_bytes(&self, level: u8) -> usize {
         self.slot_at(level, self.slots(level))
     }
 }
 
-/// A node's image, looked at.
+/// A view of a node's image.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     shape: &'a NodeShape,
@@ -174,7 +175,7 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Of an image of at least the bytes that the node's level uses.
+    /// A view of an image that has at least the bytes that the node's level uses.
     #[inline]
     pub fn new(shape: &'a NodeShape, bytes: &'a [u8]) -> Node<'a> {
         Node { shape, bytes }
@@ -197,7 +198,7 @@ impl<'a> Node<'a> {
         Version::from_word(self.word(VERSION_AT))
     }
 
-    /// 0: a leaf.
+    /// The node's level; 0: a leaf.
     #[inline]
     pub fn level(&self) -> u8 {
         self.bytes[META_AT]
@@ -208,25 +209,26 @@ impl<'a> Node<'a> {
         self.bytes[META_AT + 1] & flag != 0
     }
 
-    /// Whether it was merged into another.
+    /// Whether the node was merged into another.
     #[inline]
     pub fn is_dead(&self) -> bool {
         self.has(DEAD)
     }
 
-    /// The index it belongs to, its number and one; a root that was never split says 0.
+    /// The index that the node belongs to, as the index's number plus one; a root that was never split says
+    /// 0.
     #[inline]
     pub fn tree(&self) -> u16 {
         u16::from_le_bytes([self.bytes[META_AT + 2], self.bytes[META_AT + 3]])
     }
 
-    /// The node after it at its level.
+    /// The address of the node after it at its level.
     #[inline]
     pub fn next(&self) -> Address {
         Address::from_word(self.word(NEXT_AT))
     }
 
-    /// Its slots in use. What a damaged word says of slots that there are not is nothing.
+    /// Its slots in use. Bits of a damaged word for slots that do not exist are ignored.
     #[inline]
     pub fn bitmap(&self) -> u64 {
         self.word(BITMAP_AT) & mask(self.shape.slots(self.level()))
@@ -250,7 +252,7 @@ impl<'a> Node<'a> {
         &self.bytes[LOW_AT..LOW_AT + self.shape.key_bytes]
     }
 
-    /// The least key beyond it.
+    /// The least key beyond the node, if it has an upper end.
     #[inline]
     pub fn high(&self) -> Option<&'a [u8]> {
         let at = LOW_AT + self.shape.key_bytes;
@@ -270,7 +272,7 @@ impl<'a> Node<'a> {
         &self.bytes[at..at + self.shape.key_bytes]
     }
 
-    /// An inner node's slot's child.
+    /// The child in an inner node's slot.
     #[inline]
     pub fn child(&self, slot: usize) -> Address {
         Address::from_word(self.word(self.shape.slot_at(self.level(), slot) + self.shape.key_bytes))
@@ -294,13 +296,13 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The first word of a key, as it compares.
+/// The first word of a key, as a number that compares like the key's bytes.
 #[inline]
 pub fn first_of(key: &[u8]) -> u64 {
     u64::from_be_bytes(*key.first_chunk().expect("keys have 8 bytes or more"))
 }
 
-/// The positions of a word's bits.
+/// The positions of the bits that are set in a word.
 #[derive(Clone, Copy)]
 pub struct Bits(pub u64);
 
@@ -318,7 +320,7 @@ impl Iterator for Bits {
     }
 }
 
-/// Makes of a key the one before it; false, and ones, if there is none.
+/// Changes a key into the one before it. If there is none, the key becomes all ones, and the answer is false.
 pub fn before(key: &mut [u8]) -> bool {
     for byte in key.iter_mut().rev() {
         let (less, borrowed) = byte.overflowing_sub(1);
@@ -337,7 +339,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever stands in a node's memory, it is looked at within its bytes.
+        /// Whatever stands in a node's memory, reads of the node stay within its bytes.
         #[test]
         fn damaged_nodes_are_looked_at_within_their_bytes(
             seed: u64, meta: u32, bitmap in prop_oneof![Just(u64::MAX), any::<u64>()],

@@ -4,12 +4,14 @@
 //! 0 LOCK | 8 STATE | 16 KEY | 24 V0 .. V(n-1) | payload 0 .. payload n-1 | 56 WRITER
 //! V        63 INVISIBLE | 62 deleted | 61 T_commit or T_lb 0         0: never one here
 //! ```
-//! Invariants: one line, so that one READ is of one moment, and what one WRITE of it changes comes at once. Of
-//! records of one moment nobody needs PREV_TS: something may have been discarded only if no place is fresh, and
-//! never above what is shown. WRITER is the tag of the last transaction that put a version here; at most one is
-//! INVISIBLE, and that is its. STATE and LOCK as in records whose versions lie apart.
+//! Invariants: a record is one line, so that one READ is of one moment, and all that one WRITE of it changes
+//! comes at once. A record of one moment needs no PREV_TS. A version may have been discarded only if no place
+//! is fresh, and never one above the version that is shown. WRITER is the tag of the last transaction that
+//! put a version here. At most one version is INVISIBLE, and it is WRITER's. STATE and LOCK are as in records
+//! whose versions lie apart.
 //!
-//! Our own: for rows so small that the versions fit beside the key, which then cost no second READ.
+//! The layout is our own, for rows so small that the versions fit beside the key. Then versions cost no
+//! second READ.
 
 use super::choose::Seen;
 use super::{HEADER_BYTES, LockWords, RecordLayout, Slot, VersionWord};
@@ -23,7 +25,7 @@ pub const PACKED_VERSIONS_AT: usize = HEADER_BYTES;
 pub const PACKED_WRITER_AT: usize = LINE_BYTES - 8;
 
 const _: () = assert!(PACKED_WRITER_AT == 56 && PACKED_VERSIONS_AT == 24);
-// Two versions of one word each: what a row of SmallBank is.
+// Two versions of one word each: a row of SmallBank.
 const _: () = assert!(PACKED_VERSIONS_AT + 2 * (8 + 8) == PACKED_WRITER_AT);
 
 /// How many versions a slot has, and how large their payloads are.
@@ -35,7 +37,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// For `count` versions of rows of `schema`, if they fit a line.
+    /// The layout for `count` versions of rows of `schema`, if they fit a line.
     pub(super) fn fitting(count: u8, schema: &TableSchema) -> Option<Packed> {
         let stride = schema.payload_bytes().next_multiple_of(8);
         let bytes = PACKED_VERSIONS_AT + usize::from(count) * (8 + stride);
@@ -43,7 +45,7 @@ impl Packed {
         fits.then_some(Packed { count, stride: stride as u8 })
     }
 
-    /// How many versions.
+    /// The number of versions.
     #[inline]
     pub fn count(self) -> usize {
         usize::from(self.count)
@@ -69,7 +71,7 @@ impl Packed {
         VersionWord::from_word(word(image, self.version_at(cell)))
     }
 
-    /// What a reader needs of all versions.
+    /// The part of all versions that a reader needs.
     #[inline]
     pub fn all(self, image: &[u8]) -> impl Iterator<Item = Seen> + Clone {
         let line: &[[u8; 8]; LINE_BYTES / 8] =
@@ -85,8 +87,8 @@ impl Packed {
         })
     }
 
-    /// Where there are two places, and neither has a mark (something is on its way, or gone): the place of the newest
-    /// version, and its word. The other one is the next version's: it is free, or older.
+    /// If there are two places, and neither has a mark (INVISIBLE or deleted): the place of the newest
+    /// version, and its word. The next version goes to the other place, which is free or older.
     #[inline(always)]
     pub fn newest_of_two(self, line: &[u64; LINE_BYTES / 8]) -> Option<(usize, VersionWord)> {
         const FIRST: usize = PACKED_VERSIONS_AT / 8;
@@ -98,7 +100,7 @@ impl Packed {
         Some((newest, VersionWord::from_word(one.max(other))))
     }
 
-    /// What a reader needs of a version.
+    /// The part of a version that a reader needs.
     #[inline]
     pub fn seen(self, image: &[u8], cell: usize) -> Seen {
         self.all(image).nth(cell).expect("a version of the record")

@@ -1,12 +1,12 @@
-//! Which lines and words of a row its columns lie in, one bit each.
+//! The lines and words of a row that its columns lie in, one bit each.
 //!
-//! Invariant: what a set of columns covers is the union of what each covers, so that runs of lines are
-//! runs of bits. Rows of more than 64 units have no masks: who asks counts columns instead.
+//! Invariant: a set of columns covers the union of the units that each column covers, so that runs of lines
+//! are runs of bits. Rows of more than 64 units have no masks: then columns are counted instead.
 
 use crate::schema::{Cells, Column, TableSchema};
 use tarn_fabric::address::LINE_BYTES;
 
-/// Bytes of a word: what is written is whole words.
+/// Bytes of a word. Writes are whole words.
 pub const WORD_BYTES: usize = 8;
 
 /// See the module's text.
@@ -17,12 +17,12 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Of rows of `schema`.
+    /// The reach of the columns of `schema`.
     pub fn of(schema: &TableSchema) -> Reach {
         Reach { lines: masks(schema, LINE_BYTES), words: masks(schema, WORD_BYTES) }
     }
 
-    /// The units of `unit` bytes that the columns of `bits` lie in; `None` if a row has too many.
+    /// The units of `unit` bytes that the columns of `bits` lie in; `None` if a row has too many units.
     #[inline]
     pub fn units(&self, unit: usize, bits: u64) -> Option<u64> {
         let masks = match unit {

@@ -1,9 +1,10 @@
-//! Which layout a database's records have, and what is read of a slot of any of them.
+//! The layout of a database's records, and readers of a slot of any layout.
 //!
-//! Invariant: whoever fills tables, looks at memory at rest or names what a verb touched reads a slot's record
-//! through here alone, so that another layout is one more variant of both enums and its arms. Not here: the
-//! head of LOCK, VERSION and KEY, which slots, directory records and nodes have in every layout (indexes find
-//! keys by it), and what a protocol does to its own layout, whose bytes it knows.
+//! Invariant: code that fills tables, looks at memory at rest or names the fields that a verb touched reads a
+//! slot's record only through this file. So another layout is one more variant of both enums, with its arms.
+//! Two things are not here. One is the head of LOCK, VERSION and KEY, which slots, directory records and
+//! nodes have in every layout (indexes find keys by it). The other is a protocol's work on its own layout,
+//! whose bytes it knows.
 
 use super::{
     CELL_COORDINATORS_MAX, CELLS_MAX, Cell, CellAddress, Cells, Deltas, KEY_AT, Lined, LockWords,
@@ -16,35 +17,35 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use tarn_fabric::address::Address;
 
-/// Which layout all records of a database have: the protocol says which, and the plan's stamp holds it.
+/// The layout of all records of a database. The protocol says which, and the plan's stamp holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayoutKind {
     /// One version, changed in place.
     #[default]
     SingleVersion,
-    /// The same, with tickets for locks.
+    /// One version, changed in place, with tickets for locks.
     Ticketed,
     /// Several versions of each record, by the time of their commit.
     MultiVersion {
-        /// How many, 1 to [`CELLS_MAX`].
+        /// The number of versions, 1 to [`CELLS_MAX`].
         cells: u8,
-        /// Where they lie.
+        /// Where the versions lie.
         records: Records,
     },
-    /// The newest version in one place, of older ones what was different.
+    /// The newest version in one place, and of older ones the columns that differ.
     Deltas {
-        /// How many versions, 1 to [`super::DELTA_VERSIONS_MAX`].
+        /// The number of versions, 1 to [`super::DELTA_VERSIONS_MAX`].
         cells: u8,
     },
-    /// As many versions, beside the same heads, each whole.
+    /// The same heads as `Deltas`, but each version is whole.
     Wholes {
-        /// How many versions, 1 to [`super::DELTA_VERSIONS_MAX`].
+        /// The number of versions, 1 to [`super::DELTA_VERSIONS_MAX`].
         cells: u8,
     },
-    /// One version, which every line says.
+    /// One version, which every line names.
     Lined {
-        /// Whether a record that half a line has room for takes no more, and names nobody.
+        /// Whether a record takes only half a line if it fits, and then does not name its writer.
         halves: bool,
     },
 }
@@ -64,7 +65,7 @@ impl LayoutKind {
     /// The slot for rows of `schema`.
     ///
     /// # Panics
-    /// If it has no cells, or too many: [`LayoutKind::validate`] has refused that.
+    /// If the layout has no cells, or too many: [`LayoutKind::validate`] has refused that.
     pub fn slot(self, schema: &TableSchema) -> Slot {
         match self {
             LayoutKind::SingleVersion => Slot::of(schema),
@@ -80,10 +81,10 @@ impl LayoutKind {
         .shaped(0, false)
     }
 
-    /// Whether a database can have it.
+    /// Checks that a database can have this layout.
     ///
     /// # Errors
-    /// Names the field that cannot be, its value, and what is allowed.
+    /// Names the field that is not possible, its value, and the allowed values.
     pub fn validate(self, coordinators_max: u32) -> Result<(), UsageError> {
         let cells = match self {
             LayoutKind::SingleVersion | LayoutKind::Ticketed | LayoutKind::Lined { .. } => {
@@ -107,10 +108,10 @@ impl LayoutKind {
         Ok(())
     }
 
-    /// Whether a table of this schema can have it.
+    /// Checks that a table of this schema can have this layout.
     ///
     /// # Errors
-    /// As [`LayoutKind::validate`].
+    /// Names the field, its value and the allowed values, like [`LayoutKind::validate`].
     pub fn validate_schema(self, schema: &TableSchema) -> Result<(), UsageError> {
         match self {
             LayoutKind::Lined { .. } => Lined::validate(schema),
@@ -119,7 +120,8 @@ impl LayoutKind {
     }
 }
 
-/// The name in a memory node's superblock; its number is raised when bytes come to mean something else.
+/// The layout's name in a memory node's superblock. The number in it is raised when the meaning of bytes
+/// changes.
 impl fmt::Display for LayoutKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -139,64 +141,65 @@ impl fmt::Display for LayoutKind {
     }
 }
 
-/// How one table's records lie.
+/// The layout of one table's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordLayout {
-    /// VERSION in the head is the record's; its payload is in the slot or at an address there.
+    /// VERSION in the head is the record's version. The payload is in the slot, or at an address there.
     InPlace,
     /// Several versions, all in the slot's line.
     Packed(Packed),
     /// Several versions, each where its cell in the slot says.
     Cells(Cells),
-    /// One version in memory of its own, beside what is different in older ones, or beside them.
+    /// One version in memory of its own, beside the columns of older ones that differ, or beside whole older
+    /// ones.
     Deltas(Deltas),
-    /// One version in the slot, which each of its lines says.
+    /// One version in the slot, which each of the slot's lines names.
     Lined(Lined),
 }
 
 /// Where a version's payload lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PayloadAt {
-    /// So many bytes into the slot.
+    /// This many bytes into the slot.
     Slot(usize),
     /// In the slot, between its lines' versions: see [`Lined::gather_payload`].
     Lines(Lined),
-    /// In memory of its own, which begins there; [`Slot::payload_at`] bytes into it.
+    /// In memory of its own, which begins there. The payload is [`Slot::payload_at`] bytes into it.
     Apart(Address),
 }
 
 /// The newest version of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Newest {
-    /// Which.
+    /// The version.
     pub version: Version,
-    /// Where its payload lies.
+    /// Where the version's payload lies.
     pub payload: PayloadAt,
 }
 
-/// A record that is loaded.
+/// A record to be loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded<'a> {
-    /// Its table.
+    /// The record's table.
     pub table: TableId,
-    /// Key word.
+    /// The key word.
     pub key: u64,
     /// The full key, of a table whose keys are longer than a word.
     pub full_key: &'a [u8],
-    /// Where its payload lies apart; else [`Address::NULL`].
+    /// The address of the payload if it lies apart; else [`Address::NULL`].
     pub body: Address,
 }
 
 impl Slot {
-    /// Whether a slot of this image, [`Slot::slot_bytes`] long, can take another record. One whose record was
-    /// deleted can not, as long as there may be readers of its versions: that is for the protocol to say.
+    /// Whether a slot of this image, [`Slot::slot_bytes`] long, can take another record. A slot whose record
+    /// was deleted cannot, as long as its versions may have readers: the protocol decides that.
     #[inline]
     pub fn is_free(&self, image: &[u8]) -> bool {
         !version(image).is_present()
     }
 
-    /// The newest version of the record in a slot of this image, if there is one: of several versions the newest
-    /// that is committed, its [`Version`] being its timestamp.
+    /// The newest version of the record in a slot of this image, if there is one. Of several versions it is
+    /// the newest that is committed, and its [`Version`] is its timestamp.
     pub fn newest(&self, image: &[u8]) -> Option<Newest> {
         if self.is_free(image) {
             return None;
@@ -232,8 +235,8 @@ impl Slot {
         }
     }
 
-    /// Where in memory of its own lies what belongs to the record in a slot of this image:
-    /// [`Slot::apart_bytes`] at each address.
+    /// The addresses of the memory of its own that the record in a slot of this image has:
+    /// [`Slot::apart_bytes`] at each.
     pub fn apart(&self, image: &[u8]) -> impl Iterator<Item = Address> {
         let cells = if self.is_free(image) || !self.is_out_of_line() { 0 } else { self.cells() };
         (0..cells).filter_map(|cell| match self.payload_of(image, cell) {
@@ -243,7 +246,7 @@ impl Slot {
     }
 
     /// How many of a slot's first bytes are the same at every replica at rest, LOCK aside. Of a slot without
-    /// a record only the head counts: an insert that was undone leaves bytes.
+    /// a record only the head counts: an insert that was undone leaves bytes behind.
     pub fn replicated_bytes(&self, image: &[u8]) -> usize {
         match self.is_free(image) {
             true => self.body_at.unwrap_or(KEY_AT) + 8,
@@ -251,9 +254,10 @@ impl Slot {
         }
     }
 
-    /// How far into memory of its own each version lies of the record in a slot of this image, the newest first:
-    /// [`Slot::apart_bytes`] of each are the same at every replica at rest. Of what no cell names they are not, since a copy that joined
-    /// later has not got it, and what is behind a version may be left of another record.
+    /// Where each version of the record in a slot of this image begins in its memory of its own, the newest
+    /// first. [`Slot::apart_bytes`] of each are the same at every replica at rest. Versions that no cell
+    /// names are not, since a copy that joined later does not have them. Bytes behind a version may be left
+    /// of another record.
     pub fn versions_apart(&self, image: &[u8]) -> Vec<usize> {
         match self.record {
             RecordLayout::Deltas(deltas) => deltas.versions_at(&words(image), self.payload_bytes),
@@ -291,7 +295,7 @@ impl Slot {
         }
     }
 
-    /// Completes what lies apart of a loaded record whose payload is written, if there is something to complete.
+    /// Completes the memory of its own of a loaded record whose payload is written, if something is missing.
     pub fn seal_loaded(&self, body: &mut [u8], key: u64) {
         match self.record {
             RecordLayout::Cells(_) => seal_record(&mut body[..self.apart_bytes()], 0, key),
@@ -302,8 +306,9 @@ impl Slot {
         }
     }
 
-    /// Whether who changes a record keeps its payload as it was beside the image that was read: where that lies apart,
-    /// in a version of its own, or in lines with their versions between, it is not contiguous where the slot's first is.
+    /// Whether a transaction that changes a record keeps the old payload beside the image that was read. It
+    /// does so in layouts where the payload may not be contiguous at the place of the slot's first one. Such
+    /// a payload lies apart, in a version of its own, or in lines with their versions between.
     #[inline]
     pub fn keeps_old_payload(&self) -> bool {
         match self.record {
@@ -312,7 +317,7 @@ impl Slot {
         }
     }
 
-    /// How its record lies in lines, if it does: then a payload is copied out of them and into them.
+    /// The record's layout in lines, if it has one. Then a payload is copied out of the lines and into them.
     #[inline]
     pub fn lined(&self) -> Option<Lined> {
         match self.record {

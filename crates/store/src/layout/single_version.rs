@@ -10,11 +10,11 @@
 //!   0        8        16       24       32       40
 //!   | LOCK   | VERSION| STAMP  | PRINTS | DEPTH  | NEXT   | unused
 //! ```
-//! Invariants: LOCK is an owner's tag or 0, taken by CAS and given back by its holder; VERSION
-//! never falls; a record of one line is consistent when read by one READ (a line is atomic); one of
-//! several lines is consistent if its LOCK and VERSION are free and equal in a READ before and a
-//! READ after its body (verbs of a batch are executed in order). That is why payload bytes lie
-//! contiguously, without a version in every line: see docs/design/0003-single-version-layout.md.
+//! Invariants: LOCK is an owner's tag or 0, taken by CAS and given back by its holder. VERSION never falls. A
+//! record of one line is consistent when read by one READ (a line is atomic). A record of several lines is
+//! consistent if its LOCK and VERSION are free and equal in a READ before and a READ after its body (verbs of
+//! a batch are executed in order). That is why payload bytes lie contiguously, without a version in every
+//! line: see docs/design/0003-single-version-layout.md.
 //!
 //! After FORD (Zhang, Hua, Zuo, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
 //! Disaggregated Persistent Memory", FAST 2022), whose records are co-located with their bucket.
@@ -33,7 +33,7 @@ pub const KEY_AT: usize = 16;
 pub const HEADER_BYTES: usize = 24;
 /// Bytes of a directory record.
 pub const DIRECTORY_BYTES: usize = LINE_BYTES;
-/// Offset of the VERSION of which a directory record's fingerprints are true.
+/// Offset of STAMP: the VERSION at which a directory record's fingerprints are true.
 pub const DIRECTORY_STAMP_AT: usize = 16;
 /// Offset of a directory record's fingerprints, one byte a slot.
 pub const DIRECTORY_PRINTS_AT: usize = 24;
@@ -47,12 +47,12 @@ const _: () =
     assert!(DIRECTORY_STAMP_AT == VERSION_AT + 8 && DIRECTORY_PRINTS_AT == VERSION_AT + 16);
 const _: () = assert!(DIRECTORY_NEXT_AT + 8 <= DIRECTORY_BYTES);
 
-/// Largest slot that is stored in its bucket.
+/// The largest slot that is stored in its bucket.
 const INLINE_BYTES_MAX: usize = 2 * LINE_BYTES;
-/// Smallest slot: two of them fill a line, so that a bin is one line.
+/// The smallest slot. Two of them fill a line, so that a bin is one line.
 pub(super) const SLOT_BYTES_MIN: usize = LINE_BYTES / 2;
 
-/// A slot for so many bytes: half a line if that does, else whole lines. No slot of less than a
+/// The size of a slot for this many bytes: half a line if they fit, else whole lines. No slot of less than a
 /// line crosses a line's end.
 const fn slot_bytes(used_bytes: usize) -> usize {
     if used_bytes <= SLOT_BYTES_MIN {
@@ -62,17 +62,17 @@ const fn slot_bytes(used_bytes: usize) -> usize {
     }
 }
 
-/// What the LOCK words of records say.
+/// The meaning of the LOCK words of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockWords {
-    /// Whose it is: [`LockWord`].
+    /// The word names the holder: [`LockWord`].
     Tags,
-    /// Who came and who is served: [`TicketWord`].
+    /// The word counts the transactions that came and those that were served: [`TicketWord`].
     Tickets,
 }
 
 impl LockWords {
-    /// Whether nobody holds the lock with this word: leases are nobody's.
+    /// Whether the lock with this word is free. A lease leaves it free.
     #[inline]
     pub fn is_free(self, word: u64) -> bool {
         match self {
@@ -82,7 +82,7 @@ impl LockWords {
     }
 }
 
-/// How the records of one table lie.
+/// The layout of the records of one table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
     /// Size of a slot: half a line, or a multiple of a line.
@@ -93,22 +93,22 @@ pub struct Slot {
     pub full_key_at: usize,
     /// Length of the stored full key; 0 if the key is a word.
     pub full_key_bytes: usize,
-    /// Offset of the payload in the slot (inline; of several versions, the first), or in what lies apart. Of a
-    /// record in lines, where it would begin if it were contiguous: see [`Slot::lined`].
+    /// Offset of the payload in the slot (inline; of several versions, the first), or in the memory of its
+    /// own. For a record in lines, the offset that it would have if it were contiguous: see [`Slot::lined`].
     pub payload_at: usize,
     /// Length of the payload.
     pub payload_bytes: usize,
-    /// Whether lookups read whole buckets: then no record has a home of its own.
+    /// Whether lookups read whole buckets. Then no record has a home of its own.
     pub by_bucket: bool,
-    /// What a slot says of its record.
+    /// The layout of the record in a slot.
     pub record: RecordLayout,
-    /// What records' LOCK words say; those of directories are tags always.
+    /// The meaning of records' LOCK words. Those of directories are always tags.
     pub lock_words: LockWords,
-    /// See [`Slot::is_plain`]: every record that is added asks.
+    /// The answer of [`Slot::is_plain`], kept because every record that is added asks for it.
     pub(super) plain: bool,
-    /// See [`Slot::is_out_of_line`]: asked as often.
+    /// The answer of [`Slot::is_out_of_line`], kept because it is asked for as often.
     pub(super) out_of_line: bool,
-    /// See [`Slot::used_bytes`].
+    /// The answer of [`Slot::used_bytes`].
     pub(super) used_bytes: usize,
 }
 
@@ -156,7 +156,7 @@ impl Slot {
         .shaped(0, false)
     }
 
-    /// The same, in buckets of another shape: no smaller than `bytes_min`.
+    /// The same slot in buckets of another shape: at least `bytes_min` long.
     #[must_use]
     pub fn shaped(self, bytes_min: usize, by_bucket: bool) -> Slot {
         let slot_bytes = self.slot_bytes.max(slot_bytes(bytes_min));
@@ -172,8 +172,8 @@ impl Slot {
         self.out_of_line
     }
 
-    /// Bytes of what lies apart for one version, as allocated: whole lines; 0 if inline. Of versions kept as
-    /// deltas, all that lies apart of the record.
+    /// Bytes that one version has apart, as allocated: whole lines; 0 if inline. Of versions kept as deltas,
+    /// all bytes that the record has apart.
     pub fn body_bytes(&self) -> usize {
         match self.record {
             RecordLayout::Deltas(deltas) => deltas.block_bytes(self.payload_bytes),
@@ -181,13 +181,13 @@ impl Slot {
         }
     }
 
-    /// Bytes of what lies apart for one version; 0 if inline.
+    /// Bytes that one version has apart; 0 if inline.
     #[inline]
     pub fn apart_bytes(&self) -> usize {
         if self.is_out_of_line() { self.payload_at + self.payload_bytes } else { 0 }
     }
 
-    /// How many versions a slot has places for; of versions kept as deltas the newest alone.
+    /// How many versions a slot has places for. Of versions kept as deltas only the newest counts.
     #[inline]
     pub fn cells(&self) -> usize {
         match self.record {
@@ -203,15 +203,15 @@ impl Slot {
         self.slot_bytes <= LINE_BYTES || self.used_bytes() <= LINE_BYTES
     }
 
-    /// Whether what one READ brings of a slot needs no second look at its head: it is of one moment, or its
-    /// lines may be of different ones ([`super::choose()`]) or say of which they are ([`super::Lined`]).
+    /// Whether one READ of a slot needs no second look at its head. The slot is of one moment, or its lines
+    /// may be of different ones ([`super::choose()`]) or name their versions ([`super::Lined`]).
     #[inline]
     pub fn is_read_at_once(&self) -> bool {
         self.is_one_line() || matches!(self.record, RecordLayout::Cells(_) | RecordLayout::Lined(_))
     }
 
-    /// Whether a record is recognised by its key word, in one line: then one READ of its home shows
-    /// it whole.
+    /// Whether a record is recognised by its key word, in one line. Then one READ of its home shows the whole
+    /// record.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.plain

@@ -1,14 +1,16 @@
-//! A LOCK word of tickets: who comes takes a number, and waits until it is called.
+//! A LOCK word of tickets: a transaction that comes takes a number, and waits until it is called.
 //!
 //! ```text
 //! 63 … 48 writers served | 47 … 32 readers served | 31 … 16 writers come | 15 … 0 readers come
 //! ```
-//! Invariant: changed by FAA of one ticket or one service, and by CAS to 0 of a word that is at rest. Nobody's tag is in it: who of
-//! those that came has the lock the word does not say, each knows by the word that he found when he came. A writer has it once all before him
-//! are served, a reader once all writers before him are. A count goes no further than twice [`COUNT_MAX`]: who
-//! finds one at [`COUNT_MAX`] leaves again, and who then finds the word at rest sets it back.
+//! Invariant: the word is changed by FAA of one ticket or one service, and by CAS to 0 when it is at rest. No
+//! owner's tag is in it. The word does not say which of those that came has the lock; each transaction knows
+//! by the word that it found when it came. A writer has the lock once all before it are served, a reader once
+//! all writers before it are. A count goes no further than twice [`COUNT_MAX`]. A transaction that finds a
+//! count at [`COUNT_MAX`] leaves again; one that then finds the word at rest sets it back.
 //!
-//! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD 2018, section 4.
+//! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation",
+//! SIGMOD 2018, section 4.
 
 /// How far tickets count before the word is set back.
 pub const COUNT_MAX: u16 = 1 << 15;
@@ -18,23 +20,23 @@ const WRITER_COMES: u32 = 16;
 const READER_SERVED: u32 = 32;
 const WRITER_SERVED: u32 = 48;
 
-/// What a ticket is for.
+/// The kind of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ticket {
-    /// Beside other readers.
+    /// The lock is shared with other readers.
     Reader,
-    /// Alone.
+    /// The lock is exclusive.
     Writer,
 }
 
 impl Ticket {
-    /// What is added to come.
+    /// The number that is added to the word to come.
     #[inline]
     pub fn comes(self) -> u64 {
         1 << if self == Ticket::Reader { READER_COMES } else { WRITER_COMES }
     }
 
-    /// What is added to go.
+    /// The number that is added to the word to go.
     #[inline]
     pub fn goes(self) -> u64 {
         1 << if self == Ticket::Reader { READER_SERVED } else { WRITER_SERVED }
@@ -51,25 +53,25 @@ impl TicketWord {
         (self.0 >> at) as u16
     }
 
-    /// Whether all who came are served.
+    /// Whether all that came are served.
     #[inline]
     pub fn is_at_rest(self) -> bool {
         self.0 as u32 == (self.0 >> 32) as u32
     }
 
-    /// Whether a writer has come who is not served.
+    /// Whether a writer has come that is not served yet.
     #[inline]
     pub fn has_writer(self) -> bool {
         self.count(WRITER_COMES) != self.count(WRITER_SERVED)
     }
 
-    /// Whether nobody may take a ticket any more, with counts up to `count_max`.
+    /// Whether no transaction may take a ticket any more, with counts up to `count_max`.
     #[inline]
     pub fn is_over(self, count_max: u16) -> bool {
         self.count(READER_COMES) >= count_max || self.count(WRITER_COMES) >= count_max
     }
 
-    /// Whether it is the turn, now that the word says this, of who found `came` when he took his ticket.
+    /// Whether it is the turn, by this word, of the transaction that found `came` when it took its ticket.
     #[inline]
     pub fn is_turn(self, ticket: Ticket, came: TicketWord) -> bool {
         let writers = self.count(WRITER_SERVED) == came.count(WRITER_COMES);
@@ -84,7 +86,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    /// Who has come and is not served, with what he found.
+    /// The transactions that have come and are not served, with the words that they found.
     type Queue = VecDeque<(Ticket, TicketWord)>;
 
     fn holders(word: TicketWord, queue: &Queue) -> Vec<Ticket> {

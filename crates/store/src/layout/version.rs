@@ -12,18 +12,18 @@ const ABSENT: u64 = 1 << 63;
 pub struct Version(u64);
 
 impl Version {
-    /// Of a slot that was never used.
+    /// The version of a slot that was never used.
     pub const NEVER: Version = Version(0);
-    /// Of a record that was loaded.
+    /// The version of a record that was loaded.
     pub const LOADED: Version = Version(1);
 
-    /// From the word in memory.
+    /// Decodes the word in memory.
     #[inline]
     pub fn from_word(word: u64) -> Version {
         Version(word)
     }
 
-    /// As in memory.
+    /// The word in memory.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
@@ -41,20 +41,20 @@ impl Version {
         self.0 & ABSENT == 0 && self.0 != 0
     }
 
-    /// Present, counting one beyond both.
+    /// A present version that counts one beyond both.
     #[inline]
     pub fn present_after(self, floor: Version) -> Version {
         Version(self.counter().max(floor.counter()) + 1)
     }
 
-    /// Absent, under the same count.
+    /// The absent version with the same count.
     #[inline]
     #[must_use]
     pub fn absent(self) -> Version {
         Version(self.0 | ABSENT)
     }
 
-    /// Absent, counting one beyond this.
+    /// An absent version that counts one beyond this.
     #[inline]
     pub fn absent_after(self) -> Version {
         Version((self.counter() + 1) | ABSENT)

@@ -1,12 +1,13 @@
-//! The word that says of one version when it was committed, or that it is not yet.
+//! The word that says when a version was committed, or that it is not committed yet.
 //!
 //! ```text
 //! 63 INVISIBLE | 62 DELETED | 61 ................ 0
 //! visible: T_commit          invisible: T_lb, a lower bound of T_commit
 //! ```
-//! Invariant: T_commit is above T_lb, and 0 is no version's. DELETED stands here in packed records alone; of a
-//! cell it stands in its address. After Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated
-//! Transactions with Disaggregated Locks", whose invisible versions say nothing of their time; the bound is ours.
+//! Invariant: T_commit is above T_lb, and no version has 0. DELETED stands here only in packed records; for a
+//! cell it stands in the cell's address. After Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing
+//! Disaggregated Transactions with Disaggregated Locks". Invisible versions say nothing of their time there;
+//! the bound is ours.
 
 use crate::ids::Timestamp;
 use std::fmt;
@@ -21,12 +22,13 @@ const _: () = assert!(Timestamp::MAX.0 == DELETED - 1);
 pub struct VersionWord(u64);
 
 impl VersionWord {
-    /// Of a place in which there never was a version.
+    /// The word of a place in which there never was a version.
     pub const FRESH: VersionWord = VersionWord(0);
-    /// Of a place in which there is none, but was: in packed records, which keep nothing else of it.
+    /// The word of a place that had a version and has none now. Only packed records use it, which keep
+    /// nothing else of the version.
     pub const VACATED: VersionWord = VersionWord(DELETED);
 
-    /// Of a version that was committed at `at`.
+    /// The word of a version that was committed at `at`.
     #[inline]
     pub fn committed(at: Timestamp) -> VersionWord {
         debug_assert!(at.0 != 0, "0 is no version's");
@@ -34,27 +36,27 @@ impl VersionWord {
         VersionWord(at.0)
     }
 
-    /// Of one that will be committed above `lower_bound`, if at all.
+    /// The word of a version that will be committed above `lower_bound`, if at all.
     #[inline]
     pub fn invisible(lower_bound: Timestamp) -> VersionWord {
         debug_assert!(lower_bound <= Timestamp::MAX, "timestamps have 62 bits");
         VersionWord(lower_bound.0 | INVISIBLE)
     }
 
-    /// The same, of a version that says "deleted".
+    /// The same word for a version that says "deleted".
     #[inline]
     #[must_use]
     pub fn deleted(self) -> VersionWord {
         VersionWord(self.0 | DELETED)
     }
 
-    /// From the word in memory.
+    /// Decodes the word in memory.
     #[inline]
     pub fn from_word(word: u64) -> VersionWord {
         VersionWord(word)
     }
 
-    /// As in memory.
+    /// The word in memory.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
@@ -66,13 +68,13 @@ impl VersionWord {
         Timestamp(self.0 & Timestamp::MAX.0)
     }
 
-    /// Whether a version is on its way.
+    /// Whether there is a version that is not committed yet.
     #[inline]
     pub fn is_invisible(self) -> bool {
         self.0 & INVISIBLE != 0
     }
 
-    /// Whether it says "deleted".
+    /// Whether the version says "deleted".
     #[inline]
     pub fn is_deleted(self) -> bool {
         self.0 & DELETED != 0

@@ -1,14 +1,16 @@
-//! What a coordinator writes beside its data, so that somebody else can finish or undo its transaction.
+//! The log that a coordinator writes beside its data, so that another thread or node can finish or undo its
+//! transaction.
 //!
 //! ```text
 //! an entry, at the beginning of its coordinator's area
 //! 0   TAG u64 | 8  CHECKSUM u64 | 16  its protocol's u64 | 24  BYTES 63, CHAINED 1 | 32  … its protocol's
 //! ```
-//! Invariants: an entry with a wrong checksum is no entry; the area is used again only when nobody needs
-//! what it holds. Head and checksum are the same for every protocol, so that areas are read without knowing
-//! whose they are (`recovery::logs` of the engine); what stands behind them is an [`Entry`] of the protocol's own.
-//! [`undo`] is the entry of old bytes, [`redo`] that of new ones, [`versions`] that of versions, [`pieces`] how
-//! bytes with their address are written. One that is longer than its area goes on elsewhere: [`blocks`].
+//! Invariants: an entry with a wrong checksum is no entry. The area is used again only when its contents are
+//! needed no more. Head and checksum are the same for every protocol, so that areas are read without knowing
+//! whose they are (`recovery::logs` of the engine). The words behind the head are an [`Entry`] of the
+//! protocol's own. [`undo`] is the entry of old bytes, [`redo`] that of new ones, [`versions`] that of
+//! versions. [`pieces`] says how bytes with their address are written. An entry that is longer than its area
+//! goes on elsewhere: [`blocks`].
 
 pub mod blocks;
 pub mod pieces;
@@ -20,37 +22,38 @@ use crate::ids::OwnerTag;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// In the first word of an entry, beside the tag: its transaction is being undone, or where entries are of new bytes finished,
-/// by somebody who may die on the way. Without it a record whose LOCK died with its node could not be told from one that was
-/// released: its VERSION is beyond the entry's in both cases (docs/design/0013-memory-node-recovery.md); nor what recovery
-/// has released from what its transaction had.
+/// A mark in the first word of an entry, beside the tag. It says that the transaction is being undone, or
+/// finished where entries are of new bytes, by a thread that may die on the way. Without it a record whose
+/// LOCK died with its node could not be told from one that was released: its VERSION is beyond the entry's in
+/// both cases (docs/design/0013-memory-node-recovery.md). Nor could locks that recovery has released be told
+/// from those that the transaction had released.
 pub const SETTLING: u64 = 1 << 62;
 
-/// In BYTES: the entry is longer than its area ([`blocks`]).
+/// A mark in BYTES: the entry is longer than its area ([`blocks`]).
 const CHAINED: u64 = 1 << 63;
 /// Bytes of an entry's head.
 pub const LOG_HEADER_BYTES: usize = 32;
-/// The head's words.
+/// The positions of the head's words.
 const TAG: usize = 0;
 const CHECKSUM: usize = 1;
-/// The word of the head that is the protocol's.
+/// The position of the head's word that belongs to the protocol.
 const OWN: usize = 2;
 const BYTES: usize = 3;
-/// Words before what the checksum covers.
+/// The checksum covers the words from here on.
 const COVERED_FROM: usize = OWN;
 
 const _: () = assert!((BYTES + 1) * 8 == LOG_HEADER_BYTES);
 
-/// What a protocol writes down of a transaction, as recovery reads it.
+/// A protocol's log entry of a transaction, as recovery reads it.
 pub trait Entry: Sized {
-    /// The entry at `at` in the buffer, of which `available` bytes were read; `None` if there is none or it
-    /// is torn.
+    /// Decodes the entry at `at` in the buffer, of which `available` bytes were read. Returns `None` if there
+    /// is no entry or it is torn.
     fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<Self>;
 
-    /// The transaction that wrote it.
+    /// The transaction that wrote the entry.
     fn tag(&self) -> OwnerTag;
 
-    /// The first words of the records that it names.
+    /// The addresses of the first words of the records that the entry names.
     fn records(&self) -> Vec<Address>;
 }
 
@@ -59,12 +62,12 @@ pub fn announced_bytes(round: &Round, head: BufferOffset) -> usize {
     (round.word(head.plus(BYTES * 8)) & !CHAINED) as usize
 }
 
-/// Whether that entry is longer than its area.
+/// Whether the entry at `head` is longer than its area.
 pub fn is_chained(round: &Round, head: BufferOffset) -> bool {
     round.word(head.plus(BYTES * 8)) & CHAINED != 0
 }
 
-/// Completes an entry whose own words are written: its head.
+/// Completes an entry whose own words are written: fills in its head.
 #[inline]
 fn seal(entry: &mut [u64], tag: OwnerTag, own: u64) {
     entry[OWN] = own;
@@ -73,13 +76,14 @@ fn seal(entry: &mut [u64], tag: OwnerTag, own: u64) {
     entry[CHECKSUM] = checksum(tag, &entry[COVERED_FROM..]);
 }
 
-/// Completes anew a whole entry, as one that is longer than its area.
+/// Completes a whole entry anew, as one that is longer than its area.
 pub fn seal_chained(entry: &mut [u64], tag: OwnerTag) {
     entry[BYTES] |= CHAINED;
     entry[CHECKSUM] = checksum(tag, &entry[COVERED_FROM..]);
 }
 
-/// The words of a whole entry at `at`, of which `available` bytes were read, and who wrote it.
+/// The words of a whole entry at `at`, of which `available` bytes were read, and the transaction that wrote
+/// it.
 fn whole(round: &Round, at: BufferOffset, available: usize) -> Option<(OwnerTag, &[u64])> {
     if available < LOG_HEADER_BYTES {
         return None;
@@ -93,8 +97,9 @@ fn whole(round: &Round, at: BufferOffset, available: usize) -> Option<(OwnerTag,
     (checksum(tag, &words[COVERED_FROM..]) == words[CHECKSUM]).then_some((tag, words))
 }
 
-/// Seeded by the tag: an entry under another tag is no entry. Two words at a time are folded in by a
-/// full multiplication, whose halves are joined; a torn entry passes once in about 2^63 times.
+/// The checksum of an entry. The tag is its seed: an entry under another tag is no entry. Two words at a time
+/// are folded in by a full multiplication, whose halves are joined. A torn entry passes once in about 2^63
+/// times.
 #[inline]
 fn checksum(tag: OwnerTag, words: &[u64]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -11,33 +11,33 @@ use tarn_fabric::round::BufferOffset;
 /// Words before a piece's bytes.
 const HEAD_WORDS: usize = 2;
 
-/// A piece as its entry needs it.
+/// A piece to be written into an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct OldBytes {
     /// Where the piece will be written.
     pub address: Address,
-    /// What is there so far, in the round's buffer.
+    /// Where the bytes for the entry lie in the round's buffer.
     pub at: BufferOffset,
-    /// How much.
+    /// How many bytes they are.
     pub len_bytes: usize,
 }
 
-/// Bytes as they were before.
+/// A piece as it was read from an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoggedPiece {
-    /// Where.
+    /// The address that the bytes belong to.
     pub address: Address,
-    /// What was there.
+    /// The bytes: those before the write, or, in an entry of new bytes, the new ones.
     pub old: Vec<u8>,
 }
 
-/// Length of so many pieces, whose bytes, each padded to 8, add up to `bytes`.
+/// Length of this many pieces, whose bytes, each padded to 8, add up to `bytes`.
 #[inline]
 pub(super) fn encoded_bytes(pieces: usize, bytes: usize) -> usize {
     pieces * HEAD_WORDS * 8 + bytes
 }
 
-/// Writes pieces one behind the other; how many. Their bytes lie in `buffer`.
+/// Writes pieces, whose bytes lie in `buffer`, one behind the other. Returns how many.
 #[inline]
 pub(super) fn write(
     pieces: impl Iterator<Item = OldBytes>,
@@ -55,8 +55,7 @@ pub(super) fn write(
     count
 }
 
-/// Copies whole words from position `at` on, any byte: what lies behind the old bytes is copied
-/// too, and means nothing.
+/// Copies whole words from byte position `at` on. Bytes behind the old ones are copied too, and mean nothing.
 #[inline(always)]
 fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     let (first, shift) = (at.0 as usize / 8, at.0 % 8 * 8);
@@ -77,7 +76,7 @@ fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     }
 }
 
-/// So many pieces from the beginning of these words on; `None` if they are not all there.
+/// Reads this many pieces from the beginning of these words. Returns `None` if they are not all there.
 pub(super) fn read(mut words: &[u64], count: u32) -> Option<Vec<LoggedPiece>> {
     let mut pieces = Vec::new();
     for _ in 0..count {

@@ -1,19 +1,22 @@
-//! The entry of new bytes: what a transaction will have written, for whoever finishes it.
+//! The entry of new bytes: the bytes that a transaction is going to write, so that recovery can finish it.
 //!
-//! It has the form of [`super::undo`]'s, with the new bytes in place of the old ones: of whole records
-//! ([`crate::layout::Lined::writes`]), first line first.
+//! It has the form of an entry of [`super::undo`], with new bytes in place of the old ones. They are of whole
+//! records ([`crate::layout::Lined::writes`]), first line first.
 //!
-//! Invariants: the entry is acknowledged, and the transaction validated, before any of its data are posted; at
-//! a copy a record's first line, with its WRITER, lands before its other lines. No lock is given back before every copy has all data, or if
-//! none has any. So of a transaction whose locks are all still there, or are lost with their node, either nothing is
-//! anywhere, or some first line names it. An entry says nothing by itself: one is left by who failed its validation, too.
+//! Invariants: the entry is acknowledged, and the transaction validated, before any of its data are posted.
+//! At a copy, a record's first line, with its WRITER, lands before its other lines. Locks are given back only
+//! once every copy has all data, or if no copy has any. Consider a transaction whose locks are all still
+//! there, or are lost with their node. Either none of its data are anywhere, or some first line names it. An
+//! entry alone proves nothing: a transaction that failed its validation leaves one, too.
 //!
-//! **What takes half a line names nobody** ([`crate::layout::Lined`]). Its VERSION is the transaction's whose lock it has: nobody else could
-//! have written it. It says so as well where the lock is lost with its node, because an entry that names such records counts for no longer than
-//! its transaction may still write: who has logged one and gives its locks back without having written takes the entry back before
-//! (`take_back`), and so does recovery. So who finds the entry, and no lock given back, finds its own VERSION or the old one.
+//! **A record of half a line names no writer** ([`crate::layout::Lined`]). If the transaction has the
+//! record's lock, VERSION is its own: no other could have written it. VERSION also counts where the lock is
+//! lost with its node, because an entry that names such records counts only as long as its transaction may
+//! still write. A transaction that has logged such a record, and gives its locks back without having written,
+//! takes the entry back before (`take_back`); so does recovery. So if recovery finds the entry, and no lock
+//! was given back, it finds the transaction's VERSION or the old one.
 //!
-//! After the redo log of OOCC, of which it is said that a transaction is replayed if its log exists.
+//! After the redo log of OOCC. The paper says that a transaction is replayed if its log exists.
 
 use super::Entry;
 use super::undo::{LogEntry, LoggedRecord};
@@ -31,28 +34,29 @@ const _: () = assert!(VERSION_AT < LINED_WRITER_AT);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RedoEntry(LogEntry);
 
-/// Something of a transaction's that is written.
+/// One write of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Write<'a> {
-    /// Where.
+    /// The address that is written.
     pub address: Address,
-    /// What.
+    /// The bytes that are written.
     pub bytes: &'a [u8],
 }
 
 impl RedoEntry {
-    /// Which records, and their versions before and after.
+    /// The records, with their versions before and after.
     pub fn versions(&self) -> &[LoggedRecord] {
         &self.0.records
     }
 
-    /// What is written of a record, of its first line before its others.
+    /// The writes of a record, its first line before its others.
     pub fn writes_of(&self, record: &LoggedRecord) -> impl Iterator<Item = Write<'_>> {
         let its = bytes_of(record);
         self.writes().filter(move |write| its.contains(&write.address.to_word()))
     }
 
-    /// What is written beside records and first lines of what has a VERSION: where chains of blocks go on, slots of nodes.
+    /// The writes beside records and beside first lines that have a VERSION: links of chains of blocks, slots
+    /// of nodes.
     pub fn others(&self) -> impl Iterator<Item = Write<'_>> {
         let is_of = |at: u64| self.0.records.iter().any(|it| bytes_of(it).contains(&at));
         self.writes().filter(move |write| !is_of(write.address.to_word()))
@@ -62,7 +66,7 @@ impl RedoEntry {
         self.0.pieces.iter().map(|piece| Write { address: piece.address, bytes: &piece.old })
     }
 
-    /// By what a record shows that the transaction wrote it.
+    /// The part of a record that shows that the transaction wrote it.
     pub fn shown_by(&self, record: &LoggedRecord) -> ShownBy {
         let first = record.address.plus(VERSION_AT);
         let tells =
@@ -74,8 +78,8 @@ impl RedoEntry {
         }
     }
 
-    /// How much of a record its lines are that say its version: of one that says who wrote it all that are written, of others the first,
-    /// which may be half a line.
+    /// How many bytes of a record are lines that name its version. If the record names its writer, these are
+    /// all lines that are written; else they are the first line, which may be half a line.
     pub fn bytes(&self, record: &LoggedRecord) -> usize {
         let to_line_end = LINE_BYTES - record.address.offset_bytes() as usize % LINE_BYTES;
         if self.shown_by(record) != ShownBy::Writer {
@@ -88,8 +92,8 @@ impl RedoEntry {
     }
 }
 
-/// Where the WRITEs of a record begin: in its half of a line or in its first line, or, of all of its later lines, behind that. Of one that is
-/// only held, nowhere.
+/// Where the WRITEs of a record begin: in its half of a line, or in its first line, or, for the WRITE of all
+/// later lines, right behind that. The range is empty for a record that is only held.
 fn bytes_of(record: &LoggedRecord) -> Range<u64> {
     let (start, len) = (record.address.to_word(), LINE_BYTES as u64);
     let len = match record.nameless {
@@ -100,14 +104,15 @@ fn bytes_of(record: &LoggedRecord) -> Range<u64> {
     start..start + len
 }
 
-/// By what a record shows that a transaction wrote it, of whose locks none was given back.
+/// The part of a record that shows that a transaction wrote it, if the transaction has given no lock back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShownBy {
-    /// By WRITER, in its first line.
+    /// WRITER, in the record's first line.
     Writer,
-    /// By its VERSION: the half of a line that it has takes no more.
+    /// The record's VERSION: half a line has room for no more.
     Version,
-    /// By nothing: a directory record, a node. Something else is there before it that shows it.
+    /// No part: it is a directory record or a node. Another write, which landed before it, shows the
+    /// transaction.
     Nothing,
 }
 
@@ -125,20 +130,21 @@ impl Entry for RedoEntry {
     }
 }
 
-/// Whose a lock is that an entry names.
+/// The state of a lock that an entry names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockLeft {
-    /// The transaction's.
+    /// The transaction holds the lock.
     Held,
-    /// Nobody's, or another's.
+    /// The lock is free, or another transaction holds it.
     Released,
-    /// It died with its node. Who held it last shows in what copies say.
+    /// The lock died with its node. The copies show which transaction held it last.
     Lost,
 }
 
 impl LockLeft {
-    /// What is left of the lock of `tag` on a record whose LOCK word was found so; none was found where its node is down.
-    /// In either mode it is held: an entry is sent beside the raising of locks, and may be there before them.
+    /// The state of the lock of `tag` on a record whose LOCK word was `found`; `None` where the record's node
+    /// is down. A lock in either mode is held: an entry is sent beside the raising of locks, and may land
+    /// before them.
     pub fn of(found: Option<u64>, tag: OwnerTag) -> LockLeft {
         match found.map(|word| LockWord::from_word(word).owner()) {
             None => LockLeft::Lost,
@@ -148,36 +154,37 @@ impl LockLeft {
     }
 }
 
-/// What became of a transaction of a dead life.
+/// The fate of a transaction of a dead life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It was decided to commit: every copy that is [wanting](is_wanting) is to be written, of those of its records whose lock
-    /// is not released.
+    /// It was decided to commit. Every copy that is [wanting](is_wanting) must be written, for those of its
+    /// records whose lock is not released.
     Committed,
-    /// Nothing of it was written anywhere.
+    /// None of it was written anywhere.
     Nothing,
-    /// It gave its locks back itself, in whichever way it had ended: all that is left to do is to give back the rest.
+    /// It gave locks back itself, however it had ended. Only its remaining locks must be given back.
     Over,
-    /// Likewise, as somebody's later version says.
+    /// The same, as a later version by another transaction shows.
     Followed,
 }
 
-/// A record that an entry names, as it was found.
+/// A record that an entry names, as recovery found it.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
-    /// VERSION that the transaction would have given it.
+    /// The VERSION that the transaction would have given the record.
     pub new: Version,
-    /// Its lock.
+    /// The state of the record's lock.
     pub lock: LockLeft,
-    /// By what it shows that the transaction wrote it.
+    /// The part of the record that shows that the transaction wrote it.
     pub shown_by: ShownBy,
-    /// All copies that there are.
+    /// All copies of the record that there are.
     pub copies: &'a [&'a [u8]],
 }
 
 impl Found<'_> {
-    /// Whether a copy says that the record was written after the transaction: by somebody who had its lock, which the
-    /// transaction must have given back. Of a lock that died with its node nothing else says so.
+    /// Whether a copy shows that the record was written after the transaction. The later writer had the
+    /// record's lock, which the transaction must have given back. If the lock died with its node, nothing
+    /// else shows this.
     fn is_followed(&self) -> bool {
         let newest = |copy: &[u8]| newest_line(copy, copy.len().div_ceil(LINE_BYTES));
         self.copies.iter().any(|copy| newest(copy).counter() > self.new.counter())
@@ -193,7 +200,7 @@ impl Found<'_> {
     }
 }
 
-/// What became of the transaction `tag`, all of whose records were found so, each copy looked at once.
+/// The fate of the transaction `tag`, whose records were all found like this, each copy looked at once.
 pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     if records.iter().any(|it| it.lock == LockLeft::Released) {
         Verdict::Over
@@ -204,7 +211,7 @@ pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     }
 }
 
-/// The verdict over a transaction that has given back no lock, by what its records show.
+/// The verdict on a transaction that has given no lock back, by the parts of its records that show it.
 pub fn by_what_is_shown(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     match records.iter().any(|it| it.is_shown(tag)) {
         true => Verdict::Committed,
@@ -217,7 +224,8 @@ pub fn names(copy: &[u8], new: Version, tag: OwnerTag) -> bool {
     version(copy) == new && lined_writer(copy) == tag.word()
 }
 
-/// Whether a copy of so many lines has not all that a transaction wrote that has committed, and nothing of a later one.
+/// Whether a copy of this many lines lacks some bytes of a committed transaction, and has none of a later
+/// one.
 pub fn is_wanting(copy: &[u8], lines: usize, new: Version) -> bool {
     newest_line(copy, lines).counter() <= new.counter() && !is_whole_at(copy, lines, new)
 }

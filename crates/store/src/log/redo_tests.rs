@@ -1,6 +1,7 @@
-//! Entries of new bytes, and what recovery makes of everything that a dead writer may have left.
+//! Entries of new bytes, and recovery's verdict on every state that a dead writer may have left.
 //!
-//! Invariant: at each copy the verbs land in their order, the lines of one in any; copies know nothing of one another.
+//! Invariant: at each copy the verbs land in their order, the lines of one verb in any order. Copies do not
+//! depend on one another.
 
 use super::super::pieces::OldBytes;
 use super::super::undo::{entry_bytes, write_entry};
@@ -28,7 +29,8 @@ fn record(of: Lined, number: u64, writer: u64) -> Vec<u8> {
     record
 }
 
-/// Everything that a copy may be while `new` is written over `old`, by verbs as they are sent or all lines in one.
+/// Every state of a copy while `new` is written over `old`, by verbs as they are sent, or by one verb for all
+/// lines.
 fn on_the_way(of: Lined, old: &[u8], new: &[u8], in_one: bool) -> Vec<Vec<u8>> {
     let mut verbs: Vec<_> = of.writes().collect();
     if in_one {
@@ -56,7 +58,7 @@ fn found<'a>(lock: LockLeft, copies: &'a [&'a [u8]]) -> Found<'a> {
     Found { new: Version::from_word(NEW), lock, shown_by: ShownBy::Writer, copies }
 }
 
-/// Two records of two copies each, every one as it may be left.
+/// Calls `each` with two records of two copies each, in every state in which they may be left.
 fn each_left(in_one: bool, mut each: impl FnMut([&[u8]; 4], bool)) {
     let (small, large) = (lined(8), lined(100));
     let states = |of| on_the_way(of, &record(of, OLD, 1), &record(of, NEW, 2), in_one);
@@ -89,7 +91,8 @@ fn whoever_has_written_anything_is_finished_and_who_has_not_leaves_nothing() {
     }
 }
 
-/// With all lines of a record in one WRITE there are copies that nobody would finish, and that nobody could undo.
+/// With all lines of a record in one WRITE there are copies that recovery would not finish, and could not
+/// undo.
 #[test]
 fn without_the_first_line_first_some_stay_torn() {
     let mut torn = 0;
@@ -100,8 +103,8 @@ fn without_the_first_line_first_some_stay_torn() {
     assert!(torn > 0);
 }
 
-/// One that failed its validation has left an entry, and another has written the same version since. Comparing versions alone
-/// would write over it.
+/// A transaction that failed its validation has left an entry, and another one has written the same version
+/// since. Comparing versions alone would overwrite that write.
 #[test]
 fn an_entry_whose_version_is_another_s_is_not_replayed() {
     let of = lined(100);
@@ -114,7 +117,8 @@ fn an_entry_whose_version_is_another_s_is_not_replayed() {
     }
 }
 
-/// One that has committed and given its locks back is over; where they are lost, what others have written since says so, and stays.
+/// A transaction that has committed and given its locks back is over. Where locks are lost, later writes of
+/// others show this, and stay.
 #[test]
 fn later_writes_stay() {
     let (of, other) = (lined(100), lined(8));
@@ -133,8 +137,9 @@ fn later_writes_stay() {
     }
 }
 
-/// One whose only record has a new writer has no name any more: without looking for later versions it would have written
-/// nothing. One of the same version is no follower: who has committed has that version himself.
+/// A transaction whose only record has a new writer is named nowhere any more: without a look for later
+/// versions it would seem to have written nothing. The same version is no later one: a transaction that has
+/// committed has that version itself.
 #[test]
 fn a_transaction_that_was_followed_is_not_taken_for_one_that_wrote_nothing() {
     let of = lined(8);
@@ -150,7 +155,8 @@ fn a_transaction_that_was_followed_is_not_taken_for_one_that_wrote_nothing() {
     assert_eq!(verdict(tag(2), &[Found { copies: &[&later[..]], ..held }]), Verdict::Nothing);
 }
 
-/// Half a line names nobody. Nobody else can have written the version of whoever has its lock, or had it when it was lost.
+/// Half a line names no writer. Only the transaction that has its lock, or had it when it was lost, can have
+/// written the version.
 #[test]
 fn half_a_line_is_shown_by_its_version() {
     let of = Lined::new(&TableSchema::new("t", 1).column("c", ColumnType::U64), true);
@@ -170,7 +176,7 @@ fn half_a_line_is_shown_by_its_version() {
     assert_eq!(wanting, [true, false, false]);
 }
 
-/// Writes the entry of these records and pieces; where, and its length.
+/// Writes the entry of these records and pieces. Returns its place and its length.
 fn encode(
     round: &mut Round,
     records: &[LoggedRecord],
@@ -182,7 +188,7 @@ fn encode(
     (write_entry(round, tag(2), records, pieces, len), len)
 }
 
-/// Two records share a line: each has what lies in its half.
+/// Two records share a line: each has the write of its own half.
 #[test]
 fn an_entry_tells_halves_of_a_line_apart() {
     let (mut round, at) = (Round::new(), Address::new(GroupId(1), 640));
@@ -194,7 +200,7 @@ fn an_entry_tells_halves_of_a_line_apart() {
         let len_bytes = if nameless { 24 } else { 32 };
         pieces.push(OldBytes { address: address.plus(VERSION_AT), at: line, len_bytes });
     }
-    // Held, and not written after all: its VERSION says nothing.
+    // The record was locked, and not written after all: its VERSION says nothing.
     let (held, version) = (at.plus(8 * LINE_BYTES), Version::from_word(OLD));
     let (old_version, new_version) = (version, version);
     records.push(LoggedRecord { address: held, old_version, new_version, nameless: false });

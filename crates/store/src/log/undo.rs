@@ -1,14 +1,13 @@
-//! The entry of old bytes: which records a transaction has locked, and what it writes over.
+//! The entry of old bytes: the records that a transaction has locked, and the bytes that it overwrites.
 //!
 //! ```text
 //! 0   head: see [`crate::log`]; its own word is RECORDS u32, PIECES u32
 //! 32  RECORDS × { LOCK address u64 | old VERSION u64 | new VERSION u64 }   (equal: only held; bit 63 of the address: nameless)
 //! …   PIECES  × { address u64 | length u64 | old bytes, padded to 8 }
 //! ```
-//! Invariants: at a node, the entry precedes the data
-//! in the same batch, and a WRITE precedes whatever follows it in its batch, so wherever new data
-//! are, the entry is. That is why no round of its own is needed
-//! (docs/design/0004-fused-undo-log.md). The area is used again only when the locks of its last
+//! Invariants: at a node, the entry precedes the data in the same batch, and a WRITE precedes all that
+//! follows it in its batch. So wherever new data are, the entry is. That is why the entry needs no round of
+//! its own (docs/design/0004-fused-undo-log.md). The area is used again only when the locks of its last
 //! transaction have been released.
 
 use super::pieces::{self, LoggedPiece, OldBytes};
@@ -20,18 +19,18 @@ use tarn_fabric::round::{BufferOffset, Round};
 
 const RECORD_BYTES: usize = 24;
 const VERSION_BYTES: usize = 8;
-/// Beside a record's address: what is written of it does not say who wrote it ([`super::redo`]).
+/// A mark beside a record's address: the bytes that are written of the record do not name their writer
+/// ([`super::redo`]).
 const NAMELESS: u64 = 1 << 63;
 
-/// Length of an entry with so many records and pieces, whose old bytes, each padded to 8, add up to
+/// Length of an entry with this many records and pieces, whose old bytes, each padded to 8, add up to
 /// `old_bytes`.
 #[inline]
 pub fn entry_bytes(records: usize, pieces: usize, old_bytes: usize) -> usize {
     LOG_HEADER_BYTES + records * RECORD_BYTES + pieces::encoded_bytes(pieces, old_bytes)
 }
 
-/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer, behind the old bytes; returns
-/// where.
+/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer, behind the old bytes. Returns its place.
 ///
 /// # Panics
 /// If the pieces need more room: our bug.
@@ -60,24 +59,26 @@ pub fn write_entry(
 /// A record that a logged transaction changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoggedRecord {
-    /// Its LOCK word.
+    /// The address of its LOCK word.
     pub address: Address,
-    /// VERSION before.
+    /// VERSION before the transaction.
     pub old_version: Version,
-    /// VERSION after.
+    /// VERSION after the transaction.
     pub new_version: Version,
-    /// Something is written that does not say who wrote it. A transaction that logs this and does not write it takes the entry back.
+    /// The bytes that are written do not name their writer. A transaction that logs such a record and does
+    /// not write it takes the entry back.
     pub nameless: bool,
 }
 
 impl LoggedRecord {
-    /// VERSION once the transaction was undone; `piece_bytes` is the length of the piece that VERSION
-    /// begins. An update, and a directory or header (whose piece is VERSION alone), count on beyond what
-    /// anybody may have seen of the transaction. A record that came or went has its old VERSION back:
-    /// nobody takes its bytes for a record while it is locked, and those of one that goes never
-    /// changed. Nor, in a slot that lies in one line, for that of the record whose slot another took in a
-    /// split; an update counts one on, whoever takes a slot more. So a record that a split was moving has
-    /// the version that its readers know (docs/design/0003-single-version-layout.md).
+    /// VERSION once the transaction was undone; `piece_bytes` is the length of the piece that VERSION begins.
+    /// For an update, and for a directory or header (whose piece is VERSION alone), it counts on beyond every
+    /// version of the transaction that may have been seen. A record that came or went has its old VERSION
+    /// back. While such a record is locked, its bytes are not taken for a record; the bytes of a record that
+    /// goes never changed. A record in a slot of one line, whose slot another record took in a split, has its
+    /// old VERSION back for the same reason. (An update counts one on; a record that takes a slot counts
+    /// further.) So a record that a split was moving has the version that its readers know
+    /// (docs/design/0003-single-version-layout.md).
     pub fn restored_version(&self, piece_bytes: usize) -> Version {
         let went = self.old_version.is_present() && !self.new_version.is_present();
         let came = !self.old_version.is_present() && piece_bytes > VERSION_BYTES;
@@ -93,11 +94,11 @@ impl LoggedRecord {
 /// A transaction's entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogEntry {
-    /// Who wrote it.
+    /// The transaction that wrote it.
     pub tag: OwnerTag,
-    /// What it changed.
+    /// The records that the transaction changed.
     pub records: Vec<LoggedRecord>,
-    /// What to write back.
+    /// The bytes to write back.
     pub pieces: Vec<LoggedPiece>,
 }
 

@@ -1,4 +1,5 @@
-//! The entry of versions: which cells a transaction writes, what was there before, and its decision.
+//! The entry of versions: the cells that a transaction writes, their former bytes, and the transaction's
+//! decision.
 //!
 //! ```text
 //! 0    head: see [`crate::log`]; its own word is RECORDS u32, LINKS u32
@@ -8,14 +9,14 @@
 //! end − 16 of the area:  T_COMMIT u64 | CHECK u64
 //! ```
 //! Invariants: the entry is written in the round that brings the INVISIBLE versions, the decision in a later
-//! one. CHECK holds for the entry's transaction alone, so what an earlier one left there decides nothing; and since
-//! it stands at the same place for every entry, whoever meets an INVISIBLE version reads it without the entry. Former
-//! bytes are those from which the slot is made again: of a record that was there, its cell; of one that
-//! came, the slot's first line. Links are written forward whatever the outcome: a block at the end of a chain that
-//! holds nothing is no harm, and is never taken off again.
+//! round. CHECK holds for the entry's transaction alone, so a decision that an earlier one left there decides
+//! nothing. The decision stands at the same place for every entry, so a reader that meets an INVISIBLE
+//! version reads the decision without the entry. Former bytes are those from which the slot is made again: of
+//! a record that was there, its cell; of one that came, the slot's first line. Links are written forward
+//! whatever the outcome. An empty block at the end of a chain does no harm, and is never taken off again.
 //!
-//! After the log slots of LOTUS (Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with
-//! Disaggregated Locks"); the former bytes, the links and the place of the decision are ours.
+//! After the log slots of LOTUS (Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions
+//! with Disaggregated Locks"). The former bytes, the links and the place of the decision are ours.
 
 use super::pieces::{self, LoggedPiece, OldBytes};
 use super::{Entry, LOG_HEADER_BYTES, OWN, checksum, seal, whole};
@@ -33,54 +34,55 @@ const NODES_HEAD_BYTES: usize = 16;
 const NODE_BYTES: usize = 16;
 const AS_LONG: &str = "an entry is as long as was said";
 
-/// Where in an area of so many bytes the decision stands.
+/// Where the decision stands in an area of `log_bytes`.
 #[inline]
 pub fn decision_at(log_bytes: u64) -> usize {
     log_bytes as usize - DECISION_BYTES
 }
 
-/// The decision of a transaction to commit at `at`.
+/// The words of a transaction's decision to commit at `at`.
 #[inline]
 pub fn decision(tag: OwnerTag, at: Timestamp) -> [u64; 2] {
     [at.0, checksum(tag, &[at.0])]
 }
 
-/// When the transaction was decided to commit, if these words say so.
+/// The time at which the transaction was decided to commit, if these words say so.
 #[inline]
 pub fn decided(tag: OwnerTag, words: [u64; 2]) -> Option<Timestamp> {
     let at = Timestamp(words[0]);
     (at.0 != 0 && words == decision(tag, at)).then_some(at)
 }
 
-/// The end of a chain, and the block that it leads to from now on.
+/// The address of NEXT at the end of a chain, and the block that it leads to from now on.
 pub type Link = (Address, Address);
-/// A node of an ordered index, and VERSION as it was.
+/// A node of an ordered index, and its VERSION before.
 pub type NodeBefore = (Address, Version);
 
-/// A version that is to be written, as its entry needs it.
+/// A version to be written, as its entry needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Writing {
     /// The slot.
     pub slot: Address,
-    /// Its table.
+    /// The slot's table.
     pub table: TableId,
-    /// Which cell.
+    /// The cell.
     pub cell: u8,
     /// Whether the slot held no record before.
     pub came: bool,
     /// The bytes that are there so far, in the round's buffer at a multiple of 8.
     pub former: BufferOffset,
-    /// How many.
+    /// How many bytes they are.
     pub former_bytes: usize,
 }
 
-/// Length of an entry of so many records, whose former bytes add up to `former_bytes`, and links.
+/// Length of an entry of this many records and links. The former bytes of the records add up to
+/// `former_bytes`.
 #[inline]
 pub fn entry_bytes(records: usize, former_bytes: usize, links: usize) -> usize {
     LOG_HEADER_BYTES + records * RECORD_HEAD_BYTES + former_bytes + links * LINK_BYTES
 }
 
-/// What so many nodes add to it, with pieces of their old bytes, each padded to 8.
+/// Bytes that this many nodes add to an entry, with pieces of their old bytes, each padded to 8.
 #[inline]
 pub fn nodes_bytes(nodes: usize, pieces: usize, bytes: usize) -> usize {
     match nodes {
@@ -89,10 +91,10 @@ pub fn nodes_bytes(nodes: usize, pieces: usize, bytes: usize) -> usize {
     }
 }
 
-/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer; returns where.
+/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer. Returns its place.
 ///
 /// # Panics
-/// If what it is made of needs another length: our bug.
+/// If the parts need another length: our bug.
 pub fn write_entry(
     round: &mut Round,
     tag: OwnerTag,
@@ -132,7 +134,8 @@ pub fn write_entry(
     start
 }
 
-/// As [`write_entry`], step by step, of nothing but versions that replace `WORDS` words each.
+/// Writes the same entry as [`write_entry`], step by step, for versions alone that replace `WORDS` words
+/// each.
 pub struct Replacing<'a, const WORDS: usize> {
     before: &'a [u64],
     entry: &'a mut [u64],
@@ -143,13 +146,13 @@ pub struct Replacing<'a, const WORDS: usize> {
 impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
     const RECORD_WORDS: usize = RECORD_HEAD_BYTES / 8 + WORDS;
 
-    /// Length of an entry of so many versions, in words.
+    /// Length of an entry of this many versions, in words.
     #[inline(always)]
     pub const fn words(versions: usize) -> usize {
         LOG_HEADER_BYTES / 8 + versions * Self::RECORD_WORDS
     }
 
-    /// An entry of so many versions; where it will be in the buffer.
+    /// Begins an entry of this many versions. Returns its place in the buffer.
     #[inline(always)]
     pub fn begin(round: &'a mut Round, versions: usize) -> (BufferOffset, Self) {
         let start = round.reserve_lines(Self::words(versions) * 8);
@@ -157,10 +160,11 @@ impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
         (start, Replacing { before, entry, at: LOG_HEADER_BYTES / 8, records: 0 })
     }
 
-    /// The next version: the slot, its table, which cell, and what is there so far, in the buffer at a multiple of 8.
+    /// Adds the next version: the slot, its table, the cell, and the bytes that are there so far, in the
+    /// buffer at a multiple of 8.
     ///
     /// # Panics
-    /// If there are more than was said: our bug.
+    /// If there are more versions than `begin` was told: our bug.
     #[inline(always)]
     pub fn add(&mut self, slot: Address, table: TableId, cell: u8, former: BufferOffset) {
         let (head, rest) = self.entry[self.at..].split_first_chunk_mut::<2>().expect(AS_LONG);
@@ -172,10 +176,10 @@ impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
         self.records += 1;
     }
 
-    /// Completes it.
+    /// Completes the entry.
     ///
     /// # Panics
-    /// If there are fewer than was said: our bug.
+    /// If there are fewer versions than `begin` was told: our bug.
     #[inline(always)]
     pub fn seal(self, tag: OwnerTag) {
         assert_eq!(self.at, self.entry.len(), "{AS_LONG}");
@@ -188,28 +192,28 @@ impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
 pub struct LoggedVersion {
     /// The slot.
     pub slot: Address,
-    /// Its table.
+    /// The slot's table.
     pub table: TableId,
-    /// Which cell.
+    /// The cell.
     pub cell: u8,
     /// Whether the slot held no record before.
     pub came: bool,
-    /// What was there before.
+    /// The words that were there before.
     pub former: Vec<u64>,
 }
 
 /// A transaction's entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VersionLog {
-    /// Who wrote it.
+    /// The transaction that wrote it.
     pub tag: OwnerTag,
-    /// What it wrote.
+    /// The versions that the transaction wrote.
     pub versions: Vec<LoggedVersion>,
     /// Ends of chains, and the blocks that they lead to from now on.
     pub links: Vec<Link>,
-    /// Nodes of ordered indexes, with VERSION as it was.
+    /// Nodes of ordered indexes, each with its VERSION before.
     pub nodes: Vec<NodeBefore>,
-    /// Their old bytes.
+    /// The nodes' old bytes.
     pub old: Vec<LoggedPiece>,
 }
 
@@ -248,7 +252,7 @@ impl Entry for VersionLog {
     }
 }
 
-/// Nodes and their old bytes, which are the entry's last part.
+/// Decodes the nodes and their old bytes, which are the entry's last part.
 fn nodes(words: &[u64]) -> Option<(Vec<NodeBefore>, Vec<LoggedPiece>)> {
     let Some((&[count, pieces], rest)) = words.split_first_chunk::<2>() else {
         return words.is_empty().then(Default::default);

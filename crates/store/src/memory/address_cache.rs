@@ -1,8 +1,8 @@
-//! A thread's memory of where records lie, so that an update can lock in its first round.
+//! The addresses of records that a thread remembers, so that an update can lock in its first round.
 //!
-//! Invariant: a cached address is a guess. Whoever uses it compares the key that it finds there;
-//! a wrong guess costs a round, never a wrong answer. Bounded and direct-mapped: a newer address
-//! displaces an older one, and nothing is allocated after the start.
+//! Invariant: a cached address is a guess. Its user compares the key that it finds there; a wrong guess costs
+//! a round, never a wrong answer. The cache is bounded and direct-mapped: a newer address displaces an older
+//! one, and nothing is allocated after the start.
 
 use crate::schema::TableId;
 use tarn_fabric::address::Address;

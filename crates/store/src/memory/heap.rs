@@ -1,17 +1,18 @@
 //! One-sided allocation: compute nodes own chunks of a group's heap and cut blocks from them.
 //!
-//! Invariant: a chunk has one owner, written by CAS into the primary's chunk table and copied to
-//! the backups before a block of it is used, so that a promoted backup knows it too. A block handed
-//! out is zero. Blocks of a transaction that aborts come back to the thread (they were never
-//! written). What a thread leaves goes to its node's next threads ([`crate::memory::left_memory`]). A full heap is an error,
-//! not a crash.
+//! Invariant: a chunk has one owner. The owner is written by CAS into the primary's chunk table, and copied
+//! to the backups before a block of the chunk is used. So a promoted backup knows the owner too. A block that
+//! is handed out is zero. Blocks of a transaction that aborts come back to the thread (they were never
+//! written). The memory that a thread leaves goes to its node's next threads
+//! ([`crate::memory::left_memory`]). A full heap is an error, not a crash.
 
 use tarn_fabric::address::{Address, GroupId};
 
-/// In the chunk table, beside a coordinator's number: the chunk belongs to the number's log. No thread's name has this bit.
+/// A mark in the chunk table, beside a coordinator's number: the chunk belongs to the number's log. No
+/// thread's name has this bit.
 pub const LOG_OWNER: u64 = 1 << 63;
 
-/// What is left of adjacent chunks: zeros that nobody has used.
+/// The rest of adjacent chunks: zeros that were never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rest {
     next: Address,
@@ -19,18 +20,18 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Its group.
+    /// The group of the rest.
     pub fn group(&self) -> GroupId {
         self.next.group()
     }
 
-    /// Whether so many bytes can be cut from it.
+    /// Whether this many bytes can be cut from the rest.
     pub fn has(&self, bytes: u32) -> bool {
         self.left_bytes >= u64::from(bytes)
     }
 }
 
-/// A block of zeros: its group, its size, where it lies.
+/// A block of zeros: its group, its size, its address.
 pub type Zeros = (GroupId, u32, Address);
 
 /// One thread's chunks and free blocks.
@@ -39,18 +40,19 @@ pub struct Heap {
     open: Vec<Option<Rest>>,
     /// Groups in which a coroutine of this thread is claiming a chunk.
     claiming: Vec<GroupId>,
-    /// Free blocks: few, so a list.
+    /// Free blocks. They are few, so a list does.
     free: Vec<Zeros>,
 }
 
 impl Heap {
-    /// A thread without chunks. `owner` is what it writes into the chunk table: not zero.
+    /// The heap of a thread without chunks. The thread writes `owner`, which is not zero, into the chunk
+    /// table.
     pub fn new(owner: u64, groups: usize) -> Heap {
         assert!(owner != 0);
         Heap { owner, open: vec![None; groups], claiming: Vec::new(), free: Vec::new() }
     }
 
-    /// A block from what the thread owns already.
+    /// Takes a block from the memory that the thread owns already.
     pub fn take(&mut self, group: GroupId, bytes: u32) -> Option<Address> {
         let fits = |&(g, b, _): &Zeros| g == group && b == bytes;
         if let Some(index) = self.free.iter().position(fits) {
@@ -74,8 +76,9 @@ impl Heap {
         self.free.push((address.group(), bytes, address));
     }
 
-    /// Whether the caller may claim a chunk in `group`: one coroutine of a thread at a time, so that
-    /// no chunk displaces another that was hardly used. If so, [`Heap::end_claim`] must follow.
+    /// Whether the caller may claim a chunk in `group`. One coroutine of a thread claims at a time, so that
+    /// no chunk displaces another that was hardly used. If the answer is yes, [`Heap::end_claim`] must
+    /// follow.
     pub fn begin_claim(&mut self, group: GroupId) -> bool {
         let free = !self.claiming.contains(&group);
         if free {
@@ -84,30 +87,30 @@ impl Heap {
         free
     }
 
-    /// The claim is over.
+    /// Ends a claim.
     pub fn end_claim(&mut self, group: GroupId) {
         self.claiming.retain(|&claiming| claiming != group);
     }
 
-    /// Adds claimed memory; what was left of the group's before, if anything.
+    /// Adds claimed memory. Returns the rest that the group had before, if any.
     pub fn open(&mut self, start: Address, bytes: u64) -> Option<Rest> {
         self.open_rest(Rest { next: start, left_bytes: bytes })
     }
 
-    /// As [`Heap::open`], of what another thread has left.
+    /// Does the same as [`Heap::open`] with a rest that another thread has left.
     pub fn open_rest(&mut self, rest: Rest) -> Option<Rest> {
         let before = self.open[usize::from(rest.group().0)].replace(rest);
         before.filter(|before| before.left_bytes > 0)
     }
 
-    /// All that it has: the thread is no more.
+    /// Takes all memory from the heap of a thread that ends.
     pub fn leave(&mut self) -> (Vec<Rest>, Vec<Zeros>) {
         let open = self.open.iter_mut().filter_map(Option::take);
         let rests = open.filter(|rest| rest.left_bytes > 0).collect();
         (rests, std::mem::take(&mut self.free))
     }
 
-    /// What this thread writes into the chunk table.
+    /// The word that this thread writes into the chunk table.
     pub fn owner(&self) -> u64 {
         self.owner
     }

@@ -1,9 +1,10 @@
 //! Memory that threads of a compute node have left, for its other threads.
 //!
-//! Invariant: what is here is nobody's: rests of chunks and blocks of zeros, which nobody was ever led to, and
-//! discarded records ([`crate::memory::record_gc`]). A thread asks here before it takes a new chunk, and leaves what it has when
-//! it ends, or more than it needs: never on the way of an ordinary transaction. Nodes of one process may share it
-//! (`context::ComputeNode::share_memory` of the engine). What is here dies with the process.
+//! Invariant: the memory here has no owner. It is rests of chunks and blocks of zeros, to which no address
+//! ever led, and discarded records ([`crate::memory::record_gc`]). A thread asks here before it takes a new
+//! chunk. It leaves its memory here when it ends, or when it has more than it needs, but never on the way of
+//! an ordinary transaction. Nodes of one process may share this memory (`context::ComputeNode::share_memory`
+//! of the engine). The memory here dies with the process.
 
 use crate::memory::heap::{Heap, Rest, Zeros};
 use crate::memory::record_gc::{RecordGc, Waiting};
@@ -36,18 +37,18 @@ pub struct LeftMemory {
 }
 
 impl LeftMemory {
-    /// Nothing yet, of a pool with so many groups.
+    /// Empty lists, for a pool with this many groups.
     pub fn new(groups: usize) -> LeftMemory {
         let lists = Lists { records: RecordGc::new(groups), ..Lists::default() };
         LeftMemory { lists: Mutex::new(lists), has_full: AtomicBool::new(false) }
     }
 
-    /// Whoever panicked in the middle has lost a block at most.
+    /// The lists. A thread that panicked while it held them has lost a block at most.
     fn lists(&self) -> MutexGuard<'_, Lists> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread ends.
+    /// Takes over the memory of a thread that ends.
     pub fn take_over(&self, heap: &mut Heap, records: RecordGc) {
         let (rests, zeros) = heap.leave();
         if rests.is_empty() && zeros.is_empty() && records.waiting() == 0 {
@@ -59,12 +60,12 @@ impl LeftMemory {
         lists.records.take_over(records);
     }
 
-    /// A thread has no use for a rest: it needs larger blocks.
+    /// Takes over a rest for which a thread has no use, because it needs larger blocks.
     pub fn put_rest(&self, rest: Rest) {
         self.lists().rests.push(rest);
     }
 
-    /// A thread has more records of a table than it needs.
+    /// Takes over records of a table that a thread does not need.
     pub fn put_records(&self, records: Vec<Waiting>, table: TableId) {
         let mut lists = self.lists();
         for (free_after, record) in records {
@@ -83,8 +84,8 @@ impl LeftMemory {
         Some(Found::Rest(rests.swap_remove(at)))
     }
 
-    /// As many as `batch` records of a table whose time has come; of more than `enough`, and if the group is full, whatever their
-    /// time.
+    /// Takes up to `batch` records of a table whose time has come. If there are more than `enough`, or the
+    /// group is full, their time does not matter.
     pub fn take_records(
         &self,
         now: Nanos,
@@ -95,19 +96,19 @@ impl LeftMemory {
         let mut lists = self.lists();
         if is_full {
             lists.records.note_full(group);
-            // It hurries the others up, and orders nothing.
+            // The flag hurries the other threads up, and orders nothing.
             self.has_full.store(true, Ordering::Relaxed);
         }
         lists.records.some(now, (group, table), (enough, batch))
     }
 
-    /// Whether a thread has found any group full: then each asks about its own.
+    /// Whether a thread has found any group full. If so, each thread asks about its own groups.
     #[inline]
     pub fn has_full(&self) -> bool {
         self.has_full.load(Ordering::Relaxed)
     }
 
-    /// Whether a thread has found a group full.
+    /// Whether a thread has found this group full.
     pub fn is_full(&self, group: GroupId) -> bool {
         self.lists().records.is_full(group)
     }

@@ -1,6 +1,6 @@
-//! Memory that threads have taken: free blocks, discarded records, addresses they remember.
+//! Memory that threads have taken: free blocks, discarded records, remembered addresses.
 //!
-//! Invariant: lists alone. Chunks are claimed, and zeros written, by the engine.
+//! Invariant: these are lists alone. The engine claims chunks and writes zeros.
 
 pub mod address_cache;
 pub mod heap;

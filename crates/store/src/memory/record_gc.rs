@@ -1,33 +1,36 @@
-//! Memory of records and versions that are no more, until it holds another.
+//! Memory of records and versions that exist no more, until it holds another.
 //!
-//! Invariant: what was put here was written, so it is no block of zeros and does not go back to the heap: it becomes a
-//! record of the same table again, in the same group. Who is on the way to it finds out that it came too late, by what
-//! stands where it came from or in the record: a record of one version has another VERSION in its slot by then, which is
-//! looked at after the record was read; one of Motor another VERSION in its head, or another STAMP; one of LOTUS
-//! another transaction, key or checksum. Where such a reader could do with the old one, it waits until none is left,
-//! while there is other memory, and not much waits already. A copy of the group that joins is filled beside those who write, and what it is filled
-//! with may be of before: nothing is used again in such a group (`context::Context::allocate_record` of the engine).
-//! A thread that ends leaves what it has to its node ([`crate::memory::left_memory`]). Whoever dies takes with it what it holds
-//! here, as it takes its chunks.
+//! Invariant: memory that was put here was written, so it is no block of zeros and does not go back to the
+//! heap. It becomes a record of the same table again, in the same group. A reader on its way to the old
+//! record finds out that it came too late. It sees that from the words that led it there, or from those in
+//! the record. A record of one version has another VERSION in its slot by then, and readers look at VERSION
+//! after they have read the record. A record of Motor has another VERSION in its head, or another STAMP. A
+//! record of LOTUS has another transaction, key or checksum. Where a late reader could still use the old
+//! record, the record waits until no such reader is left. It does not wait if there is no other memory, or if
+//! much waits already. A joining copy of the group is filled while transactions write, and may be filled with
+//! old bytes. So nothing is used again in such a group (`context::Context::allocate_record` of the engine). A
+//! thread that ends leaves its records to its node ([`crate::memory::left_memory`]). A node that dies takes
+//! with it the records that it holds here, as it takes its chunks.
 
 use crate::schema::TableId;
 use std::collections::VecDeque;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::clock::Nanos;
 
-/// The longest that a transaction that only reads may run.
+/// The longest time that a transaction that only reads may run.
 pub const READER_LIFETIME: Nanos = Nanos(500_000_000);
-/// By how much two clocks of the cluster may differ in how long they take that to be.
+/// How much two clocks of the cluster may differ over that time.
 pub const LIFETIME_DRIFT: Nanos = Nanos(1_000_000);
-/// Records that a thread has ready for itself, at most; it leaves so many at once to others.
+/// The most records that a thread has ready for itself. It leaves this many at once to others.
 const BATCH: usize = 64;
-/// They are this part of a chunk at most: else threads would run out of memory beside others that have plenty.
+/// They are at most this part of a chunk. Otherwise threads would run out of memory beside others that have
+/// plenty.
 const CHUNK_PART: usize = 4;
 
-/// One of them: when the last reader that could do with it is gone, and where it lies.
+/// A waiting record: when the last reader that could use it is gone, and where it lies.
 pub type Waiting = (Nanos, Address);
 
-/// How many records of a table a thread leaves to others at once, if a chunk holds so many.
+/// How many records of a table a thread leaves to others at once, if a chunk holds `per_chunk` of them.
 pub fn batch_of(per_chunk: usize) -> usize {
     (per_chunk / CHUNK_PART).clamp(1, BATCH)
 }
@@ -39,25 +42,25 @@ struct Ring {
     waiting: VecDeque<Waiting>,
 }
 
-/// Discarded records, of a thread or of what threads have left.
+/// Discarded records: those of a thread, or those that threads have left.
 #[derive(Default)]
 pub struct RecordGc {
-    /// Of each group, its few tables.
+    /// For each group, its few tables.
     groups: Vec<Vec<Ring>>,
     /// Groups without a free chunk: chunks are never given back.
     full: Vec<bool>,
-    /// By table, [`batch_of`] it.
+    /// [`batch_of`] each table, by its number.
     batches: Vec<usize>,
 }
 
 impl RecordGc {
-    /// Of a pool with so many groups.
+    /// No records, for a pool with this many groups.
     pub fn new(groups: usize) -> RecordGc {
         let (full, groups) = (vec![false; groups], (0..groups).map(|_| Vec::new()).collect());
         RecordGc { groups, full, batches: Vec::new() }
     }
 
-    /// As [`RecordGc::new`], of a thread; by table, [`batch_of`] it.
+    /// Does the same as [`RecordGc::new`] for a thread; `batches` has [`batch_of`] each table.
     pub fn of_thread(groups: usize, batches: Vec<usize>) -> RecordGc {
         RecordGc { batches, ..RecordGc::new(groups) }
     }
@@ -73,8 +76,8 @@ impl RecordGc {
         &mut rings[index]
     }
 
-    /// Takes a record whose last reader is gone after `free_after`. It waits behind those put before it, whatever
-    /// their time. Whether it is time to ask for the [`RecordGc::surplus`].
+    /// Takes a record whose last reader is gone after `free_after`. The record waits behind those put before
+    /// it, whatever their time. Returns whether it is time to ask for the [`RecordGc::surplus`].
     #[inline]
     pub fn put(&mut self, free_after: Nanos, record: Address, table: TableId) -> bool {
         let ring = self.ring(record.group(), table);
@@ -82,8 +85,8 @@ impl RecordGc {
         ring.waiting.len().is_multiple_of(ring.batch)
     }
 
-    /// The record that has waited longest, if nobody can do with it any more, or there is no other memory, or more than
-    /// `enough` wait.
+    /// Takes the record that has waited longest, if no reader can use it any more, or there is no other
+    /// memory, or more than `enough` wait.
     #[inline]
     pub fn take(
         &mut self,
@@ -101,8 +104,8 @@ impl RecordGc {
         })
     }
 
-    /// What a thread does not need for itself: of many, some that have waited longest, whether their time has come or not;
-    /// if the group is full, all.
+    /// Takes the records that a thread does not need for itself. If the group is full, these are all; of
+    /// many, some that have waited longest, whether their time has come or not.
     pub fn surplus(&mut self, group: GroupId, table: TableId) -> Vec<Waiting> {
         let is_full = self.full[usize::from(group.0)];
         let &mut Ring { ref mut waiting, batch, .. } = self.ring(group, table);
@@ -113,12 +116,12 @@ impl RecordGc {
         }
     }
 
-    /// Takes over a record that may be used at once, before those that wait.
+    /// Takes over a record that may be used at once. It comes before those that wait.
     pub fn put_ready(&mut self, record: Address, table: TableId) {
         self.ring(record.group(), table).waiting.push_front((Nanos(0), record));
     }
 
-    /// As many as `batch` that may be used now as by [`RecordGc::take`], those first that have waited longest.
+    /// Takes up to `batch` records that [`RecordGc::take`] gives now, those first that have waited longest.
     pub fn some(
         &mut self,
         now: Nanos,
@@ -128,7 +131,7 @@ impl RecordGc {
         std::iter::from_fn(|| self.take(now, of, enough)).take(batch).collect()
     }
 
-    /// There is no other memory in a group: from now on nothing waits there for its time.
+    /// Notes that there is no other memory in a group: from now on no record there waits for its time.
     pub fn note_full(&mut self, group: GroupId) {
         self.full[usize::from(group.0)] = true;
     }
@@ -138,7 +141,7 @@ impl RecordGc {
         self.full[usize::from(group.0)]
     }
 
-    /// Takes over all of another's.
+    /// Takes over all records of another.
     pub fn take_over(&mut self, mut other: RecordGc) {
         for group in 0..other.groups.len() {
             for ring in std::mem::take(&mut other.groups[group]) {

@@ -1,8 +1,8 @@
 //! The catalog: every table's schema and layout, and where everything lies in a replica group.
 //!
-//! Invariant: the plan is a pure function of schemas and options, so that every compute node
-//! computes the same one; its stamp stands in each memory node's superblock and an open under
-//! another plan or protocol is refused.
+//! Invariant: the plan is a pure function of schemas and options, so that every compute node computes the
+//! same one. Its stamp stands in each memory node's superblock; an open under another plan or protocol is
+//! refused.
 //!
 //! ```text
 //! one replica group's memory, the same on each of its nodes
@@ -28,9 +28,9 @@ use tarn_fabric::address::{Address, GROUP_BYTES_MAX, GROUPS_MAX, GroupId};
 pub const SUPERBLOCK_BYTES: u64 = 4096;
 /// Size of a memory page assumed for alignment of areas.
 const AREA_ALIGN: u64 = 4096;
-/// Fewest slots laid out per 100 records.
+/// The fewest slots that may be laid out per 100 records.
 const SLOTS_PER_100_MIN: u32 = 5;
-/// From here on chains are rare.
+/// From this many slots per 100 records on, chains are rare.
 const SLOTS_PER_100_ROOMY: u32 = 50;
 
 /// How records are placed on replica groups.
@@ -40,36 +40,37 @@ pub enum Placement {
     /// By the hash of the key: spread evenly.
     #[default]
     Hash,
-    /// All of a table on group `table id mod groups`: what FORD and Motor were measured with.
+    /// All of a table on group `table id mod groups`. FORD and Motor were measured with this.
     Table,
 }
 
-/// What the plan depends on beside the schemas.
+/// The options on which the plan depends, beside the schemas.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Options {
-    /// Where records go.
+    /// How records are placed on groups.
     pub placement: Placement,
-    /// Coordinators of the whole cluster: each has its own log area in every group.
+    /// Coordinators of the whole cluster. Each has its own log area in every group.
     pub coordinators_max: u32,
     /// Size of one log area. A transaction whose log is longer takes chunks of the heap in every group that it writes.
     pub log_bytes: u64,
-    /// Longest log of one transaction.
+    /// The longest log of one transaction.
     pub log_bytes_max: u64,
-    /// Most records of one transaction, and most of its scans.
+    /// The most records of one transaction, and the most of its scans.
     pub records_max: u32,
-    /// Unit of allocation from the heap, a multiple of 64.
+    /// The unit of allocation from the heap, a multiple of 64.
     pub chunk_bytes: u64,
-    /// Heap of each group beyond what the expected records need.
+    /// Bytes of each group's heap beyond the need of the expected records.
     pub spare_bytes: u64,
-    /// Slots laid out per 100 expected records; far fewer than records make chains.
+    /// Slots laid out per 100 expected records. Far fewer slots than records make chains.
     pub slots_per_100_records: u32,
-    /// What a bucket looks like.
+    /// The shape of a bucket.
     pub bucket: BucketShape,
-    /// Bodies beyond one for each version of each expected record, per 100 such records: room for versions that
-    /// nobody finds any more, until no reader can be on its way to them. Of layouts of several versions apart.
+    /// Bodies beyond one for each version of each expected record, per 100 such records. They are room for
+    /// versions that readers find no more, until no reader can be on its way to them. Only layouts of several
+    /// versions apart use them.
     pub versions_spare_percent: u32,
-    /// How records lie. The protocol's choice: what is asked for here is overruled by
-    /// `protocol::AnyProtocol::catalog` of the engine.
+    /// The layout of records. The protocol chooses it: `protocol::AnyProtocol::catalog` of the engine
+    /// overrules the value here.
     pub layout: LayoutKind,
 }
 
@@ -80,13 +81,14 @@ impl Options {
     }
 }
 
-/// The head of a log, the beginning of what it says, where it goes on, and a decision.
+/// The smallest log area: the head of a log, the beginning of its contents, the link to the rest, and a
+/// decision.
 const LOG_BYTES_MIN: u64 = 256;
-/// A transaction's buffer holds its log beside all else.
+/// The longest log: a transaction's buffer holds its log beside all else.
 const LOG_BYTES_MOST: u64 = 1 << 30;
-/// Handles of scans have one bit less than a word of 32.
+/// The most records: handles of scans have one bit less than a word of 32.
 const RECORDS_MOST: u32 = (1 << 31) - 1;
-/// [`Options::records_max`] unless set.
+/// The default of [`Options::records_max`].
 const RECORDS_MAX: u32 = 1 << 20;
 
 impl Default for Options {
@@ -110,33 +112,34 @@ impl Default for Options {
 /// One table's schema and place.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Its id.
+    /// The table's id.
     pub id: TableId,
-    /// As declared.
+    /// The schema as declared.
     pub schema: TableSchema,
-    /// How its records lie.
+    /// The layout of its records.
     pub slot: Slot,
     /// Where its columns lie in a row.
     pub reach: Reach,
     /// Where its index lies.
     pub geometry: Geometry,
-    /// Which compute node grants its locks.
+    /// Its shards, which decide which compute node grants its locks.
     pub sharding: Sharding,
     /// Its ordered indexes: the first, and how many.
     pub ordered: (u16, u16),
-    /// The columns that keys of its ordered indexes are made of: who changes one reads all.
+    /// The columns that keys of its ordered indexes are made of. A transaction that changes one reads all of
+    /// them.
     pub index_cells: Cells,
 }
 
 impl Table {
-    /// The shard of one of its records; `key` is its key word.
+    /// The shard of one of its records; `key` is the record's key word.
     #[inline]
     pub fn shard_of(&self, key: u64) -> ShardId {
         self.sharding.shard_of(key)
     }
 
-    /// Calls `run(from, to)` for the byte ranges of a row that `cells` cover, widened to multiples of `unit` and merged where they
-    /// touch.
+    /// Calls `run(from, to)` for the byte ranges of a row that `cells` cover. The ranges are widened to
+    /// multiples of `unit` and merged where they touch.
     pub fn for_each_run(&self, cells: Cells, unit: usize, run: impl FnMut(usize, usize)) {
         let of = (unit, self.slot.payload_bytes);
         self.reach.for_each_run(&self.schema.columns, cells, of, run);
@@ -158,11 +161,12 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Plans a database of `schemas` over `groups` replica groups. Who runs transactions on it lets the
-    /// protocol plan it (`protocol::AnyProtocol::catalog` of the engine), which knows the layout that it needs.
+    /// Plans a database of `schemas` over `groups` replica groups. Code that runs transactions lets the
+    /// protocol make the plan (`protocol::AnyProtocol::catalog` of the engine), which knows the layout that
+    /// it needs.
     ///
     /// # Errors
-    /// Names the field that cannot be, its value, and what is allowed.
+    /// Names the field that is not possible, its value, and the allowed values.
     pub fn plan(
         schemas: &[TableSchema],
         options: &Options,
@@ -244,7 +248,8 @@ impl Catalog {
         &self.tables
     }
 
-    /// Bytes in use of the largest slot that is a table of versions, which lead to records elsewhere; 0 if there is none.
+    /// Bytes in use of the largest slot that is a table of cells, which lead to records elsewhere; 0 if there
+    /// is none.
     pub fn version_table_bytes(&self) -> usize {
         let leads = |table: &&Table| matches!(table.slot.record, RecordLayout::Cells(_));
         let used = self.tables.iter().filter(leads).map(|table| table.slot.used_bytes());
@@ -288,22 +293,23 @@ impl Catalog {
         Some(found.id)
     }
 
-    /// What the plan depends on beside the schemas.
+    /// The options on which the plan depends, beside the schemas.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Replica groups planned for.
+    /// The number of replica groups in the plan.
     pub fn groups(&self) -> usize {
         self.groups
     }
 
-    /// Memory that each node needs for each group it hosts, in bytes.
+    /// Bytes of memory that each node needs for each group that it hosts.
     pub fn group_bytes(&self) -> u64 {
         self.heap_at + self.chunks * self.options.chunk_bytes
     }
 
-    /// The option, or `records`, that takes most of a group's memory: for errors about too much of it.
+    /// The option, or `records`, that takes most of a group's memory. An error about too large a group names
+    /// it.
     pub fn largest_part(&self) -> &'static str {
         let logs = u64::from(self.options.coordinators_max) * self.options.log_bytes;
         let spare = self.options.spare_bytes;
@@ -312,17 +318,17 @@ impl Catalog {
         parts.into_iter().max_by_key(|(bytes, _)| *bytes).map_or("records", |(_, name)| name)
     }
 
-    /// Chunks of one group's heap.
+    /// The number of chunks of one group's heap.
     pub fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    /// How many blocks of a size a chunk holds.
+    /// How many blocks of `bytes` a chunk holds.
     pub fn chunk_of(&self, bytes: usize) -> usize {
         self.options.chunk_bytes as usize / bytes.max(1)
     }
 
-    /// The owner word of a chunk.
+    /// The address of a chunk's owner word.
     pub fn chunk_word(&self, group: GroupId, chunk: u64) -> Address {
         debug_assert!(chunk < self.chunks);
         Address::new(group, self.chunk_table_at + chunk * 8)
@@ -340,7 +346,7 @@ impl Catalog {
         self.tables.iter().map(bytes).max().unwrap_or(0)
     }
 
-    /// Whether a chunk of the heap begins there.
+    /// Whether a chunk of the heap begins at this address.
     pub fn is_chunk(&self, address: Address) -> bool {
         let at = address.offset_bytes().checked_sub(self.heap_at);
         let chunk = |at: u64| (at / self.options.chunk_bytes, at % self.options.chunk_bytes);
@@ -354,7 +360,7 @@ impl Catalog {
         Address::new(group, self.logs_at + u64::from(coordinator) * self.options.log_bytes)
     }
 
-    /// Identifies schemas, layout and options.
+    /// A hash that identifies schemas, layout and options.
     pub fn stamp(&self) -> u64 {
         self.stamp
     }
@@ -372,7 +378,7 @@ impl Planner {
     }
 }
 
-/// Roots of all ordered indexes; each is in use in one group, and nodes are where records are.
+/// Plans the roots of all ordered indexes. Each root is in use in one group, and nodes are where records are.
 fn plan_indexes(
     plan: &mut Planner,
     tables: &mut [Table],
@@ -390,7 +396,7 @@ fn plan_indexes(
                     (group, (group as u16, 1))
                 }
             };
-            // Its size is known once its shape is.
+            // The root's size is known once the index's shape is.
             let root = Address::new(GroupId(group as u16), plan.at);
             let index = Index::plan(id, (table.id, &table.schema), schema, root, spread);
             plan.area(index.shape.node_bytes as u64);
@@ -425,7 +431,7 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     if options.coordinators_max == 0 {
         return refuse("coordinators_max", "0".into(), "≥ 1".into());
     }
-    // Nothing is larger than a group: see `plan_sizes`.
+    // No part is larger than a group: see `plan_sizes`.
     let is_size =
         |bytes, least| (least..=GROUP_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(64);
     if !is_size(options.log_bytes, LOG_BYTES_MIN) {
@@ -463,7 +469,7 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     plan_sizes::validate(schemas, options, sharing(options, groups))
 }
 
-/// Groups that share a table's records.
+/// How many groups share a table's records.
 fn sharing(options: &Options, groups: usize) -> u64 {
     if options.placement == Placement::Hash { groups as u64 } else { 1 }
 }
@@ -474,7 +480,8 @@ fn buckets(schema: &TableSchema, options: &Options, groups: usize) -> u64 {
     slots.div_ceil(u64::from(options.bucket.slots)).max(4)
 }
 
-/// Bodies of the expected records, some unevenness of the hash, overflow blocks, and the spare.
+/// Bytes of the heap: bodies of the expected records, some unevenness of the hash, overflow blocks, and the
+/// spare.
 fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {
     let share = sharing(options, groups);
     let expected: u64 = schemas
@@ -494,7 +501,8 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
     expected + options.spare_bytes.max(4 * options.chunk_bytes)
 }
 
-/// Bodies of so many records: one for each version, and those that wait until nobody can read them.
+/// Bodies of this many records: one for each version, and those that wait until no reader can be on its way
+/// to them.
 fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
     let waiting = match options.layout {
         LayoutKind::SingleVersion
@@ -509,7 +517,7 @@ fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
     records * slot.cells() as u64 + waiting
 }
 
-/// Nodes of a table's ordered indexes, for so many records in a group.
+/// Bytes of the nodes of a table's ordered indexes, for this many records in a group.
 fn node_bytes(schema: &TableSchema, records: u64) -> u64 {
     let of = |index| {
         let (id, table, root) = (IndexId(0), (TableId(0), schema), Address::NULL);
@@ -519,8 +527,8 @@ fn node_bytes(schema: &TableSchema, records: u64) -> u64 {
     schema.indexes.iter().map(of).sum()
 }
 
-/// Blocks of chains: some for unevenness; with too few slots for the records, all that are missing
-/// and one begun in every chain.
+/// The number of blocks of chains. There are some for unevenness. With too few slots for the records, there
+/// are blocks for all that are missing, and one begun block in every chain.
 fn overflow_blocks(schema: &TableSchema, options: &Options, groups: usize) -> u64 {
     let records = schema.expected_records.div_ceil(sharing(options, groups));
     if options.slots_per_100_records >= SLOTS_PER_100_ROOMY {
@@ -529,8 +537,8 @@ fn overflow_blocks(schema: &TableSchema, options: &Options, groups: usize) -> u6
     records.div_ceil(u64::from(options.bucket.slots)) + buckets(schema, options, groups)
 }
 
-/// Raised whenever what nodes of ordered indexes say comes to mean something else. 1: zeros belong to no
-/// index. 2: entries lie in home groups.
+/// Raised whenever the meaning of nodes of ordered indexes changes. 1: zeros belong to no index. 2: entries
+/// lie in home groups.
 const NODES_LAYOUT: u32 = 2;
 
 fn stamp(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {

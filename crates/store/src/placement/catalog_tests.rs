@@ -1,4 +1,4 @@
-//! Plans: areas, what the heap holds, stamps, and what is refused.
+//! Plans: areas, the contents of the heap, stamps, and refusals.
 //!
 //! Invariant: nothing here touches memory: a plan is arithmetic.
 

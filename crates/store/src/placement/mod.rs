@@ -1,7 +1,7 @@
-//! Where things lie: the plan of a database, its replica groups, and the compute nodes that own its shards.
+//! Where data lie: the plan of a database, its replica groups, and the compute nodes that own its shards.
 //!
-//! Invariant: the plan is a function of schemas and options; what changes later, groups and shards, are values that a
-//! service hands in.
+//! Invariant: the plan is a function of schemas and options. Groups and shards, which change later, are
+//! values that a service hands in.
 
 pub mod catalog;
 mod plan_sizes;

@@ -1,7 +1,8 @@
-//! Whether what a plan asks for can be planned at all.
+//! Checks that a plan of the requested sizes is possible at all.
 //!
-//! Invariant: what passes fits one replica group's offsets by a count that leaves things out and never counts too
-//! much. So the plan's arithmetic, in 64 bits, does not overflow, and nothing is refused that would have fitted.
+//! Invariant: sizes that pass fit one replica group's offsets, by a count that leaves parts out and never
+//! counts too much. So the plan's arithmetic, in 64 bits, does not overflow, and no plan is refused that
+//! would have fitted.
 
 use crate::ids::UsageError;
 use crate::layout::LayoutKind;
@@ -9,17 +10,18 @@ use crate::placement::catalog::Options;
 use crate::schema::TableSchema;
 use tarn_fabric::address::GROUP_BYTES_MAX;
 
-/// What one group can hold.
+/// The most bytes that one group can hold.
 const MOST: u128 = GROUP_BYTES_MAX as u128;
 
 fn refuse(field: &str, value: impl ToString, allowed: String) -> Result<(), UsageError> {
     Err(UsageError { field: field.to_owned(), value: value.to_string(), allowed })
 }
 
-/// Refuses tables or log areas that no group has the offsets for; `sharing` groups share a table's records.
+/// Refuses tables or log areas that are beyond the offsets of a group. `sharing` groups share a table's
+/// records.
 ///
 /// # Errors
-/// Names the first that is too large, and how large it may be.
+/// Names the first part that is too large, and how large it may be.
 pub fn validate(
     schemas: &[TableSchema],
     options: &Options,
@@ -47,7 +49,7 @@ pub fn validate(
     Ok(())
 }
 
-/// What a hundred records take at the least: their slots and what lies apart.
+/// The least number of bytes that a hundred records take: their slots and the memory that lies apart.
 fn least_bytes_100(schema: &TableSchema, options: &Options) -> u128 {
     let slot = options.slot(schema);
     let waiting = match options.layout {

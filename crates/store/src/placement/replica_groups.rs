@@ -1,9 +1,9 @@
-//! Which memory nodes hold which replica group, in one configuration.
+//! The memory nodes that hold each replica group, in one configuration.
 //!
-//! Invariant: position 0 is the primary; locks live there and there alone, and reads go there. After
-//! it come the other members of the group, then copies that are still joining: these get every WRITE
-//! of log and data, are never read by transactions, and do not count when recovery decides. A map is
-//! immutable; a new configuration brings a new one (`configuration` of the engine).
+//! Invariant: position 0 is the primary. Locks live only there, and reads go there. After it come the other
+//! members of the group, then copies that are still joining. Joining copies get every WRITE of log and data,
+//! are never read by transactions, and do not count when recovery decides. A map is immutable; a new
+//! configuration brings a new one (`configuration` of the engine).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,9 +12,9 @@ use tarn_fabric::address::{Address, GroupId, NodeSlot, Target};
 /// The nodes of one group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Copies {
-    /// Members, primary first, then joining ones.
+    /// The members, primary first, then joining nodes.
     nodes: Vec<NodeSlot>,
-    /// How many of them are members.
+    /// How many of the nodes are members.
     members: usize,
 }
 
@@ -25,7 +25,7 @@ pub struct ReplicaGroups {
 }
 
 impl ReplicaGroups {
-    /// From the nodes of every group, primary first; all of them are members.
+    /// Makes a map of the nodes of every group, primary first. All of them are members.
     ///
     /// # Panics
     /// If there is no group, or a group has no node.
@@ -38,8 +38,8 @@ impl ReplicaGroups {
         ReplicaGroups { groups: groups.into_iter().map(copies).collect() }
     }
 
-    /// Of a group that there is not (its address was read from memory that is damaged) the first one's: the fabric knows
-    /// no such group there either, and says so.
+    /// The copies of a group. If the group does not exist (its address was read from damaged memory), they
+    /// are those of the first group. The fabric knows no such group there either, and says so.
     #[inline]
     fn of(&self, group: GroupId) -> &Copies {
         self.groups.get(usize::from(group.0)).unwrap_or(&self.groups[0])
@@ -51,7 +51,7 @@ impl ReplicaGroups {
         self.groups.len()
     }
 
-    /// How many copies there are of `group`, joining ones included.
+    /// How many copies `group` has, joining ones included.
     #[inline]
     pub fn replicas(&self, group: GroupId) -> usize {
         self.of(group).nodes.len()
@@ -74,7 +74,7 @@ impl ReplicaGroups {
         self.groups.iter().any(|copies| copies.members < copies.nodes.len())
     }
 
-    /// The address at its primary.
+    /// The address at the primary of its group.
     #[inline]
     pub fn primary(&self, address: Address) -> Target {
         address.at(self.of(address.group()).nodes[0])
@@ -86,13 +86,13 @@ impl ReplicaGroups {
         address.at(self.of(address.group()).nodes[position])
     }
 
-    /// The address at every copy, primary first: where a WRITE goes.
+    /// The address at every copy, primary first. A WRITE goes to all of them.
     #[inline]
     pub fn all(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
         self.of(address.group()).nodes.iter().map(move |&node| address.at(node))
     }
 
-    /// The address at every member, primary first: what counts.
+    /// The address at every member, primary first. These are the copies that count.
     pub fn counted(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
         self.members(address.group()).iter().map(move |&node| address.at(node))
     }
@@ -112,8 +112,8 @@ impl ReplicaGroups {
         nodes
     }
 
-    /// Without a node: the next member of each of its groups is primary. `None` if a group has no
-    /// member left; its bytes are lost.
+    /// The map without a node. The next member of each of its groups becomes primary. Returns `None` if a
+    /// group has no member left: the group's bytes are lost.
     pub fn without(&self, node: NodeSlot) -> Option<ReplicaGroups> {
         let mut map = self.clone();
         for copies in &mut map.groups {
@@ -124,10 +124,10 @@ impl ReplicaGroups {
         map.groups.iter().all(|copies| copies.members > 0).then_some(map)
     }
 
-    /// With another member of `group` as its primary.
+    /// The map with another member of `group` as its primary.
     ///
     /// # Panics
-    /// If the node is no member of it.
+    /// If the node is no member of the group.
     #[must_use]
     pub fn with_primary(&self, group: GroupId, node: NodeSlot) -> ReplicaGroups {
         let position = self.members(group).iter().position(|&it| it == node);
@@ -136,10 +136,10 @@ impl ReplicaGroups {
         map
     }
 
-    /// With a copy of `group` that begins to join.
+    /// The map with a copy of `group` that begins to join.
     ///
     /// # Panics
-    /// If the node has one already.
+    /// If the node has a copy already.
     #[must_use]
     pub fn with_joining(&self, group: GroupId, node: NodeSlot) -> ReplicaGroups {
         let mut map = self.clone();
@@ -149,8 +149,8 @@ impl ReplicaGroups {
         map
     }
 
-    /// With primaries moved to other members of their groups, one group at a time, as long as that makes
-    /// their numbers more even over the nodes.
+    /// The map with primaries moved to other members of their groups, one group at a time, as long as that
+    /// makes the numbers of primaries more even over the nodes.
     #[must_use]
     pub fn balanced(&self) -> ReplicaGroups {
         let mut map = self.clone();
@@ -160,7 +160,8 @@ impl ReplicaGroups {
         map
     }
 
-    /// A group whose primary is that of two groups more than another member, and the lightest such one.
+    /// A group whose primary is primary of at least two groups more than another member, and the position of
+    /// the lightest such member.
     fn heavy(&self) -> Option<(usize, usize)> {
         let load = |node: NodeSlot| self.groups.iter().filter(|it| it.nodes[0] == node).count();
         self.groups.iter().enumerate().find_map(|(group, copies)| {
@@ -170,7 +171,7 @@ impl ReplicaGroups {
         })
     }
 
-    /// With every joining copy a member.
+    /// The map with every joining copy a member.
     #[must_use]
     pub fn joined(&self) -> ReplicaGroups {
         let mut map = self.clone();
@@ -215,7 +216,7 @@ impl ThreadGroups {
         *self.whole.borrow_mut() = Rc::new(map.clone());
     }
 
-    /// The map, which stays as it is for whoever holds it.
+    /// The map. It stays as it is while it is held.
     pub fn whole(&self) -> Rc<ReplicaGroups> {
         Rc::clone(&self.whole.borrow())
     }
@@ -226,13 +227,13 @@ impl ThreadGroups {
         self.briefs.len()
     }
 
-    /// As [`ReplicaGroups::replicas`].
+    /// How many copies `group` has, as [`ReplicaGroups::replicas`] says.
     #[inline]
     pub fn replicas(&self, group: GroupId) -> usize {
         usize::from(self.briefs[usize::from(group.0)].replicas.get())
     }
 
-    /// As [`ReplicaGroups::primary`].
+    /// The address at its primary, as [`ReplicaGroups::primary`] says.
     #[inline]
     pub fn primary(&self, address: Address) -> Target {
         address.at(self.briefs[usize::from(address.group().0)].primary.get())
@@ -248,7 +249,7 @@ mod tests {
         ReplicaGroups::new((0..3).map(|group| vec![node(group), node(group + 1)]).collect())
     }
 
-    /// An address out of damaged memory names some node, and the fabric refuses it: no panic.
+    /// An address from damaged memory names some node, and the fabric refuses it: no panic.
     #[test]
     fn a_group_that_there_is_not_is_at_nodes_that_there_are() {
         let groups = ReplicaGroups::new(vec![vec![NodeSlot(2), NodeSlot(0)], vec![NodeSlot(1)]]);

@@ -1,10 +1,10 @@
-//! Routing: at which compute node a transaction is to run.
+//! Routing: the choice of the compute node on which a transaction runs.
 //!
-//! Invariant: a matter of speed alone. Wherever a transaction runs, its locks are granted by the owners of
-//! its shards; a stale map sends it to a node that has to ask another.
+//! Invariant: routing affects speed alone. Wherever a transaction runs, the owners of its shards grant its
+//! locks; a stale map sends it to a node that has to ask another.
 //!
-//! LOTUS (§4.3): what only reads takes no lock and runs anywhere; what writes runs where the shard of its
-//! first record is, because the others are likely to be there too.
+//! LOTUS (§4.3): a transaction that only reads takes no lock and runs anywhere. A transaction that writes
+//! runs where the shard of its first record is, because the others are likely to be there too.
 
 use crate::placement::catalog::Catalog;
 use crate::placement::shard_map::{ShardId, ShardMap};
@@ -17,15 +17,15 @@ use tarn_fabric::rng::Rng;
 pub struct Router<'a> {
     catalog: &'a Catalog,
     map: &'a ShardMap,
-    /// Where transactions may run.
+    /// The nodes on which transactions may run.
     nodes: Vec<NodeSlot>,
 }
 
 impl<'a> Router<'a> {
-    /// One that places transactions on `nodes`.
+    /// A router that places transactions on `nodes`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no node.
     pub fn new(catalog: &'a Catalog, map: &'a ShardMap, nodes: Vec<NodeSlot>) -> Router<'a> {
         assert!(!nodes.is_empty(), "somewhere to run");
         Router { catalog, map, nodes }
@@ -36,8 +36,8 @@ impl<'a> Router<'a> {
         self.catalog.table(table).shard_of(key)
     }
 
-    /// Where a transaction is to run whose first record is in the shard of this table's key word; anywhere,
-    /// if it only reads, or its first record is not known, or nobody that is left owns the shard.
+    /// The node for a transaction whose first record is in the shard of this table's key word. It is any node
+    /// if the transaction only reads, or its first record is not known, or none of the nodes owns the shard.
     #[inline]
     pub fn place(
         &self,

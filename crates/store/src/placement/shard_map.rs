@@ -1,18 +1,18 @@
-//! Shards: which compute node grants the locks of a record.
+//! Shards: they decide which compute node grants the locks of a record.
 //!
-//! Invariants: every key is in one of 4,096 shards for ever, a pure function of its table's schema and the
-//! key. A shard has one owner at a time: the map of record is the membership service's, which changes one
-//! entry at a time, from what the changer has seen, and counts each change in the entry's epoch. A node's
-//! view of it lags behind and never goes back.
+//! Invariants: every key is in one of 4,096 shards for ever, by a pure function of its table's schema and the
+//! key. A shard has one owner at a time. The map of record is the membership service's. The service changes
+//! one entry at a time, from the entry that the changer has seen, and counts each change in the entry's
+//! epoch. A node's view of the map lags behind and never goes back.
 //!
-//! LOTUS (§4.2) shards by the low bits of a "critical field" of the key, so that what a transaction
-//! locks is likely to be in one shard. It moves shards by a message; a message that comes twice makes two
-//! owners, therefore the map decides here and messages are hints. (A compare-and-set on a word in memory
-//! nodes would do no better: on a replicated word it is not atomic.)
+//! LOTUS (§4.2) shards by the low bits of a "critical field" of the key, so that the records that a
+//! transaction locks are likely to be in one shard. It moves shards by a message. A message that comes twice
+//! makes two owners; therefore the map decides here, and messages are hints. (A compare-and-set on a word in
+//! memory nodes would do no better: on a replicated word it is not atomic.)
 //!
 //! ```text
 //! 63        32 | 31 28 | 27   22 | 21     12 | 11         0
-//!   epoch      | state | (zero)  | slot (10) | incarnation 12      an entry; zero is nobody's
+//!   epoch      | state | (zero)  | slot (10) | incarnation 12      an entry; zero: no owner
 //! ```
 
 use crate::schema::{KeyWidth, TableSchema};
@@ -29,7 +29,7 @@ const SHARD_BITS: u32 = 12;
 pub struct ShardId(pub u16);
 
 impl ShardId {
-    /// All of them, in order.
+    /// All shards, in order.
     pub fn all() -> impl Iterator<Item = ShardId> {
         (0..SHARDS as u16).map(ShardId)
     }
@@ -49,34 +49,36 @@ impl ShardId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ShardState {
-    /// It does.
+    /// The owner grants them.
     Open = 1,
-    /// Not any more: those that hold some finish, then another node takes over (`resharding` of the engine).
+    /// The owner grants no more. Transactions that hold locks finish, then another node takes over
+    /// (`resharding` of the engine).
     Closed = 2,
-    /// Its owner's life is over; nobody does until what rests on its locks has ended.
+    /// The owner's life is over. No node grants locks until the transactions that rest on the owner's locks
+    /// have ended.
     Recovering = 3,
 }
 
-/// What the map says about a shard.
+/// The map's entry of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ShardEntry {
-    /// Whose it is, in which life.
+    /// The node that owns the shard, and in which life.
     pub owner: NodeId,
-    /// Whether it may be used.
+    /// Whether the owner grants the shard's locks.
     pub state: ShardState,
-    /// How often the entry has changed: the later of two is the greater.
+    /// How often the entry has changed. Of two entries the later has the greater epoch.
     pub epoch: u32,
 }
 
 impl ShardEntry {
-    /// As one word: the later of two entries is the greater word.
+    /// The entry as one word. Of two entries the later has the greater word.
     #[inline]
     pub fn word(self) -> u64 {
         let owner = u64::from(self.owner.slot.0) << 12 | u64::from(self.owner.incarnation.0);
         u64::from(self.epoch) << 32 | (self.state as u64) << 28 | owner
     }
 
-    /// From its word; `None` if the shard has never had an owner.
+    /// Decodes an entry; `None` if the shard has never had an owner.
     #[inline]
     pub fn from_word(word: u64) -> Option<ShardEntry> {
         let state = match word >> 28 & 0xf {
@@ -92,7 +94,7 @@ impl ShardEntry {
         Some(ShardEntry { owner, state, epoch: (word >> 32) as u32 })
     }
 
-    /// The entry that follows it.
+    /// The entry that follows this one.
     ///
     /// # Panics
     /// After 2^32 changes.
@@ -108,47 +110,47 @@ impl ShardEntry {
     }
 }
 
-/// Stands for a life that grants a shard's locks: the part of an entry's word that says so, whatever the epoch.
+/// A life that grants a shard's locks: the part of an entry's word that says so, whatever the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Serving(u32);
 
 impl Serving {
-    /// That of a life.
+    /// The part of the word that names this life.
     pub fn by(node: NodeId) -> Serving {
         let entry = ShardEntry { owner: node, state: ShardState::Open, epoch: 0 };
         Serving(entry.word() as u32)
     }
 }
 
-/// How a table's keys come to their shards.
+/// How a table's keys are mapped to shards.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sharding {
     /// By adjacent bits of the key word.
     Field {
-        /// The lowest of them.
+        /// The position of the lowest of these bits.
         shift: u32,
-        /// Those that count, once shifted.
+        /// The bits that count, after the shift.
         mask: u64,
     },
-    /// By bits that are not adjacent, lowest run first, 12 bits in all at the most.
+    /// By bits that are not adjacent: runs of them, lowest run first, at most 12 bits in all.
     Runs(Box<[Run]>),
-    /// By a hash of the key word, which is itself one if keys are long.
+    /// By a hash of the key word. If keys are long, the key word is itself a hash.
     Hash {
-        /// So that tables differ.
+        /// A number that makes tables differ.
         salt: u64,
     },
 }
 
-/// Adjacent bits of a key word, and where they go.
+/// Adjacent bits of a key word, and their place in the shard's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     mask: u64,
-    /// From their place in the word down to their place in the shard's number.
+    /// The distance from their place in the word down to their place in the shard's number.
     shift: u32,
 }
 
 impl Sharding {
-    /// That of a table; `salt` is its own.
+    /// The sharding of a table; `salt` is the table's own.
     pub fn of(schema: &TableSchema, salt: u64) -> Sharding {
         let bits = schema.critical_bits;
         if bits == 0 || schema.key != KeyWidth::Word {
@@ -176,7 +178,7 @@ impl Sharding {
     }
 }
 
-/// The runs of one bits of a mask, as far as the shard's number goes.
+/// The runs of set bits of a mask, as far as the shard's number goes.
 fn runs(bits: u64) -> Box<[Run]> {
     let (mut runs, mut left, mut placed) = (Vec::new(), bits, 0);
     while left != 0 && placed < SHARD_BITS {
@@ -190,8 +192,8 @@ fn runs(bits: u64) -> Box<[Run]> {
     runs.into()
 }
 
-/// The shard of what has an address and no key: buckets and nodes of indexes. By the hash, since addresses
-/// of their kind are multiples of their size: by their low bits they would be in a few shards.
+/// The shard of an object that has an address and no key: a bucket, or a node of an index. A hash decides,
+/// since such addresses are multiples of the object's size: by their low bits they would be in a few shards.
 #[inline]
 pub fn shard_of_address(address: Address) -> ShardId {
     ShardId::of_hash(mix(address.to_word()))
@@ -199,10 +201,10 @@ pub fn shard_of_address(address: Address) -> ShardId {
 
 /// The map of record, which a service keeps.
 pub trait ShardRecord {
-    /// What it says of a shard; `None` if the shard has never had an owner.
+    /// The entry of a shard; `None` if the shard has never had an owner.
     fn shard(&self, shard: ShardId) -> Option<ShardEntry>;
 
-    /// How often the map of record has changed: a node that has taken over so many changes need not look.
+    /// How often the map of record has changed. A node that has taken over this many changes need not look.
     fn shard_changes(&self) -> u64;
 }
 
@@ -220,7 +222,7 @@ impl<T: ShardRecord + ?Sized> ShardRecord for &T {
 #[derive(Debug)]
 pub struct ShardMap {
     words: Box<[AtomicU64]>,
-    /// The record's changes that it has taken over.
+    /// How many of the record's changes the node has taken over.
     changes: AtomicU64,
 }
 
@@ -232,27 +234,27 @@ impl Default for ShardMap {
 }
 
 impl ShardMap {
-    /// What the node believes of a shard; `None` if nobody has owned it yet, or there is no such shard.
+    /// The node's belief about a shard; `None` if the shard was never owned yet, or does not exist.
     #[inline]
     pub fn entry(&self, shard: ShardId) -> Option<ShardEntry> {
         ShardEntry::from_word(self.words.get(usize::from(shard.0))?.load(Ordering::Acquire))
     }
 
-    /// Whether this life grants the shard's locks, as far as it knows. What the owner itself has closed
-    /// it knows to be closed.
+    /// Whether this life grants the shard's locks, as far as the node knows. If the owner itself has closed
+    /// the shard, the owner knows it.
     #[inline]
     pub fn is_served_by(&self, shard: ShardId, node: NodeId) -> bool {
         self.is_served(shard, Serving::by(node))
     }
 
-    /// As [`ShardMap::is_served_by`].
+    /// Does the same as [`ShardMap::is_served_by`].
     #[inline(always)]
     pub fn is_served(&self, shard: ShardId, serving: Serving) -> bool {
         let word = self.words.get(usize::from(shard.0));
         word.is_some_and(|word| Serving(word.load(Ordering::Acquire) as u32) == serving)
     }
 
-    /// Takes over what the `record` says of a shard, and returns what the node believes then.
+    /// Takes over the entry of a shard from the `record`. Returns the node's belief after that.
     pub fn reread(&self, record: impl ShardRecord, shard: ShardId) -> Option<ShardEntry> {
         if let Some(entry) = record.shard(shard) {
             self.learn(shard, entry);
@@ -260,7 +262,7 @@ impl ShardMap {
         self.entry(shard)
     }
 
-    /// Takes over the whole record if it has changed; whether it has.
+    /// Takes over the whole record if it has changed. Returns whether it has.
     pub fn refresh(&self, record: impl ShardRecord) -> bool {
         let changes = record.shard_changes();
         if self.changes.load(Ordering::Acquire) >= changes {
@@ -269,19 +271,19 @@ impl ShardMap {
         for shard in ShardId::all() {
             self.reread(&record, shard);
         }
-        // Not before: who finds it need not look.
+        // Not earlier: a thread that finds this count need not look.
         self.changes.fetch_max(changes, Ordering::AcqRel);
         true
     }
 
-    /// **Breaks the invariant**: the node takes the shard for its own, whatever the record says.
+    /// **Breaks the invariant**: the node takes the shard as its own, whatever the record says.
     pub fn planted_take(&self, shard: ShardId, node: NodeId) {
         if let Some(entry) = self.entry(shard) {
             self.learn(shard, entry.next(node, ShardState::Open));
         }
     }
 
-    /// Learns an entry of the record; an older one than the node's own is nothing new.
+    /// Learns an entry of the record. An entry that is older than the node's own changes nothing.
     pub fn learn(&self, shard: ShardId, entry: ShardEntry) {
         if let Some(word) = self.words.get(usize::from(shard.0)) {
             word.fetch_max(entry.word(), Ordering::AcqRel);
@@ -294,7 +296,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bit for bit: the bits of `key` under `mask`, pushed together.
+    /// The bits of `key` under `mask`, pushed together bit by bit.
     fn extracted(key: u64, mask: u64) -> u64 {
         let ones = (0..64).filter(|bit| mask >> bit & 1 == 1);
         ones.enumerate().fold(0, |bits, (to, from)| bits | (key >> from & 1) << to)
@@ -331,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Without a critical field, with long keys, and for addresses of equal alignment.
+    /// Hashes are used without a critical field, for long keys, and for addresses of equal alignment.
     #[test]
     fn hashes_spread_evenly() {
         let hashed = Sharding::of(&schema(0), mix(1));
@@ -350,7 +352,7 @@ mod tests {
         }
     }
 
-    /// A record of no shard.
+    /// A map of record without any shard.
     struct Nothing;
 
     impl ShardRecord for Nothing {

@@ -1,17 +1,17 @@
-//! Ordered indexes as they are declared: which bytes of a record make an index key.
+//! Ordered indexes as they are declared: the bytes of a record that make an index key.
 //!
-//! Invariant: index keys of one index all have the same width and compare as bytes: integers stand
-//! big-endian, a signed one with its sign bit flipped, text padded with zeros. An index that is not
-//! unique has the primary key at the end of its keys, so that no two records share one.
+//! Invariant: all keys of one index have the same width and compare as bytes. Integers stand big-endian, a
+//! signed one with its sign bit flipped; text is padded with zeros. An index that is not unique has the
+//! primary key at the end of its keys, so that no two records share a key.
 
 use crate::ids::UsageError;
 use crate::schema::{ColumnId, ColumnType, KeyWidth, TableSchema};
 use serde::{Deserialize, Serialize};
 
-/// Longest index key in bytes, with the primary key that stands at the end of one that is not unique.
+/// The longest index key in bytes, including the primary key at the end of one that is not unique.
 pub const INDEX_KEY_BYTES_MAX: usize = 64;
 
-/// An index of the catalog: its position among all indexes, tables in order, each table's in order.
+/// An index of the catalog, by its position: tables in order, and each table's indexes in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct IndexId(pub u16);
 
@@ -35,9 +35,9 @@ pub enum IndexPart {
 /// An ordered index as declared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct IndexSchema {
-    /// Unique within the table.
+    /// The index's name, unique within the table.
     pub name: String,
-    /// What its keys are made of, first part first.
+    /// The parts of its keys, first part first.
     pub parts: Vec<IndexPart>,
     /// Whether no two records may have the same parts. If not, the primary key is appended.
     pub unique: bool,
@@ -52,7 +52,7 @@ pub fn primary_key_bytes(key: KeyWidth) -> usize {
 }
 
 impl IndexPart {
-    /// How many bytes it takes in an index key of `schema`.
+    /// How many bytes the part takes in an index key of `schema`.
     pub fn width_bytes(self, schema: &TableSchema) -> usize {
         match self {
             IndexPart::Key => primary_key_bytes(schema.key),
@@ -76,10 +76,10 @@ impl IndexSchema {
         self.parts_bytes(schema) + tail
     }
 
-    /// Whether an index of `schema` can look like this.
+    /// Checks that an index of `schema` can be declared like this.
     ///
     /// # Errors
-    /// Names the field, the value, and what is allowed.
+    /// Names the field, the value, and the allowed values.
     pub fn validate(&self, schema: &TableSchema) -> Result<(), UsageError> {
         let refuse = |field: &str, value: String, allowed: String| {
             let field = format!("table {}: index {}: {field}", schema.name, self.name);
@@ -116,7 +116,7 @@ impl IndexSchema {
     }
 }
 
-/// Writes a column's bytes as they compare.
+/// Writes a column's bytes in the form in which they compare.
 pub fn encode_column(column_type: ColumnType, stored: &[u8], to: &mut [u8]) {
     to.copy_from_slice(stored);
     match column_type {

@@ -1,9 +1,9 @@
-//! What a database holds: tables of fixed-width typed columns.
+//! The schema of a database: tables of fixed-width typed columns.
 //!
-//! Invariant: a row's payload is its columns, packed in order, each at an offset that the schema
-//! alone decides; a column is a *cell*, the unit in which records are read and written. A primary
-//! key that fits 64 bits is the record's key word itself; a longer one (up to 64 bytes) is hashed
-//! into the word and stored in full, and the full key is always compared.
+//! Invariant: a row's payload is its columns, packed in order, each at an offset that the schema alone
+//! decides. A column is a *cell*, the unit in which records are read and written. A primary key that fits 64
+//! bits is the record's key word itself. A longer one (up to 64 bytes) is hashed into the word and stored in
+//! full, and the full key is always compared.
 
 use crate::ids::UsageError;
 use serde::{Deserialize, Serialize};
@@ -17,11 +17,11 @@ pub use index_schema::{
     INDEX_KEY_BYTES_MAX, IndexId, IndexPart, IndexSchema, encode_column, primary_key_bytes,
 };
 
-/// Most columns of one table: a set of cells is one word.
+/// The most columns of one table: a set of cells is one word.
 pub const COLUMNS_MAX: usize = 64;
-/// Longest row payload in bytes.
+/// The longest row payload in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
-/// Longest primary key in bytes.
+/// The longest primary key in bytes.
 pub const KEY_BYTES_MAX: usize = 64;
 
 /// A table of the catalog.
@@ -69,9 +69,9 @@ impl ColumnType {
 /// A column: its name, type and place in the payload.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Column {
-    /// Unique within the table.
+    /// The column's name, unique within the table.
     pub name: String,
-    /// Type.
+    /// The column's type.
     pub column_type: ColumnType,
     /// Offset in the payload, in bytes.
     pub offset_bytes: usize,
@@ -84,7 +84,7 @@ pub struct Cells(pub u64);
 impl Cells {
     /// Every column.
     pub const ALL: Cells = Cells(u64::MAX);
-    /// No column: only whether the record exists.
+    /// No column: only the record's existence matters.
     pub const NONE: Cells = Cells(0);
 
     /// One column.
@@ -98,7 +98,7 @@ impl Cells {
         Cells(columns.iter().fold(0, |bits, column| bits | (1 << column.0)))
     }
 
-    /// Both sets.
+    /// The union of both sets.
     #[inline]
     pub fn union(self, other: Cells) -> Cells {
         Cells(self.0 | other.0)
@@ -110,29 +110,29 @@ impl Cells {
         self.0 & (1 << column.0) != 0
     }
 
-    /// Whether all of `other` is in the set.
+    /// Whether all cells of `other` are in the set.
     #[inline]
     pub fn covers(self, other: Cells) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// How long a table's primary key is.
+/// The width of a table's primary key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyWidth {
-    /// Packs into 64 bits: the caller packs its key columns injectively into a word.
+    /// The key fits 64 bits: the caller packs its key columns injectively into a word.
     Word,
-    /// This many bytes, 1 to [`KEY_BYTES_MAX`].
+    /// The key has this many bytes, 1 to [`KEY_BYTES_MAX`].
     Bytes(u8),
 }
 
 /// A primary key as callers give it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key<'a> {
-    /// Of a table with [`KeyWidth::Word`].
+    /// The key of a table with [`KeyWidth::Word`].
     Word(u64),
-    /// Of a table with [`KeyWidth::Bytes`].
+    /// The key of a table with [`KeyWidth::Bytes`].
     Bytes(&'a [u8]),
 }
 
@@ -158,7 +158,7 @@ impl<'a, const N: usize> From<&'a [u8; N]> for Key<'a> {
 /// A table as declared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct TableSchema {
-    /// Unique within the database.
+    /// The table's name, unique within the database.
     pub name: String,
     /// Columns in payload order.
     pub columns: Vec<Column>,
@@ -169,10 +169,10 @@ pub struct TableSchema {
     pub critical_bits: u64,
     /// How many records the table is laid out for; it may grow beyond.
     pub expected_records: u64,
-    /// Whether rows lie apart from their slots also if a slot has room for them.
+    /// Whether rows lie apart from their slots even if a slot has room for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub apart: bool,
-    /// Whether its buckets say which keys they may hold: see [`TableSchema::fingerprinted`].
+    /// Whether its buckets have fingerprints of the keys that they hold: see [`TableSchema::fingerprinted`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fingerprinted: bool,
     /// Its ordered indexes.
@@ -217,23 +217,24 @@ impl TableSchema {
         self
     }
 
-    /// Sets which bits of the key word decide the shard.
+    /// Sets the bits of the key word that decide the shard.
     #[must_use]
     pub fn critical_bits(mut self, bits: u64) -> TableSchema {
         self.critical_bits = bits;
         self
     }
 
-    /// Rows lie apart from their slots, also if a slot of two lines had room for them. A bin is then one
-    /// line instead of four; a row is read in a round of its own, together with what is locked.
+    /// Makes rows lie apart from their slots, even if a slot of two lines had room for them. A bin is then
+    /// one line instead of four. A row is read in a round of its own, together with the records that are
+    /// locked.
     #[must_use]
     pub fn apart(mut self) -> TableSchema {
         self.apart = true;
         self
     }
 
-    /// Directory records hold a fingerprint of each key in their bucket: an insert reads one line
-    /// instead of the bucket. For tables that grow; loading a record takes a WRITE of a byte more.
+    /// Makes directory records hold a fingerprint of each key in their bucket. An insert then reads one line
+    /// instead of the bucket. This is for tables that grow; loading a record takes one more WRITE, of a byte.
     #[must_use]
     pub fn fingerprinted(mut self) -> TableSchema {
         self.fingerprinted = true;
@@ -267,10 +268,10 @@ impl TableSchema {
         }
     }
 
-    /// Whether the table can be stored.
+    /// Checks that the table can be stored.
     ///
     /// # Errors
-    /// Names the field, the value, and what is allowed.
+    /// Names the field, the value, and the allowed values.
     pub fn validate(&self) -> Result<(), UsageError> {
         let refuse = |field: &str, value: String, allowed: String| {
             let field = format!("table {}: {field}", self.name);

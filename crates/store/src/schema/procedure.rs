@@ -1,8 +1,8 @@
-//! Registered procedures: what a transaction is called, and what is known of it before it runs.
+//! Registered procedures: the name of a transaction, and the facts that are known before it runs.
 //!
-//! Invariant: a procedure's description never changes what it does; it lets routing send it to the
-//! right node (its first key), a protocol that locks cells know its cells, and a remote client call
-//! it by name.
+//! Invariant: a procedure's description never changes the procedure's effect. By the description, routing
+//! sends the procedure to the right node (that of its first key). A protocol that locks cells knows its
+//! cells, and a remote client calls it by name.
 
 use crate::ids::{Mode, UsageError};
 use crate::schema::{Cells, TableId};
@@ -10,22 +10,22 @@ use crate::schema::{Cells, TableId};
 /// A record that a procedure will use: table, mode, cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Which table.
+    /// The record's table.
     pub table: TableId,
-    /// In which mode.
+    /// The mode of the access.
     pub mode: Mode,
-    /// Which cells.
+    /// The cells that are used.
     pub cells: Cells,
 }
 
-/// What is known of a procedure before it runs.
+/// The facts about a procedure that are known before it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Procedure {
-    /// Unique within the database.
+    /// The procedure's name, unique within the database.
     pub name: &'static str,
     /// Whether it never writes.
     pub read_only: bool,
-    /// What it uses, in order; the first is what routing goes by.
+    /// The records that it uses, in order. Routing goes by the first one.
     pub accesses: Vec<Access>,
 }
 
@@ -67,7 +67,7 @@ impl Procedures {
         &self.list[usize::from(id.0)]
     }
 
-    /// All, in order of registration.
+    /// All procedures, in order of registration.
     pub fn iter(&self) -> impl Iterator<Item = &Procedure> {
         self.list.iter()
     }

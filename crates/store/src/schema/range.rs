@@ -1,9 +1,9 @@
-//! What callers say of an ordered index: keys, prefixes of keys, ranges of them.
+//! Keys, prefixes of keys and ranges of an ordered index, as callers give them.
 //!
-//! Invariant: a key is built from its parts, each in the bytes that compare as the part does. A key
-//! that is shorter than the index's is a prefix and stands for every key that begins with it. What
-//! cannot be (a part of another width than the index's, a text that does not fit) is kept, and told at
-//! the next fetch: a key knows where its parts end, and an index which ends it allows (`KeyParts`).
+//! Invariant: a key is built from its parts, each in the bytes that compare as the part does. A key that is
+//! shorter than the index's keys is a prefix and stands for every key that begins with it. An impossible key
+//! (a part of another width than the index's, a text that does not fit) is kept, and reported at the next
+//! fetch. A key knows where its parts end, and an index knows which ends it allows (`KeyParts`).
 
 use crate::schema::{INDEX_KEY_BYTES_MAX, Key};
 
@@ -20,24 +20,25 @@ pub struct IndexKey {
     parts: KeyParts,
 }
 
-/// Where the parts of a key end, and of which kind they are: bit `n − 1` is for a part of which byte `n` is
-/// the last.
+/// Where the parts of a key end, and of which kind they are: bit `n − 1` is for a part whose last byte is
+/// byte `n`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct KeyParts {
     /// Every part's end.
     pub ends: u64,
     /// The ends of signed parts.
     pub signed: u64,
-    /// Of a key: the ends of texts that were padded. Of an index: every byte of its texts, which a key may
-    /// make of any parts.
+    /// Of a key: the ends of texts that were padded. Of an index: every byte of its texts, since a key may
+    /// make them of any parts.
     pub text: u64,
 }
 
 const _: () = assert!(INDEX_KEY_BYTES_MAX <= u64::BITS as usize);
 
 impl KeyParts {
-    /// Whether a key of `len` bytes with these parts begins keys of an index with the parts `index`: no part
-    /// crosses the end of one of the index's, a number is one of the index's, and only a whole text is padded.
+    /// Whether a key of `len` bytes with these parts begins keys of an index with the parts `index`. No part
+    /// may cross the end of one of the index's, a number must be one of the index's, and only a whole text
+    /// may be padded.
     #[inline]
     fn begin(self, index: KeyParts, len: usize) -> bool {
         let within = u64::MAX.unbounded_shr(u64::BITS - len as u32);
@@ -81,35 +82,35 @@ impl IndexKey {
         1u64.unbounded_shl(u32::from(self.len).wrapping_sub(1))
     }
 
-    /// With a part of one byte.
+    /// The key with one more part, of one byte.
     #[inline]
     #[must_use]
     pub fn u8(self, part: u8) -> IndexKey {
         self.push(&[part], 1)
     }
 
-    /// With a part of two bytes.
+    /// The key with one more part, of two bytes.
     #[inline]
     #[must_use]
     pub fn u16(self, part: u16) -> IndexKey {
         self.push(&part.to_be_bytes(), 2)
     }
 
-    /// With a part of four bytes.
+    /// The key with one more part, of four bytes.
     #[inline]
     #[must_use]
     pub fn u32(self, part: u32) -> IndexKey {
         self.push(&part.to_be_bytes(), 4)
     }
 
-    /// With a part of eight bytes.
+    /// The key with one more part, of eight bytes.
     #[inline]
     #[must_use]
     pub fn u64(self, part: u64) -> IndexKey {
         self.push(&part.to_be_bytes(), 8)
     }
 
-    /// With a signed part of eight bytes.
+    /// The key with one more part, signed, of eight bytes.
     #[inline]
     #[must_use]
     pub fn i64(self, part: i64) -> IndexKey {
@@ -118,8 +119,8 @@ impl IndexKey {
         key
     }
 
-    /// With text in a column of `width` bytes, padded with zeros. The beginning of a text, as the key's last part, is
-    /// as wide as it is long.
+    /// The key with a text in a column of `width` bytes, padded with zeros. If the key's last part is only
+    /// the beginning of a text, its `width` is its length.
     #[inline]
     #[must_use]
     pub fn bytes(self, part: &[u8], width: usize) -> IndexKey {
@@ -130,13 +131,13 @@ impl IndexKey {
         key
     }
 
-    /// What was built, or `None` if it is longer than any index's keys.
+    /// The key's bytes, or `None` if it is longer than any index's keys.
     #[inline]
     pub fn as_bytes(&self) -> Option<&[u8]> {
         self.bytes.get(..usize::from(self.len))
     }
 
-    /// Whether it begins keys of an index with these parts.
+    /// Whether the key begins keys of an index with these parts.
     #[inline]
     pub fn begins(&self, index: KeyParts) -> bool {
         self.len != TOO_LONG && self.parts.begin(index, usize::from(self.len))
@@ -154,13 +155,13 @@ impl IndexKey {
         format!("parts of {} bytes", ends.map(part).collect::<Vec<_>>().join(" + "))
     }
 
-    /// Padded with zeros: the least key that begins with it.
+    /// The key padded with zeros: the least key that begins with it.
     #[inline]
     pub fn least(&self) -> [u8; INDEX_KEY_BYTES_MAX] {
         self.bytes
     }
 
-    /// Padded with ones: beyond every key that begins with it.
+    /// The key padded with ones: beyond every key that begins with it.
     #[inline]
     pub fn greatest(&self) -> [u8; INDEX_KEY_BYTES_MAX] {
         let mut bytes = self.bytes;
@@ -172,18 +173,19 @@ impl IndexKey {
 /// A range of an ordered index that a transaction wants to see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scan {
-    /// From this key on.
+    /// The scan begins at this key.
     pub from: IndexKey,
-    /// Up to this key, and every key that begins with it.
+    /// The scan ends at this key; every key that begins with it is included.
     pub to: IndexKey,
-    /// No more entries than this; [`UNLIMITED`] unless set.
+    /// The most entries; [`UNLIMITED`] unless set.
     pub limit: u32,
-    /// From the end of the range towards its beginning.
+    /// Whether the scan goes from the end of the range towards its beginning.
     pub backward: bool,
 }
 
 impl Scan {
-    /// All entries between both, in order, both included, however many: they are read in pages of a few leaves.
+    /// All entries between both keys, in order, both included, however many: they are read in pages of a few
+    /// leaves.
     #[inline]
     pub fn range(from: IndexKey, to: IndexKey) -> Scan {
         Scan { from, to, limit: UNLIMITED, backward: false }
@@ -195,7 +197,7 @@ impl Scan {
         Scan::range(key, key)
     }
 
-    /// The first `entries` of them. What lies behind them is not read.
+    /// Limits the scan to the first `entries` of them. Entries behind them are not read.
     #[inline]
     #[must_use]
     pub fn limit(mut self, entries: u32) -> Scan {
@@ -203,7 +205,7 @@ impl Scan {
         self
     }
 
-    /// From the last to the first.
+    /// Makes the scan go from the last entry to the first.
     #[inline]
     #[must_use]
     pub fn backward(mut self) -> Scan {
@@ -217,16 +219,16 @@ impl Scan {
 pub struct ScanHandle(pub u32);
 
 impl ScanHandle {
-    /// Set: a look-up.
+    /// The bit that marks a look-up.
     const SEEK: u32 = 1 << 31;
 
-    /// The `at`-th look-up.
+    /// The handle of look-up number `at`.
     #[inline]
     pub fn of_seek(at: usize) -> ScanHandle {
         ScanHandle(at as u32 | ScanHandle::SEEK)
     }
 
-    /// Which look-up, if it is one.
+    /// The number of the look-up, if the handle names one.
     #[inline]
     pub fn seek(self) -> Option<usize> {
         (self.0 & ScanHandle::SEEK != 0).then_some((self.0 & !ScanHandle::SEEK) as usize)

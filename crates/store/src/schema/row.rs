@@ -30,7 +30,7 @@ impl<'a> Row<'a> {
     #[inline]
     pub fn u64(&self, column: ColumnId) -> u64 {
         let Column { column_type, offset_bytes, .. } = self.schema.columns[usize::from(column.0)];
-        // Most are of this kind, and need no width.
+        // Most columns are of this kind, and need no width.
         if matches!(column_type, ColumnType::U64 | ColumnType::I64)
             && let Some(word) = self.payload[offset_bytes..].first_chunk()
         {
@@ -41,7 +41,7 @@ impl<'a> Row<'a> {
 
     #[inline(never)]
     fn narrow(&self, column: ColumnId) -> u64 {
-        // The usual widths by themselves: a copy of unknown length is a call.
+        // The usual widths are matched one by one: a copy of unknown length is a call.
         match *self.bytes(column) {
             [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
@@ -75,7 +75,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What a column can be set to.
+/// A value that a column can be set to.
 pub trait Value {
     /// Writes the value into the column's bytes.
     fn store(&self, column: &mut [u8]);
@@ -94,7 +94,7 @@ impl Value for u64 {
         }
         assert!(len < 8, "an integer needs a column of at most 8 bytes");
         assert!(self >> (len * 8) == 0, "{self} does not fit {len} bytes");
-        // The usual widths by themselves: a copy of unknown length is a call.
+        // The usual widths are matched one by one: a copy of unknown length is a call.
         let [first, second, third, fourth, ..] = bytes;
         match column {
             [a] => *a = first,
@@ -108,10 +108,10 @@ impl Value for u64 {
 
 impl Value for i64 {
     /// # Panics
-    /// If the column has not 8 bytes.
+    /// If the column does not have 8 bytes.
     #[inline]
     fn store(&self, column: &mut [u8]) {
-        // By the word: a copy of a slice is a call.
+        // The value is stored as a word: a copy of a slice is a call.
         *<&mut [u8; 8]>::try_from(column).expect("a column of 8 bytes") = self.to_le_bytes();
     }
 }

@@ -1,8 +1,9 @@
-//! A change of the configuration that is called off, beside transactions: under every protocol, and with every order
-//! of commits that it can take its timestamps from.
+//! A change of the configuration that is called off, beside transactions: under every protocol, and
+//! with every source of timestamps that the protocol can use.
 //!
-//! Invariant checked: what was acknowledged is there, and nobody sees half of a transaction; a change that does not
-//! take place leaves the configuration as it was, number included.
+//! Invariant checked: acknowledged changes are there, and no reader sees half of a transaction. A
+//! change of the configuration that does not take place leaves the configuration as it was, number
+//! included.
 
 use std::cell::Cell;
 use std::pin::{Pin, pin};
@@ -88,7 +89,7 @@ impl Stage {
         }
     }
 
-    /// Node 1 announces a change, and its future is dropped: node 0 is busy.
+    /// Node 1 announces a change, and its future is dropped because node 0 is busy.
     fn drop_a_change(&self) {
         let configurations = &self.cluster.database().configurations;
         let before = configurations.open();
@@ -104,7 +105,8 @@ impl Stage {
     }
 }
 
-/// Runs `test` under every protocol, with the counter and, if it takes timestamps, with the pool's.
+/// Runs `test` under every protocol, with the counter, and also with the pool's timestamps if the
+/// protocol takes timestamps.
 fn each(test: impl Fn(&Stage, &str)) {
     for info in ALL {
         for pool in [false, true] {
@@ -203,14 +205,14 @@ fn nobody_sees_half_of_a_transaction_beside_a_change_that_is_dropped() {
             assert!(stage.poll(reader.as_mut()).is_none());
         }
         at.set(2);
-        // Beside the reader, or after it: a reader may hold locks.
+        // The writer ends beside the reader, or after it: a reader may hold locks.
         let mut written = None;
         for _ in 0..1_000 {
             written = written.or_else(|| stage.poll(first.as_mut()));
         }
         seen.set(2);
         let mut read = None;
-        // Side by side: either may wait for the other's turn.
+        // Side by side: either may have to wait for a step of the other.
         while read.is_none() || written.is_none() {
             written = written.or_else(|| stage.poll(first.as_mut()));
             read = read.or_else(|| stage.poll(reader.as_mut()));

@@ -1,8 +1,11 @@
-//! How transactions end, as every session and every body is told: unknown outcomes, futures and sessions that are dropped, own aborts.
+//! How transactions end, as every session and every body is told: unknown outcomes, futures and
+//! sessions that are dropped, own aborts.
 //!
-//! Invariants checked, under every protocol that promises them: whoever asks how a transaction ended, in whatever order, is told what the
-//! records say; a session that is dropped at any poll leaves nothing that others would have to wait for; an own abort is told
-//! only on the ground of records that were there at one moment. The protocols that are left out are printed.
+//! Invariants checked, under every protocol that promises them. Every session that asks how a
+//! transaction ended, in any order, gets the answer that agrees with the records. A session that is
+//! dropped at any poll leaves nothing that others would have to wait for. An own abort is reported
+//! only if the records that it rests on were there at one moment. The protocols that are left out
+//! are printed.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads")]
 
@@ -17,7 +20,7 @@ use tarn_engine::requests::serve::share_out;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 
 row! {
-    /// A number.
+    /// A row with one number.
     #[derive(Clone, PartialEq, Debug)]
     struct Row in "rows" by u64 {
         v: u64,
@@ -54,7 +57,7 @@ fn find(session: &mut Session, rows: Table<Row>, key: u64) -> Result<Option<u64>
     Ok(session.run(async |tx| rows.find(tx, key).await)?.map(|row| row.v))
 }
 
-/// Who asks how a transaction ended.
+/// The session that asks how a transaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asker {
     Itself,
@@ -76,7 +79,7 @@ fn orders() -> Vec<[Asker; 4]> {
     orders
 }
 
-/// A few sessions of one database, and who they are.
+/// A few sessions of one database, each for one kind of asker.
 struct Sessions {
     tarn: Tarn,
     rows: Table<Row>,
@@ -96,7 +99,7 @@ impl Sessions {
         Sessions { tarn, rows, own, sibling, other }
     }
 
-    /// What an asker is told, and then finds in the record, if it can be read.
+    /// Returns the answer that an asker gets, and then the record's value, if it can be read.
     fn ask(&mut self, asker: Asker, id: TxnId, key: u64) -> (Resolution, Option<u64>) {
         let rows = self.rows;
         let ask = |session: &mut Session| {
@@ -121,7 +124,8 @@ impl Sessions {
     }
 }
 
-/// Whether a transaction ended in doubt, and how.
+/// Makes a transaction and, if it ended in doubt, lets the askers ask. Returns the answer, or
+/// `None` if it did not end in doubt.
 fn ask_in_order(
     protocol: &str,
     key: u64,
@@ -151,7 +155,7 @@ fn ask_in_order(
             "{protocol}, key {key}, {order:?}: {asker:?} was told {told:?} and found {found:?}"
         );
     }
-    // Its log area is used for others, and its session is no more.
+    // Its log area is used by others, and its session is gone.
     for v in 0..3 {
         let _ = put(&mut sessions.own, rows, 100, v);
     }
@@ -193,7 +197,7 @@ fn a_transaction_that_was_never_in_doubt_has_no_answer() {
     assert!(error.to_string().contains("resolve = txn 0.1/5/77; allowed: "), "{error}");
 }
 
-/// What a transaction does that is dropped.
+/// The operation of the transaction that is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Update,
@@ -204,18 +208,18 @@ enum Kind {
 
 const KINDS: [Kind; 4] = [Kind::Update, Kind::Insert, Kind::Delete, Kind::Read];
 
-/// How it came to an end.
+/// How the session of the dropped transaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Gone {
-    /// With its session, on this thread.
+    /// Dropped, on this thread.
     Here,
-    /// With its session, on a thread that has ended.
+    /// Dropped, on a thread that has ended.
     WithItsThread,
-    /// Its session is there still, and does nothing.
+    /// The session still exists, and does nothing.
     Resting,
 }
 
-/// Changes records 1 and 2, which are alike.
+/// Changes records 1 and 2, which have equal values.
 async fn change(session: &mut Session, rows: Table<Row>, kind: Kind) -> Result<(), Error> {
     session
         .transact(async |tx| {
@@ -232,7 +236,7 @@ async fn change(session: &mut Session, rows: Table<Row>, kind: Kind) -> Result<(
         .await
 }
 
-/// Polls it so often; whether it has ended.
+/// Polls a future `polls` times; returns whether it has ended.
 fn poll_some(future: impl Future<Output = Result<(), Error>>, polls: usize) -> bool {
     let mut future = pin!(future);
     let mut waiting = Waiting::from_waker(Waker::noop());
@@ -245,7 +249,7 @@ fn poll_some(future: impl Future<Output = Result<(), Error>>, polls: usize) -> b
     })
 }
 
-/// Records 1 and 2 and those that are inserted: two and two alike.
+/// Reads records 1 and 2 and the inserted ones; asserts that the values in each pair are equal.
 fn look(session: &mut Session, rows: Table<Row>) -> [Option<u64>; 2] {
     let seen = session.run(async |tx| {
         let mut seen = [None; 4];
@@ -259,7 +263,7 @@ fn look(session: &mut Session, rows: Table<Row>) -> [Option<u64>; 2] {
     [one, three]
 }
 
-/// Uses a database after a transaction of it was dropped: sessions in turn, and two at once.
+/// Uses a database after one of its transactions was dropped: sessions in turn, and two at once.
 fn go_on(tarn: &Tarn, rows: Table<Row>, before: Option<[Option<u64>; 2]>) -> [Option<u64>; 2] {
     let mut seen = before;
     for turn in 0..3 {
@@ -274,7 +278,7 @@ fn go_on(tarn: &Tarn, rows: Table<Row>, before: Option<[Option<u64>; 2]>) -> [Op
     seen.expect("it was seen")
 }
 
-/// Drops a transaction after so many polls; whether it had ended.
+/// Drops a transaction after `polls` polls; returns whether it had ended.
 fn drop_one(protocol: &str, (copies, kind, gone): (usize, Kind, Gone), polls: usize) -> bool {
     let (tarn, rows) = open(protocol, copies, Some(Nanos(2_000_000_000)));
     let mut first = tarn.session().expect("a session");
@@ -312,7 +316,7 @@ fn drop_one(protocol: &str, (copies, kind, gone): (usize, Kind, Gone), polls: us
     assert!(has_happened || !ended, "acknowledged and lost");
     drop(resting);
     assert_eq!(tarn.cluster().database().numbers.in_doubt(), []);
-    // Every number can be had.
+    // Every session number is free.
     let sessions: Result<Vec<Session>, Error> = (0..12).map(|_| tarn.session()).collect();
     for session in &mut sessions.expect("as many as there may be") {
         put(session, rows, 22, 1).expect("nothing is in its way");
@@ -340,7 +344,7 @@ fn sessions_dropped_at_every_poll_leave_nothing_that_others_wait_for() {
     }
 }
 
-/// A thread that keeps two records alike, until it is told to stop.
+/// Keeps two records equal, in a thread, until it is told to stop.
 fn keep_alike(tarn: &Tarn, rows: Table<Row>, stop: &AtomicBool) {
     let mut session = tarn.session().expect("a session");
     let mut v = 0;
@@ -356,7 +360,7 @@ fn keep_alike(tarn: &Tarn, rows: Table<Row>, stop: &AtomicBool) {
     }
 }
 
-/// How a body says that records differ which are never different.
+/// How a body reports a difference between records that never differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Abort,
@@ -364,7 +368,8 @@ enum Way {
     Validated,
 }
 
-/// Runs bodies beside a writer that keeps two records alike: how many told that they differ, and how many saw it.
+/// Runs bodies beside a writer that keeps two records equal. Returns how many reported a
+/// difference, and how many saw one.
 fn count_told(protocol: &str, way: Way, tries: u64) -> (u64, u64) {
     let (tarn, rows) = open(protocol, 1, None);
     let mut session = tarn.session().expect("a session");

@@ -1,7 +1,8 @@
-//! Sessions under executors of others: each operation ends although nothing but its own waker has it polled again.
+//! Sessions under executors of other crates: each operation ends although only its own waker has it
+//! polled again.
 //!
-//! Invariant: every test runs under every protocol. An executor of this file ends the
-//! test when it would wait for ever; a runtime of tokio's has a time limit, since it cannot tell.
+//! Invariant: every test runs under every protocol. An executor of this file ends the test when it
+//! would wait for ever. A runtime of tokio has a time limit, since it cannot notice that.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads")]
 
@@ -17,7 +18,7 @@ use std::time::Duration;
 use tarn::{Builder, Error, Nanos, Retry, Session, Table, Tarn, row};
 use tarn_engine::protocol::ALL;
 
-/// So long a runtime may take that is not told when nothing will be woken.
+/// Time limit of a runtime that does not notice that nothing will be woken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 row! {
@@ -47,7 +48,8 @@ impl Wake for Flag {
     }
 }
 
-/// An executor for one future: polls it when it was woken, and ends the test when nothing else could wake it any more.
+/// An executor for one future: polls it when it was woken, and ends the test when nothing could
+/// wake it any more.
 fn run_woken<T>(name: &str, future: impl Future<Output = T>) -> T {
     let flag = Arc::new(Flag(AtomicBool::new(false)));
     let waker = Waker::from(Arc::clone(&flag));
@@ -61,7 +63,7 @@ fn run_woken<T>(name: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Both futures in turn, each polled when it was woken itself.
+/// Runs both futures in turn; polls each only when it was woken itself.
 async fn join<A, B>(name: &str, one: impl Future<Output = A>, other: impl Future<Output = B>) {
     let flags = [true; 2].map(|woken| Arc::new(Flag(AtomicBool::new(woken))));
     let wakers = flags.each_ref().map(|flag| Waker::from(Arc::clone(flag)));
@@ -113,7 +115,7 @@ async fn add(session: &mut Session, counters: Table<Counter>, key: u64) -> Resul
     session.transact(work).await
 }
 
-/// Every operation of a session, without anybody else.
+/// Runs every operation of a session, without other sessions.
 async fn every_operation(tarn: &Tarn) -> Result<(), Error> {
     let counters = tarn.table::<Counter>()?;
     let mut session = tarn.session()?;
@@ -134,7 +136,7 @@ async fn every_operation(tarn: &Tarn) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds so often, on two sessions of one thread that meet at one record.
+/// Adds `times` times on each of two sessions of one thread that meet at one record.
 async fn contended(name: &str, tarn: &Tarn, times: u64) -> Result<(), Error> {
     let counters = tarn.table::<Counter>()?;
     let mut one = tarn.session()?;
@@ -160,14 +162,15 @@ fn every_operation_ends_under_a_bare_executor() {
 
 #[test]
 fn two_sessions_that_meet_end_under_a_bare_executor() {
-    // Pauses between tries: none, as they are, and so long that both sessions sleep at once.
+    // Pauses between tries: none, the default ones, and such long ones that both sessions sleep at
+    // once.
     let long = Retry { pause_first_ns: 50_000, pause_max_ns: 200_000, ..Retry::default() };
     let none = Retry { patient_tries: 0, ..long };
     for (protocol, retry) in
         protocols().flat_map(|it| [none, Retry::default(), long].map(|retry| (it, retry)))
     {
         let tarn = builder(protocol).retry(retry).open().expect("a database");
-        // `yield_now` of tokio outside of its runtime calls the waker at once.
+        // Outside of its runtime, `yield_now` of tokio calls the waker at once.
         run_woken(protocol, contended(protocol, &tarn, 20)).expect(protocol);
     }
 }
@@ -191,7 +194,8 @@ fn tasks_of_one_thread_share_a_record_under_tokio() {
             let begun = first.transact(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await);
             begun.await.expect("put");
             let ended = Rc::new(Cell::new(0));
-            // One in a session of the first's thread, two in sessions that are threads of their own to the database.
+            // One task has a sibling of the first session, on its thread. Two have sessions that
+            // are, to the database, threads of their own.
             let sessions = [first.sibling(), tarn.session(), tarn.session()];
             let tasks = sessions.map(|session| {
                 let (ended, mut session) = (Rc::clone(&ended), session.expect("a session"));
@@ -238,7 +242,8 @@ fn two_runtimes_share_a_record() {
     }
 }
 
-/// What may be sent to another thread, and what may not ([`tarn::Session`] says so in an example that does not compile).
+/// The types that may be sent to another thread, and those that may not ([`tarn::Session`] shows it
+/// in an example that does not compile).
 #[test]
 fn databases_tables_and_errors_go_to_other_threads() {
     fn goes<T: Send + Sync>() {}

@@ -1,6 +1,7 @@
 //! Transactions that would be tried for ever: they end, and say why.
 //!
-//! Invariant checked: who is no member any more is told so; nobody is kept off by a lock of its own.
+//! Invariant checked: a node that is no longer a member is told so; no transaction is blocked by
+//! its own lock.
 
 use crate::common::each_that;
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const T: TableId = TableId(0);
 const A: ColumnId = ColumnId(0);
-/// Longer than anything here takes.
+/// A deadline longer than all transactions here take.
 const RETRY: Retry = Retry { deadline: Some(Nanos(20_000_000_000)), ..Retry::PATIENT };
 
 row! {
@@ -72,7 +73,7 @@ fn a_zombies_transaction_ends_and_says_why() {
     }
 }
 
-/// Nobody grants a lock of a shard that nobody has ever owned.
+/// If a shard never had an owner, no node grants its locks.
 #[test]
 fn who_has_not_shared_out_shards_is_told_so() {
     for info in ALL {
@@ -104,8 +105,9 @@ fn who_has_not_shared_out_shards_is_told_so() {
     }
 }
 
-/// Inserts into buckets with chains, and in the same transactions looks in vain for other keys of theirs: under
-/// snapshot isolation what is looked for without a lock meets the lock on the bucket.
+/// Inserts into buckets with chains. In the same transactions it looks in vain for other keys of
+/// these buckets: under snapshot isolation, a lookup without a lock meets the transaction's own
+/// lock on the bucket.
 #[test]
 fn nobody_meets_a_lock_of_its_own() {
     for info in ALL {

@@ -1,4 +1,5 @@
-//! The library: sessions, typed rows, errors that say what is wrong. What all protocols promise runs under each.
+//! The library: sessions, typed rows, errors that say the cause. Promises of all protocols are
+//! tested under each.
 //!
 //! Invariant: each test has a database of its own, for each protocol.
 
@@ -11,7 +12,7 @@ use tarn::{
 use tarn_engine::protocol::ALL;
 
 row! {
-    /// One of every kind of column, under a key of bytes.
+    /// A column of each type, under a key of bytes.
     #[derive(Clone, PartialEq, Debug)]
     struct Everything in "everything" by [u8; 20] {
         a: u8,
@@ -39,7 +40,7 @@ fn small() -> Builder {
     Tarn::embedded().table::<Everything>(10).table::<Counter>(10).spare_bytes(1 << 20)
 }
 
-/// What takes longer never ends.
+/// Transactions that take longer never end.
 const RETRY: Retry = Retry { deadline: Some(Nanos(30_000_000_000)), ..Retry::PATIENT };
 
 /// Runs `test` on a small database of each protocol.
@@ -133,7 +134,8 @@ fn mistakes_are_explained() -> Result<(), Error> {
     Ok(())
 }
 
-/// Each value that the builder takes, out of its range: the error names the builder's own method, and what is allowed.
+/// Each argument of the builder, out of its range: the error names the builder's own method, and
+/// the allowed values.
 #[test]
 fn the_builder_s_errors_name_its_own_methods() {
     let of = |records: u64| Tarn::embedded().table::<Counter>(records);
@@ -160,7 +162,7 @@ fn the_builder_s_errors_name_its_own_methods() {
         assert!(error.starts_with(start) && error.contains("; allowed: "), "{start}: {error}");
     }
     for info in tarn_engine::protocol::ALL {
-        // A session for each number that owner tags can have, and beyond.
+        // From no session to more than the numbers that owner tags can have.
         for count in [0, 1 << 20, u32::MAX] {
             let named = small().protocol(info.name, "corrected").sessions_max(count).open();
             let error = named.err().expect("too many, or none").to_string();
@@ -169,7 +171,8 @@ fn the_builder_s_errors_name_its_own_methods() {
     }
 }
 
-/// A life has 64 thread numbers, which come again. The first node grants the locks, also when its sessions have gone.
+/// A life has 64 thread numbers, which are used again. The first node grants the locks, also after
+/// its sessions have ended.
 #[test]
 fn sessions_beyond_one_life_of_a_compute_node_lose_no_update() {
     each(|small| {
@@ -190,7 +193,8 @@ fn sessions_beyond_one_life_of_a_compute_node_lose_no_update() {
     });
 }
 
-/// Sessions of several lives that rest, each after a transaction of its own: nobody else needs them awake.
+/// Sessions of several lives that rest, each after a transaction of its own: no other session needs
+/// them awake.
 #[test]
 fn sessions_that_rest_keep_nobody_off() {
     each(|small| {
@@ -286,7 +290,7 @@ fn readers_see_all_records_of_one_moment() {
     });
 }
 
-/// Only under protocols that leave nothing locked of what is dropped.
+/// Only under protocols whose dropped transactions leave nothing locked.
 #[test]
 fn a_transaction_that_is_dropped_half_way_is_in_nobodys_way() -> Result<(), Error> {
     for info in
@@ -294,7 +298,7 @@ fn a_transaction_that_is_dropped_half_way_is_in_nobodys_way() -> Result<(), Erro
     {
         let tarn = small().protocol(info.name, "corrected").retry(RETRY).open()?;
         let counters = tarn.table::<Counter>()?;
-        // Of another life than the first, whose node grants the locks.
+        // The sessions span more than one life: the first life's node grants the locks.
         let mut sessions = (0..70).map(|_| tarn.session()).collect::<Result<Vec<_>, _>>()?;
         sessions[0].run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
         for at in [0, 69] {
@@ -406,7 +410,7 @@ fn writes_of_one_record_come_one_after_the_other() -> Result<(), Error> {
     Ok(())
 }
 
-/// What bounds a transaction is the builder's, and an error that is met names it.
+/// The limits of a transaction are set by the builder, and an error about a reached limit names it.
 #[test]
 fn a_transaction_that_is_too_large_names_the_option() -> Result<(), Error> {
     let open = || small().spare_bytes(16 << 20).log_bytes(1024);
@@ -429,7 +433,7 @@ fn a_transaction_that_is_too_large_names_the_option() -> Result<(), Error> {
     Ok(())
 }
 
-/// The README's limits are the code's.
+/// The README states the limits of the code.
 #[test]
 fn the_readme_states_the_limits_of_the_code() {
     use tarn_fabric::address::{GROUP_BYTES_MAX, GROUPS_MAX};

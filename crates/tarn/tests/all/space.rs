@@ -1,4 +1,5 @@
-//! The library's memory: sessions come and go, rows come and go, and the database is no fuller for it.
+//! The library's memory: sessions come and go, rows come and go, and the database does not get
+//! fuller.
 //!
 //! Invariant: each test has a database of its own.
 
@@ -25,7 +26,7 @@ const fn large(value: u64) -> Large {
     Large { value, rest: [1; 2000] }
 }
 
-/// What each table is made for.
+/// The number of rows that each table is made for.
 const ROWS: u64 = 100;
 
 /// A database of few rows with little room beyond.
@@ -34,7 +35,7 @@ fn open(info: &ProtocolInfo) -> Result<Tarn, Error> {
     builder.protocol(info.name, "corrected").open()
 }
 
-/// Chunks of the heap that somebody owns.
+/// Returns the number of heap chunks that have an owner.
 fn chunks_taken(session: &Session) -> usize {
     let cx = session.context();
     let (catalog, groups) = (&cx.database().catalog, cx.database().groups());
@@ -47,7 +48,7 @@ fn chunks_taken(session: &Session) -> usize {
     (0..catalog.chunks()).filter(|&chunk| taken(chunk)).count()
 }
 
-/// A row of each table comes and goes, under new keys.
+/// Inserts a row of each table and deletes it, under new keys.
 fn come_and_go(tarn: &Tarn, key: u64) -> Result<(), Error> {
     let (small, large_rows) = (tarn.table::<Small>()?, tarn.table::<Large>()?);
     let mut session = tarn.session()?;
@@ -87,7 +88,7 @@ fn a_million_sessions_with_a_row_each_take_no_memory() -> Result<(), Error> {
     sessions(1_000_000)
 }
 
-/// 70 at once, of two compute nodes, of which each takes a row with it and another deletes it.
+/// 70 sessions at once, of two compute nodes. Each takes a row with it and another deletes it.
 #[test]
 fn sessions_of_several_compute_nodes_share_what_they_leave() -> Result<(), Error> {
     for info in ALL {
@@ -114,7 +115,7 @@ fn sessions_of_several_compute_nodes_share_what_they_leave() -> Result<(), Error
     Ok(())
 }
 
-/// Until there is no memory; how many fit.
+/// Inserts rows until there is no memory; returns how many fit.
 fn fill_up(tarn: &Tarn, from: u64) -> Result<u64, Error> {
     let rows = tarn.table::<Large>()?;
     let mut session = tarn.session()?;
@@ -128,9 +129,10 @@ fn fill_up(tarn: &Tarn, from: u64) -> Result<u64, Error> {
     unreachable!("there is not memory for all keys")
 }
 
-/// What the same keys need more are buckets that were split meanwhile. Other keys need blocks of chains where there were none,
-/// and emptied ones stay with their buckets: that is a tenth of all at most where rows lie apart. Where rows lie in the
-/// blocks, it may be most of the memory; the rows that the table was made for have room all the same.
+/// The same keys need more memory only for buckets that were split meanwhile. Other keys need
+/// blocks of chains where there were none, and emptied blocks stay with their buckets: at most a
+/// tenth of all where rows lie apart. Where rows lie in the blocks, it may be most of the memory;
+/// the rows that the table was made for have room all the same.
 #[test]
 fn a_full_database_that_is_emptied_has_room_for_as_many_rows() -> Result<(), Error> {
     for info in ALL {

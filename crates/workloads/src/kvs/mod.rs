@@ -3,8 +3,8 @@
 //! The micro-benchmark of LOTUS (the paper's evaluation of disaggregated locks on disaggregated
 //! memory): UpdateOne and ReadOne over 20 M records, uniform or Zipf .99, at any ratio.
 //!
-//! Invariant checked: a record's version is one more than the committed updates of it, its value
-//! carries the count of them, and every byte of the value agrees with it.
+//! Invariant checked: a record's version is one more than its committed updates. Its value carries
+//! their count, and every byte of the value agrees with the count.
 
 mod read_one;
 mod update_one;
@@ -34,10 +34,10 @@ pub struct Kvs {
 }
 
 impl Kvs {
-    /// So many percent of the transactions are updates, whatever the profile says.
+    /// Makes `update_percent` of the transactions updates, in place of the profile's share.
     ///
     /// # Errors
-    /// More than all.
+    /// More than 100 percent.
     pub fn updating(self, update_percent: u32) -> Result<Kvs, UsageError> {
         if update_percent > 100 {
             let (value, allowed) = (update_percent.to_string(), "0 to 100, in percent".to_owned());
@@ -81,20 +81,21 @@ pub enum Input {
     UpdateOne(u64),
 }
 
-/// What committed transactions add up to.
+/// The sum of committed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Updates.
     pub updates: u64,
     /// Values whose bytes did not agree.
     pub torn: u64,
-    /// Updates that nobody has counted.
+    /// Updates that may have committed uncounted.
     pub untold: Slack,
-    /// Those among them that may have been undone: then a version has counted on, and its value has not.
+    /// The number of uncounted updates that may have been undone. After such an update the version
+    /// has advanced, and the value has not.
     pub undone: u64,
 }
 
-/// The value of a record after `updates` updates: its count, then bytes that agree with it.
+/// Returns the value of a record after `updates` updates: its count, then bytes that agree with it.
 fn value(updates: u64) -> [u8; VALUE_BYTES] {
     let mut value = [0; VALUE_BYTES];
     for (index, word) in value.chunks_exact_mut(8).enumerate() {
@@ -103,7 +104,7 @@ fn value(updates: u64) -> [u8; VALUE_BYTES] {
     value
 }
 
-/// How many updates a value tells of; `None` if its bytes do not agree: a torn read.
+/// Returns how many updates a value counts; `None` if its bytes do not agree: a torn read.
 fn updates_told(bytes: &[u8]) -> Option<u64> {
     let (words, _) = bytes.as_chunks::<8>();
     let first = u64::from_le_bytes(words[0]);

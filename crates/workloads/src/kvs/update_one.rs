@@ -1,4 +1,4 @@
-//! UpdateOne: one record's value, one further.
+//! UpdateOne: advances one record's value by one update.
 
 use super::{TABLE, Tally, VALUE, updates_told, value};
 use tarn_engine::session::coordinator::Coordinator;

@@ -1,6 +1,6 @@
 //! DepositChecking: pays an amount into a checking account.
 //!
-//! Invariant: the tally grows by what the balance grows.
+//! Invariant: the tally and the balance grow by the same amount.
 
 use super::{BALANCE, CHECKING, DEPOSIT_CENTS, Tally, balance_of};
 use tarn_engine::session::coordinator::Coordinator;

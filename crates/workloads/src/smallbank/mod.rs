@@ -1,18 +1,18 @@
 //! SmallBank: a bank of customers with a savings and a checking account each.
 //!
 //! Alomari, Cahill, Fekete, Röhm, "The cost of serializability on platforms that use snapshot
-//! isolation", ICDE 2008, in the version of H-Store and BenchBase, which adds SendPayment and fixes
-//! amounts and the mix (Difallah, Pavlo, Curino, Cudré-Mauroux, "OLTP-Bench: an extensible testbed
-//! for benchmarking relational databases", VLDB 2013).
+//! isolation", ICDE 2008. This is the version of H-Store and BenchBase, which adds SendPayment and
+//! fixes amounts and the mix (Difallah, Pavlo, Curino, Cudré-Mauroux, "OLTP-Bench: an extensible
+//! testbed for benchmarking relational databases", VLDB 2013).
 //!
-//! Where we differ, in every profile: the table that leads from a customer's name to an id is not
-//! stored, because names are the ids in decimal and the look-up is computed; balances are whole
-//! cents. Where BenchBase's code differs from the paper's text (TransactSavings subtracts its
-//! amount, Amalgamate empties the wrong accounts, an overdrawn check costs 1.00 less, not more), we
+//! Where we differ, in every profile. The table that leads from a customer's name to an id is not
+//! stored, because names are the ids in decimal and the look-up is computed. Balances are whole
+//! cents. BenchBase's code differs from the paper's text: TransactSavings subtracts its amount,
+//! Amalgamate empties the wrong accounts, an overdrawn check costs 1.00 less, not more. There we
 //! follow the text; the profile `withdraw` has the subtraction.
 //!
-//! Invariant checked: no money is made or lost: the balances add up to what was loaded, plus
-//! deposits, and savings transactions, less checks and penalties; no account appears or disappears.
+//! Invariant checked: no money is made or lost. The balances add up to the loaded amount, plus
+//! deposits and savings transactions, less checks and penalties; no account appears or disappears.
 
 mod amalgamate;
 mod balance;
@@ -74,31 +74,31 @@ pub enum Input {
     WriteCheck(u64),
 }
 
-/// What committed transactions add up to.
+/// The sum of committed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Paid in, in cents.
+    /// Amount paid in, in cents.
     pub deposited: i64,
-    /// Paid into savings, in cents; negative if withdrawn.
+    /// Amount paid into savings, in cents; negative if withdrawn.
     pub saved: i64,
-    /// Paid by check, in cents.
+    /// Amount paid by check, in cents.
     pub checks: i64,
-    /// Penalties of overdrawn checks, in cents.
+    /// Penalties for overdrawn checks, in cents.
     pub penalties: i64,
     /// Withdrawals and payments that were rolled back because the balance was too low.
     pub refused: u64,
-    /// Cents that transactions brought or took which nobody has counted.
+    /// Cents that uncounted transactions may have brought or taken.
     pub untold: Slack,
 }
 
-/// What an account of a table starts with: 10,000.00 to 50,000.00.
+/// Returns the initial balance of an account of a table: 10,000.00 to 50,000.00.
 fn initial_cents(table: TableId, account: u64) -> i64 {
     let word = mix(account ^ mix(u64::from(table.0) + 0x5ba));
     1_000_000 + Dice::from_word(word).roll(4_000_001) as i64
 }
 
-/// A fetched account's balance; an account that does not exist rolls the transaction back, as the
-/// benchmark has it.
+/// Returns a fetched account's balance. An account that does not exist rolls the transaction back,
+/// as the benchmark requires.
 #[inline(always)]
 fn balance_of(tx: &Transaction<'_>, account: Handle) -> Result<i64, Failure> {
     match tx.get(account) {
@@ -119,7 +119,7 @@ impl SmallBank {
         self.accounts.draw_with_dice(rng)
     }
 
-    /// An account that is not `other`.
+    /// Draws an account that is not `other`.
     #[inline]
     fn draw_another(&self, rng: &mut Rng, other: u64) -> u64 {
         loop {
@@ -155,14 +155,14 @@ impl Workload for SmallBank {
             let (field, allowed) = ("records".into(), "≥ 2 accounts".into());
             return Err(UsageError { field, value: count.to_string(), allowed });
         }
-        // A skew that the user asks for takes the place of the profile's hotspot.
+        // A skew that the user asks for replaces the profile's hotspot.
         let hot = if settings.zipf.is_some() { Hot::None } else { variant.hot };
         let (hot_percent, hot_accounts) = match hot {
             Hot::None => (0, 0),
             Hot::Accounts { percent, accounts } => (percent, accounts),
             Hot::Share { percent, of_accounts } => (percent, count * of_accounts / 100),
         };
-        // Two accounts at the least: a payment between hot ones needs them.
+        // At least two accounts are hot: a payment between hot ones needs them.
         let hot_accounts = hot_accounts.clamp(2, count);
         Ok(SmallBank { accounts, zipf, hot_percent, hot_accounts, variant })
     }

@@ -1,4 +1,4 @@
-//! SmallBank's profiles: the benchmark's own, and what papers ran.
+//! SmallBank's profiles: the benchmark's own, and those of papers.
 //!
 //! Invariant: every deviation from the benchmark's own definition is in the profile's note.
 
@@ -12,7 +12,7 @@ pub(super) struct Variant {
     pub(super) zipf: f64,
     pub(super) hot: Hot,
     pub(super) mix: &'static Mix,
-    /// What TransactSavings adds.
+    /// The amount that TransactSavings adds.
     pub(super) savings_cents: i64,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Variant {
 #[derive(Clone, Copy)]
 pub(super) enum Hot {
     None,
-    /// `percent` of the draws go to so many accounts.
+    /// `percent` of the draws go to this number of accounts.
     Accounts { percent: u64, accounts: u64 },
     /// `percent` of the draws go to this percentage of the accounts.
     Share { percent: u64, of_accounts: u64 },

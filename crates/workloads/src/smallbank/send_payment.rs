@@ -1,6 +1,6 @@
 //! SendPayment: moves an amount from one checking account to another.
 //!
-//! Invariant: money is moved, not changed; an account that has too little is left alone.
+//! Invariant: money is moved, not changed; an account with too little money is left alone.
 
 use super::{BALANCE, CHECKING, SEND_CENTS, Tally, balance_of};
 use tarn_engine::session::coordinator::Coordinator;

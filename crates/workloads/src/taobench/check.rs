@@ -1,4 +1,4 @@
-//! What must hold of the graph when no transaction runs.
+//! The invariants of the graph when no transaction runs.
 //!
 //! Invariant: judged by scans of both tables; of the tally only the numbers of writes are used.
 
@@ -11,7 +11,7 @@ use tarn_engine::admin::inspect::scan;
 use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
 
-/// Rows of a table, the sum of their timestamps, and how many are not whole.
+/// The rows of a table, the sum of their timestamps, and how many rows are not whole.
 #[derive(Default)]
 struct Seen {
     rows: u64,

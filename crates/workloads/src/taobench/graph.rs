@@ -1,8 +1,9 @@
 //! The social graph: objects, edges between them, and how their keys are made.
 //!
-//! Invariant: edge `e` of those loaded leads from object `2e` to object `2e + 1`, as each edge that the benchmark's public
-//! code loads makes two objects of its own. Its type follows from its ends, with the shares of the public workload file. An edge of a type that
-//! goes both ways has a reverse edge, written with it and of one timestamp with it.
+//! Invariant: loaded edge `e` leads from object `2e` to object `2e + 1`, because each edge that the
+//! benchmark's public code loads makes two objects of its own. Its type follows from its ends, with
+//! the shares of the public workload file. An edge of a type that goes both ways has a reverse
+//! edge, which is written with it and has the same timestamp.
 
 use crate::field::{self, FIELD_BYTES_MAX};
 use tarn_store::schema::row::Row;
@@ -12,17 +13,18 @@ use tarn_fabric::rng::mix;
 pub(super) const OBJECTS: TableId = TableId(0);
 pub(super) const EDGES: TableId = TableId(1);
 
-/// How often a row was written: the benchmark's timestamp, which here counts.
+/// The number of a row's writes: the benchmark's timestamp, which is a count here.
 pub(super) const TIMESTAMP: ColumnId = ColumnId(0);
-/// Its value.
+/// The row's value.
 pub(super) const VALUE: ColumnId = ColumnId(1);
 const VALUE_BYTES: u16 = 150;
 
 const ID_BITS: u32 = 28;
-/// Most objects, those that transactions add included.
+/// Largest number of objects, those that transactions add included.
 pub(super) const IDS_MAX: u64 = 1 << ID_BITS;
 
-/// Of a thousand edges, those of the types 0 (unique), 1 (both ways), 2 (both) and 3 (other), added up.
+/// Cumulated shares, of a thousand edges, of the types 0 (unique), 1 (both ways), 2 (both) and 3
+/// (other).
 const TYPES_UP_TO: [u64; 4] = [52, 252, 272, 1_000];
 
 /// An edge, by the objects at its ends.
@@ -33,7 +35,7 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    /// The one that leads from an object with an even number to the next.
+    /// The edge that leads from an object with an even number to the next object.
     #[inline]
     pub(super) fn from(from: u64) -> Edge {
         debug_assert!(from.is_multiple_of(2) && from < IDS_MAX);
@@ -42,13 +44,13 @@ impl Edge {
         Edge { from, kind }
     }
 
-    /// Its key.
+    /// Returns its key.
     #[inline]
     pub(super) fn key(self) -> u64 {
         key(self.from, self.from + 1, self.kind)
     }
 
-    /// The key of its reverse edge, if it goes both ways.
+    /// Returns the key of its reverse edge, if it goes both ways.
     #[inline]
     pub(super) fn reverse(self) -> Option<u64> {
         goes_both_ways(self.kind).then(|| key(self.from + 1, self.from, self.kind))
@@ -65,13 +67,13 @@ fn goes_both_ways(kind: u64) -> bool {
     kind == 1 || kind == 2
 }
 
-/// The key of the edge that leads back, if the edge with this key goes both ways.
+/// Returns the key of the edge that leads back, if the edge with this key goes both ways.
 pub(super) fn reverse_of(edge: u64) -> Option<u64> {
     let (kind, from, to) = (edge & 3, edge >> (2 + ID_BITS), edge >> 2 & (IDS_MAX - 1));
     goes_both_ways(kind).then(|| key(to, from, kind))
 }
 
-/// Edges of a graph, counted: those of both ways twice.
+/// Counts the edge rows of a graph: edges of both ways have two.
 pub(super) fn edge_rows(edges: u64) -> u64 {
     (0..edges).map(|edge| 1 + u64::from(Edge::from(2 * edge).reverse().is_some())).sum()
 }
@@ -84,7 +86,7 @@ pub(super) fn schemas(edges: u64) -> Vec<TableSchema> {
     vec![schema("objects", 2 * edges), schema("edges", edge_rows(edges))]
 }
 
-/// The value that a row of this timestamp has.
+/// Returns the value of a row with this timestamp.
 #[inline]
 pub(super) fn value(timestamp: u64) -> [u8; VALUE_BYTES as usize] {
     const { assert!(VALUE_BYTES as usize <= FIELD_BYTES_MAX) };
@@ -93,7 +95,7 @@ pub(super) fn value(timestamp: u64) -> [u8; VALUE_BYTES as usize] {
     value
 }
 
-/// The timestamp of a row that is whole.
+/// Returns the timestamp of a row; `None` if the row is not whole.
 #[inline]
 pub(super) fn timestamp(row: &Row<'_>) -> Option<u64> {
     let timestamp = row.u64(TIMESTAMP);
@@ -119,7 +121,7 @@ mod tests {
             assert!((share / 100).abs_diff(expected) <= 5, "{shares:?}");
         }
         assert_eq!(edge_rows(EDGES), EDGES + u64::from(shares[1] + shares[2]));
-        // The last edge that there can be keeps within a word.
+        // The key of the last possible edge fits into a word.
         let last = Edge::from(IDS_MAX - 2);
         assert_eq!(last.key() >> (2 + 2 * ID_BITS), 0);
     }

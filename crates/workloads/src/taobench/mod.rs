@@ -1,16 +1,20 @@
 //! TAOBench: a social graph of objects and edges, read far more than written.
 //!
-//! Cheng, Shi, Kabcenell, Lawande, Qadeer, Chan, Tin, Zhao, Bailis, Balakrishnan, Bronson, Crooks, Stoica, "TAOBench: an
-//! end-to-end benchmark for social network workloads", VLDB 2022; shares of operations, sizes of transactions and types of edges are those
-//! of its public workload files, counted in production.
+//! Cheng, Shi, Kabcenell, Lawande, Qadeer, Chan, Tin, Zhao, Bailis, Balakrishnan, Bronson, Crooks,
+//! Stoica, "TAOBench: an end-to-end benchmark for social network workloads", VLDB 2022. Shares of
+//! operations, sizes of transactions and types of edges are those of its public workload files,
+//! counted in production.
 //!
-//! Where we differ, in every profile: ids are integers and an edge's key is a word; a timestamp counts its row's writes, and a value follows
-//! from it, so that lost updates and torn reads show; an edge of a type that goes both ways is written with its reverse edge. (The public
-//! code leaves that to the database, and writes one.) Drawing a shard by its weight and then one of its edges, of which it was loaded with as many as its weight says, is drawing an
-//! edge uniformly: so is ours, and `zipf` skews it. What transactions have added is not read, there as here.
+//! Where we differ, in every profile. Ids are integers and an edge's key is a word. A timestamp
+//! counts its row's writes, and a value follows from it, so that lost updates and torn reads show.
+//! An edge of a type that goes both ways is written with its reverse edge; the public code leaves
+//! that to the database, and writes one. The public code draws a shard by its weight and then one
+//! of the shard's edges. Each shard was loaded with as many edges as its weight says, so that is
+//! the same as drawing an edge uniformly, as we do; `zipf` skews it. Rows that transactions have
+//! added are not read, there as here.
 //!
-//! Invariant checked: rows are whole and as many as were loaded and added; their timestamps add up to the committed updates; edge and
-//! reverse edge agree; reads were whole.
+//! Invariant checked: rows are whole and as many as were loaded and added; their timestamps add up
+//! to the committed updates; edge and reverse edge agree; reads were whole.
 
 mod check;
 mod graph;
@@ -43,7 +47,7 @@ pub struct TaoBench {
     zipf: f64,
 }
 
-/// Rows written, of objects and of edges; reverse edges count.
+/// The numbers of rows written, of objects and of edges; reverse edges count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Written {
     /// Rows added.
@@ -52,16 +56,16 @@ pub struct Written {
     pub updated: [u64; 2],
 }
 
-/// What committed transactions add up to.
+/// The sum of committed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// What they wrote.
+    /// The rows that they wrote.
     pub written: Written,
     /// Rows read that were not whole, or not there.
     pub torn: u64,
-    /// Rows added by transactions that nobody has counted.
+    /// Rows that uncounted transactions may have added.
     pub untold_added: [Slack; 2],
-    /// Updates by them.
+    /// Updates that they may have made.
     pub untold_updated: [Slack; 2],
 }
 
@@ -98,7 +102,7 @@ impl Workload for TaoBench {
         let variant: &Variant = crate::workload::choose(VARIANTS, |v| v.profile.name, settings)?;
         let zipf = settings.zipf.unwrap_or(0.0);
         let edges = Keys::new(settings.records.unwrap_or(variant.edges), zipf)?;
-        // Half of all ids are left for what transactions add.
+        // Half of all ids are left for rows that transactions add.
         let most = IDS_MAX / 4;
         if edges.records() > most {
             let (field, value) = ("records".into(), edges.records().to_string());
@@ -141,13 +145,15 @@ impl Workload for TaoBench {
         ]
     }
 
-    /// Each operation of the longest may write two rows, of which an image with what stands before it takes less than this.
+    /// Each operation of the longest transaction may write two rows; a row's image with its header
+    /// takes less than this.
     fn log_bytes(&self) -> u64 {
         (2 * WRITES_MAX as u64 * 320).next_multiple_of(4096)
     }
 
     fn lines_per_transaction(&self) -> usize {
-        // A bin of two lines, a row of three and its head again; of single reads, or of 19 at once.
+        // A bin of two lines, a row of three, and the row's head again; for single reads, or for 19
+        // at once.
         let [reads, writes, ..] = self.source.variant.operations;
         if reads + writes == 0 { 6 * 19 } else { 6 }
     }
@@ -214,7 +220,7 @@ impl Workload for TaoBench {
             for _ in 0..rows {
                 let is_new = operation.what == What::Add;
                 perhaps.count(operation.table == EDGES, is_new);
-                // What is there already is not added.
+                // A row that is there already is not added.
                 if !is_new {
                     surely.count(operation.table == EDGES, is_new);
                 }

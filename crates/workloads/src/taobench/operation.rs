@@ -1,7 +1,7 @@
 //! Operations of TAOBench, and transactions as they are drawn.
 //!
-//! Invariant: a transaction's input says from which seed its operations are drawn, not the operations: five
-//! hundred of them would not fit, and drawn again they are the same.
+//! Invariant: a transaction's input holds the seed of its operations, not the operations. Five
+//! hundred of them would not fit, and each drawing from the seed gives the same ones.
 
 use super::graph::{EDGES, Edge, IDS_MAX, OBJECTS};
 use super::profiles::Variant;
@@ -38,20 +38,20 @@ pub struct Input {
 }
 
 impl Input {
-    /// What it is.
+    /// Returns its kind.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How many operations it has.
+    /// Returns the number of its operations.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "every transaction has some")]
     pub fn len(&self) -> usize {
         self.len.into()
     }
 
-    /// The key of its first record in its procedure's first table, if it has one there.
+    /// Returns the key of its first record in its procedure's first table, if it has one there.
     #[inline]
     pub(super) fn first_key(&self) -> Option<u64> {
         self.first
@@ -62,7 +62,7 @@ impl Input {
     }
 }
 
-/// What is done to an object, or to the edge that leads from it.
+/// An operation on an object, or on the edge that leads from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     Read,
@@ -79,7 +79,7 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// Its record, and the reverse edge where it writes one that has it.
+    /// Returns its record's key, and the reverse edge's key if it writes an edge that has one.
     #[inline]
     pub(super) fn keys(&self) -> (u64, Option<u64>) {
         if self.table == OBJECTS {
@@ -91,7 +91,7 @@ impl Operation {
     }
 }
 
-/// One of so many, by weight.
+/// Draws an index, by weight.
 #[inline]
 fn weighted(weights: &[u32], dice: &mut Dice) -> usize {
     let mut at = dice.roll(weights.iter().map(|&weight| u64::from(weight)).sum());
@@ -104,7 +104,7 @@ fn weighted(weights: &[u32], dice: &mut Dice) -> usize {
     unreachable!("a roll below the sum of all weights")
 }
 
-/// What transactions are drawn from.
+/// The source of drawn transactions.
 pub(super) struct Source {
     /// Edges that are loaded.
     pub(super) edges: Keys,
@@ -116,7 +116,7 @@ pub(super) struct Operations<'a> {
     source: &'a Source,
     input: Input,
     rng: Rng,
-    /// Ids that it adds count up from here: no two of its operations add one.
+    /// The ids that it adds count up from here: no two of its operations add the same id.
     fresh: u64,
     drawn: u16,
 }
@@ -146,7 +146,7 @@ impl Source {
         Input { first: firsts.next().map(|it| it.keys().0), ..input }
     }
 
-    /// Its operations, the same at each call.
+    /// Returns its operations, the same at each call.
     #[inline]
     pub(super) fn operations(&self, input: &Input) -> Operations<'_> {
         let mut rng = seeded(input.seed, 0);
@@ -157,7 +157,7 @@ impl Source {
 }
 
 impl Operations<'_> {
-    /// What it is, and on which table.
+    /// Draws the kind of an operation and its table.
     #[inline]
     fn draw_what(&mut self) -> (What, TableId) {
         let variant = self.source.variant;

@@ -1,4 +1,4 @@
-//! TAOBench's profiles: the benchmark's public workload files, and what a paper made of them.
+//! TAOBench's profiles: the benchmark's public workload files, and a paper's variant of them.
 //!
 //! Invariant: weights are those of the files, in their order; every deviation is in the profile's note.
 
@@ -10,11 +10,11 @@ pub(super) struct Variant {
     pub(super) edges: u64,
     /// Single reads, single writes, reading transactions, writing transactions.
     pub(super) operations: [u32; 4],
-    /// Of single reads: objects, edges.
+    /// Weights of single reads: objects, edges.
     pub(super) reads: [u32; 2],
-    /// Of the reads of transactions: objects, edges.
+    /// Weights of the reads of transactions: objects, edges.
     pub(super) transaction_reads: [u32; 2],
-    /// Of all writes: objects added and updated, edges added and updated.
+    /// Weights of all writes: objects added and updated, edges added and updated.
     pub(super) writes: [u32; 4],
 }
 

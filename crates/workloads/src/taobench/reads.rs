@@ -20,7 +20,7 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let torn = coordinator
         .transact_read_only(async |tx| {
-            // Single reads are most of all, and need no room for handles.
+            // Most reads are single reads, which need no room for handles.
             if input.len() == 1 {
                 let handles = ask(bench, tx, input, [None]);
                 tx.fetch().await?;
@@ -48,7 +48,7 @@ fn ask<const N: usize>(
     handles
 }
 
-/// How many of them are not there, or not whole.
+/// Counts the rows that are missing or not whole.
 #[inline]
 fn torn(tx: &Transaction<'_>, handles: &[Option<Handle>]) -> u64 {
     let rows = handles.iter().flatten().map(|&handle| tx.get(handle));

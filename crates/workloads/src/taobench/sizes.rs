@@ -1,21 +1,23 @@
 //! How many operations a transaction of TAOBench has.
 //!
-//! Invariant: a range's sizes are equally likely. The shares are those of the benchmark's public workload files
-//! (`read_txn_sizes`, `write_txn_sizes`), counted in production: each size by itself up to 20 (26 of writes), ranges beyond, within
-//! which the counts change little. Means of 19.2 (19.18 by the file) and 5.30 operations, medians of 4, at most 500 and 103.
+//! Invariant: a range's sizes are equally likely. The shares are those of the benchmark's public
+//! workload files (`read_txn_sizes`, `write_txn_sizes`), counted in production. Each size up to 20
+//! (26 for writes) has a share of its own; larger sizes form ranges within which the counts change
+//! little. Means of 19.2 (19.18 by the file) and 5.30 operations, medians of 4, at most 500 and
+//! 103.
 
 use tarn_fabric::rng::Rng;
 use crate::distribution::Dice;
 
-/// Most operations of a transaction.
+/// Largest number of operations of a transaction.
 pub const OPERATIONS_MAX: usize = 500;
-/// Most operations of one that writes.
+/// Largest number of operations of a transaction that writes.
 pub(super) const WRITES_MAX: usize = 103;
 
-/// Sizes from, to, and how many transactions had one of them.
+/// The first and the last size, and how many transactions had one of these sizes.
 type Range = (u16, u16, u32);
 
-/// Of transactions that read.
+/// Sizes of transactions that read.
 pub(super) const READS: &[Range] = &[
     (2, 2, 553_162),
     (3, 3, 311_751),
@@ -67,7 +69,7 @@ pub(super) const READS: &[Range] = &[
     (451, 500, 1_899),
 ];
 
-/// Of transactions that write.
+/// Sizes of transactions that write.
 pub(super) const WRITES: &[Range] = &[
     (4, 4, 340_601),
     (3, 3, 283_626),
@@ -86,7 +88,7 @@ pub(super) const WRITES: &[Range] = &[
     (42, 103, 16),
 ];
 
-/// A size.
+/// Draws a size.
 #[inline]
 pub(super) fn draw(ranges: &[Range], rng: &mut Rng) -> u16 {
     let mut dice = Dice::new(rng);

@@ -1,7 +1,7 @@
 //! Writes of objects and edges, one or up to 103 at once.
 //!
-//! Invariant: an edge that goes both ways is written with its reverse edge, or neither is. What is there already is not
-//! added.
+//! Invariant: an edge that goes both ways is written with its reverse edge, or neither is. A row
+//! that is there already is not added.
 
 use super::graph::{EDGES, TIMESTAMP, VALUE, timestamp, value};
 use super::operation::{Operation, What};
@@ -13,7 +13,7 @@ use tarn_store::schema::Cells;
 use tarn_engine::session::transaction::Transaction;
 use tarn_engine::transaction::working_set::Handle;
 
-/// An operation's record and, of an edge that goes both ways, the reverse edge's.
+/// An operation's record and, if it is an edge that goes both ways, the reverse edge's record.
 type Asked = Option<(Handle, Option<Handle>)>;
 
 #[inline]
@@ -58,7 +58,8 @@ fn ask<const N: usize>(
     asked
 }
 
-/// Writes all that was asked for; what was written, and how many rows were not there or not whole.
+/// Writes all records that were asked for. Returns the rows written, and how many rows were missing
+/// or not whole.
 #[inline]
 fn write(
     bench: &TaoBench,
@@ -82,8 +83,8 @@ fn write(
     (written, torn)
 }
 
-/// The timestamp that the row gets; none if there is no row to update, it is not whole, or there is one where one was to
-/// be added.
+/// Returns the timestamp that the row gets. Returns `None` if the row to update is missing or not
+/// whole, or if the row to add is there.
 #[inline]
 fn next_timestamp(tx: &Transaction<'_>, operation: &Operation, handle: Handle) -> Option<u64> {
     match operation.what {

@@ -1,7 +1,7 @@
-//! What must hold of TATP's tables when no transaction runs.
+//! The invariants of TATP's tables when no transaction runs.
 //!
-//! Invariant: judged by scans of the tables and by what the population says was loaded; of the
-//! tally only the numbers of inserted and deleted forwardings are used.
+//! Invariant: judged by scans of the tables and by the population's own account of the loaded rows;
+//! of the tally only the numbers of inserted and deleted forwardings are used.
 
 use super::population::{Population, belongings, fixed_columns};
 use super::tables::{ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBER_NUMBER, byte2, digits, end_time, forwarded_to, hex, is_active, msc_location, number, numberx, parts, s_id, sub_nbr};
@@ -106,7 +106,7 @@ async fn forwardings(
         found += 1;
         let (id, sf_type, start_time) = parts(stored.key);
         let own = belongs(population, id, sf_type, |id| belongings(id).facility_types);
-        // Of inserted rows the benchmark does not ask that they end after their start.
+        // The benchmark does not require that inserted rows end after their start.
         let end = stored.row.u64(end_time());
         let timed = START_TIMES.contains(&start_time) && (1..=24).contains(&end);
         let whole = stored.row.bytes(numberx()) == forwarded_to(stored.key, end as u8);

@@ -1,6 +1,6 @@
-//! GetAccessData: one access right of a subscriber, if it has it.
+//! GetAccessData: reads one access right of a subscriber, if the subscriber has it.
 //!
-//! Invariant: read-only; that there is no such right is an answer like any other.
+//! Invariant: read-only; "no such right" is an answer like any other.
 
 use super::Found;
 use super::tables::{ACCESS_INFO, typed};
@@ -8,7 +8,7 @@ use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 
-/// A second subscriber of 0 is none.
+/// `second` is 0 if there is no second subscriber.
 #[inline]
 pub(super) async fn run(
     coordinator: &mut Coordinator,

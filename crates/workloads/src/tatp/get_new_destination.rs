@@ -1,4 +1,4 @@
-//! GetNewDestination: where a facility forwards calls to at an hour.
+//! GetNewDestination: reads the number to which a facility forwards calls at an hour.
 //!
 //! Invariant: the facility and all forwardings that can matter are read in one fetch.
 

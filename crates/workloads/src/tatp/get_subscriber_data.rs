@@ -1,4 +1,4 @@
-//! GetSubscriberData: a subscriber's row.
+//! GetSubscriberData: reads a subscriber's row.
 //!
 //! Invariant: the row's number is the subscriber's own, or the read was torn.
 
@@ -8,7 +8,7 @@ use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 
-/// A second subscriber of 0 is none.
+/// `second` is 0 if there is no second subscriber.
 #[inline]
 pub(super) async fn run(
     coordinator: &mut Coordinator,

@@ -1,4 +1,4 @@
-//! InsertCallForwarding: a forwarding for a facility of the subscriber with a given number.
+//! InsertCallForwarding: adds a forwarding for a facility of the subscriber with a given number.
 //!
 //! Invariant: nothing is inserted unless the facility exists (read in the same transaction, so that
 //! the reference holds) and has no forwarding from that hour yet.

@@ -1,19 +1,19 @@
 //! TATP: the home location register of a mobile phone network.
 //!
 //! Neuvonen, Wolski, Manner, Raatikka, "Telecommunication Application Transaction Processing (TATP)
-//! Benchmark Description", version 1.0, IBM Software Group Information Management, 2009: four
-//! tables, seven transactions, a non-uniform subscriber key.
+//! Benchmark Description", version 1.0, IBM Software Group Information Management, 2009. It has
+//! four tables, seven transactions, and a non-uniform subscriber key.
 //!
-//! Where we differ, in every profile: the index from a subscriber's number to its id is a table
-//! keyed by the number (its 15 digits as an integer); flags and half-bytes are packed, which makes
-//! a subscriber 40 bytes; a forwarding number is a function of its row, so that a torn row shows.
+//! Where we differ, in every profile. The index from a subscriber's number to its id is a table
+//! keyed by the number (its 15 digits as an integer). Flags and half-bytes are packed, which makes
+//! a subscriber 40 bytes. A forwarding number is a function of its row, so that a torn row shows.
 //!
-//! Keys are words: the subscriber's id in the lower 40 bits, which also decide the shard, the type
-//! above it, the start time above that.
+//! Keys are words. The lower 40 bits are the subscriber's id, and also decide the shard. The type
+//! is above them, and the start time above the type.
 //!
-//! Invariant checked: subscribers, their numbers, access rights and facilities are those that were
-//! loaded, whole; every forwarding belongs to a facility; there are as many as were loaded, plus
-//! inserted, less deleted.
+//! Invariant checked: subscribers, their numbers, access rights and facilities are whole and those
+//! that were loaded. Every forwarding belongs to a facility. There are as many forwardings as were
+//! loaded, plus inserted, less deleted.
 
 mod check;
 mod delete_call_forwarding;
@@ -46,8 +46,8 @@ use tarn_fabric::rng::Rng;
 /// InsertCallForwarding, DeleteCallForwarding.
 const MIX: &Mix = &Mix::new(&[35, 10, 35, 2, 14, 2, 2]);
 const KINDS: usize = 7;
-/// What the benchmark's description gives as the share of runs that find what they look for. Its
-/// 23.9 % does not follow from its own distributions: hours drawn as it says give 14.6 % on loaded
+/// The share of successful runs, which find a row, according to the benchmark's description. Its
+/// 23.9 % does not follow from its own distributions. Hours drawn as it says give 14.6 % on loaded
 /// forwardings, and 21.7 % once inserted ones have replaced them all.
 const SPEC_SUCCESS_PERCENT: [f64; KINDS] = [100.0, 23.9, 62.5, 62.5, 100.0, 31.25, 31.25];
 
@@ -60,7 +60,7 @@ pub struct Tatp {
     variant: &'static Variant,
 }
 
-/// One transaction. A second subscriber of 0 is none: ids start at 1.
+/// One transaction. A second subscriber of 0 means that there is none: ids start at 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// Reads a subscriber, or two.
@@ -113,27 +113,27 @@ pub enum Input {
     },
 }
 
-/// What committed transactions found.
+/// The results of committed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Runs of each transaction.
     pub runs: [u64; KINDS],
-    /// Those that found what they looked for.
+    /// The successful runs of each transaction: those that found their rows.
     pub successes: [u64; KINDS],
     /// Rows whose columns did not agree.
     pub torn: u64,
-    /// Forwardings that transactions added or deleted which nobody has counted.
+    /// Change of the number of forwardings that uncounted transactions may have made.
     pub untold: Slack,
 }
 
 impl Tally {
-    /// Share of successes of a transaction in percent.
+    /// Returns the share of a transaction's successful runs in percent.
     pub fn success_percent(&self, kind: usize) -> f64 {
         100.0 * self.successes[kind] as f64 / self.runs[kind].max(1) as f64
     }
 }
 
-/// What one run found.
+/// The result of one run.
 #[derive(Clone, Copy, Default)]
 struct Found {
     success: bool,
@@ -148,14 +148,14 @@ impl Tatp {
         (key + 1, dice)
     }
 
-    /// For profiles whose read-only transactions read two keys.
+    /// Draws a second subscriber, for profiles whose read-only transactions read two keys.
     #[inline]
     fn draw_second(&self, rng: &mut Rng) -> u64 {
         if self.variant.reads_two { self.draw_subscriber(rng).0 } else { 0 }
     }
 }
 
-/// One of the four types.
+/// Draws one of the four types.
 #[inline]
 fn roll_type(dice: &mut Dice) -> u8 {
     1 + dice.roll(4) as u8
@@ -346,7 +346,7 @@ impl Workload for Tatp {
     }
 
     fn untold(&self, input: &Input, ended: Untold, tally: &mut Tally) {
-        // Whether it found what it looked for is not known either.
+        // It is also unknown whether the transaction was successful.
         let (least, most) = match input {
             Input::InsertCallForwarding { .. } => (0, 1),
             Input::DeleteCallForwarding { .. } => (-1, 0),
@@ -377,7 +377,7 @@ impl Workload for Tatp {
     }
 }
 
-/// The subscriber with this number, if there is one: the first fetch of three transactions.
+/// Finds the subscriber with this number, if there is one: the first fetch of three transactions.
 #[inline]
 async fn subscriber_of(
     tx: &mut tarn_engine::session::transaction::Transaction<'_>,

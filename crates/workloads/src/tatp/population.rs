@@ -1,7 +1,7 @@
-//! TATP's population: who is in it, as a function of a subscriber's id.
+//! TATP's population: subscribers and their rows, as functions of a subscriber's id.
 //!
-//! Invariant: what belongs to a subscriber is computed from its id alone, so that loaders agree
-//! without talking, and a check can compute anew what was loaded.
+//! Invariant: a subscriber's rows are computed from its id alone. So loaders agree without talking,
+//! and a check can compute the loaded rows anew.
 
 use super::tables::{ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBERS_MAX, SUBSCRIBER_NUMBER, bits, byte2, data1, data2, data3, data4, data_a, data_b, digits, end_time, error_control, forwarded_to, forwarding, hex, is_active, msc_location, number, numberx, s_id, sub_nbr, typed, vlr_location};
 use crate::distribution::Dice;
@@ -9,7 +9,7 @@ use tarn_engine::admin::load::Loader;
 use tarn_store::ids::{Failure, UsageError};
 use tarn_fabric::rng::mix;
 
-/// Subscribers 1 to `subscribers` and what belongs to them.
+/// Subscribers 1 to `subscribers` and their rows.
 pub(super) struct Population {
     pub(super) subscribers: u64,
     /// Subscribers, access rights, facilities, forwardings.
@@ -18,22 +18,23 @@ pub(super) struct Population {
     spread: u64,
 }
 
-/// What belongs to one subscriber: bit `type - 1` of a mask for each type it has.
+/// The rows of one subscriber: bit `type - 1` of a mask for each type that it has.
 #[derive(Clone, Copy)]
 pub(super) struct Belongings {
     pub(super) access_types: u8,
     pub(super) facility_types: u8,
-    /// For each facility type a mask of start times.
+    /// For each facility type, a mask of start times.
     pub(super) forwardings: [u8; 4],
 }
 
-/// A word of noise about a subscriber.
+/// Returns a word of noise about a subscriber.
 fn noise(id: u64, about: u64) -> Dice {
     Dice::from_word(mix(id ^ mix(about + 0x7a79)))
 }
 
-/// A random subset of `of` things with `least` to `least + 3` members, each number as likely
-/// (selection sampling: Knuth, The Art of Computer Programming, vol. 2, §3.4.2, algorithm S).
+/// Draws a random subset of `of` things with `least` to `least + 3` members, each number equally
+/// likely (selection sampling: Knuth, The Art of Computer Programming, vol. 2, §3.4.2, algorithm
+/// S).
 fn subset(mut dice: Dice, of: u64, least: u64) -> u8 {
     let count = least + dice.roll(4);
     let (mut mask, mut chosen) = (0, 0);
@@ -46,7 +47,7 @@ fn subset(mut dice: Dice, of: u64, least: u64) -> u8 {
     mask
 }
 
-/// What belongs to a subscriber.
+/// Computes the rows of a subscriber.
 pub(super) fn belongings(id: u64) -> Belongings {
     let facility_types = subset(noise(id, 1), 4, 1);
     let mut forwardings = [0; 4];
@@ -66,12 +67,12 @@ impl Belongings {
     }
 }
 
-/// The types of a mask.
+/// Returns the types in a mask.
 pub(super) fn types(mask: u8) -> impl Iterator<Item = u8> {
     (1..=4).filter(move |of_type| mask & (1 << (of_type - 1)) != 0)
 }
 
-/// The columns of a subscriber that no transaction changes.
+/// Returns the columns of a subscriber that no transaction changes.
 pub(super) fn fixed_columns(id: u64) -> ([u8; 5], [u8; 10], u64) {
     let (mut hex, mut byte2) = ([0; 5], [0; 10]);
     let (mut low, mut high) = (noise(id, 2), noise(id, 3));
@@ -102,17 +103,17 @@ impl Population {
         Ok(Population { subscribers, counts, spread })
     }
 
-    /// Rows of all tables: the numbers are one more for each subscriber.
+    /// Returns the number of rows of all tables. Each subscriber's number is one more row.
     pub(super) fn records(&self) -> u64 {
         self.counts.iter().sum::<u64>() + self.subscribers
     }
 
-    /// The benchmark's non-uniform key: two uniform draws, or-ed, modulo the population.
+    /// Draws the benchmark's non-uniform key: two uniform draws, or-ed, modulo the population.
     #[inline]
     pub(super) fn non_uniform(&self, word: u64) -> (u64, Dice) {
         let mut dice = Dice::from_word(word);
         let low = dice.roll(self.spread + 1);
-        // A word has room for one more large draw only if the small ones get a word of their own.
+        // The word has no room for another large draw, so the small draws get a word of their own.
         let uniform = 1 + dice.roll(self.subscribers);
         let id = (low | uniform) % self.subscribers + 1;
         (id, Dice::from_word(mix(word)))
@@ -151,7 +152,7 @@ async fn load_subscriber(loader: &mut Loader<'_>, id: u64) -> Result<(), Failure
     loader.insert(SUBSCRIBER_NUMBER, sub_nbr(id), |row| row.set(s_id(), id)).await
 }
 
-/// Capital letters.
+/// Draws capital letters.
 fn letters<const N: usize>(dice: &mut Dice) -> [u8; N] {
     let mut letters = [0; N];
     letters.fill_with(|| b'A' + dice.roll(26) as u8);

@@ -1,4 +1,4 @@
-//! TATP's profiles: the benchmark's own, and what papers ran.
+//! TATP's profiles: the benchmark's own, and those of papers.
 //!
 //! Invariant: every deviation from the benchmark's own definition is in the profile's note.
 

@@ -12,9 +12,9 @@ pub(super) const ACCESS_INFO: TableId = TableId(2);
 pub(super) const SPECIAL_FACILITY: TableId = TableId(3);
 pub(super) const CALL_FORWARDING: TableId = TableId(4);
 
-/// A forwarding starts at one of these hours.
+/// The hours at which a forwarding may start.
 pub(super) const START_TIMES: [u8; 3] = [0, 8, 16];
-/// Digits of a number.
+/// Number of digits of a subscriber's number.
 pub(super) const DIGITS: usize = 15;
 const SUBSCRIBER_BITS: u32 = 40;
 const TYPE_BITS: u32 = 4;
@@ -86,7 +86,8 @@ pub(super) fn schemas(population: &Population, value_bytes: usize) -> Vec<TableS
     ]
 }
 
-/// The key of the subscriber's number: its digits as an integer. Numbers are the ids, padded.
+/// Returns the key of the subscriber's number: its digits as an integer. Numbers are the ids,
+/// padded.
 #[inline]
 pub(super) fn sub_nbr(id: u64) -> u64 {
     id
@@ -122,8 +123,8 @@ pub(super) fn parts(key: u64) -> (u64, u8, u8) {
     (key & SUBSCRIBERS_MAX, (above & ((1 << TYPE_BITS) - 1)) as u8, (above >> TYPE_BITS) as u8)
 }
 
-/// The number that a forwarding forwards to: a function of its row, so that a row that is torn or
-/// not its own shows.
+/// Returns the number that a forwarding forwards to. It is a function of the forwarding's row, so
+/// that a torn or wrong row shows.
 #[inline]
 pub(super) fn forwarded_to(key: u64, end_time: u8) -> [u8; DIGITS] {
     let word = tarn_fabric::rng::mix(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(end_time));

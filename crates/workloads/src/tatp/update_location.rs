@@ -1,7 +1,7 @@
-//! UpdateLocation: the location of the subscriber with a given number.
+//! UpdateLocation: sets the location of the subscriber with a given number.
 //!
-//! Invariant: the number is looked up in the same transaction: two fetches, since the second's key
-//! is in the first's answer.
+//! Invariant: the number is looked up in the same transaction, with two fetches, since the second's
+//! key is in the first's answer.
 
 use super::tables::{SUBSCRIBER, vlr_location};
 use super::{Found, subscriber_of};

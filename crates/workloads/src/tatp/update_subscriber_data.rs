@@ -1,4 +1,4 @@
-//! UpdateSubscriberData: a subscriber's first flag and the data of one of its facilities.
+//! UpdateSubscriberData: sets a subscriber's first flag and the data of one of its facilities.
 //!
 //! Invariant: both change or, if the subscriber has no such facility, neither.
 

@@ -1,9 +1,9 @@
 //! Delivery: clause 2.7.
 //!
-//! One transaction for all ten districts, run when it is asked for: the specification lets it be queued
-//! and run later, and split into one for each district. Three fetches: the oldest new order of every
-//! district, by ten range reads of one entry; the new orders, which are deleted, and the orders; the
-//! lines and the customers.
+//! One transaction for all ten districts, run when it is requested. The specification lets it be
+//! queued and run later, and split into one for each district. It needs three fetches: the oldest
+//! new order of every district, by ten range reads of one entry; the new orders, which are deleted,
+//! and the orders; the lines and the customers.
 //!
 //! Invariant: a district without a new order is left alone (clause 2.7.4.2).
 
@@ -59,7 +59,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Keys of the orders that were delivered.
+/// Delivers the oldest orders; returns the keys of the orders delivered.
 async fn deliver(
     tx: &mut Transaction<'_>,
     wanted: &Wanted,
@@ -95,7 +95,7 @@ async fn deliver(
     Ok(orders.iter().filter(|it| tx.existed(it.new_order)).map(|it| it.key).collect())
 }
 
-/// The oldest new order of every district that has one, as it is deleted, and its order.
+/// Deletes the oldest new order of every district that has one; returns each with its order.
 async fn oldest(tx: &mut Transaction<'_>, w: u32) -> Result<Vec<Delivered>, Failure> {
     let scan = |d: u8| {
         let (from, to) = oldest_bounds(w, d);

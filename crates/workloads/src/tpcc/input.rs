@@ -1,7 +1,7 @@
-//! What the five transactions are given: clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1.
+//! The inputs of the five transactions: clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1.
 //!
 //! A terminal has a home warehouse (and for Stock-Level a home district) for as long as it runs. A
-//! workload draws without knowing who asks: both are drawn for each transaction, uniformly.
+//! workload draws without knowing the terminal: both are drawn for each transaction, uniformly.
 //!
 //! Invariant: an input decides everything but the date, so that a retry runs the same transaction.
 
@@ -14,9 +14,9 @@ use tarn_fabric::rng::Rng;
 /// One line to be ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Line {
-    /// Item; one that does not exist rolls the order back.
+    /// The item; if it does not exist, the order is rolled back.
     pub i_id: u32,
-    /// Warehouse that supplies it.
+    /// The warehouse that supplies it.
     pub supply_w_id: u32,
     /// 1 to 10.
     pub quantity: u8,
@@ -57,12 +57,12 @@ pub enum Input {
         d_id: u8,
         /// Customer.
         c_id: u32,
-        /// What is ordered.
+        /// The ordered lines.
         lines: Lines,
     },
     /// Takes a customer's payment.
     Payment {
-        /// Where it is paid.
+        /// The warehouse where it is paid.
         w_id: u32,
         /// District, 1 to 10.
         d_id: u8,
@@ -72,7 +72,7 @@ pub enum Input {
         c_d_id: u8,
         /// The customer.
         who: Who,
-        /// How much: 1.00 to 5000.00.
+        /// The amount: 1.00 to 5000.00.
         cents: u32,
     },
     /// Reads a customer's newest order.
@@ -102,7 +102,7 @@ pub enum Input {
     },
 }
 
-/// The item that does not exist.
+/// Returns the number of an item that does not exist.
 pub(super) fn unused_item(items: u32) -> u32 {
     items + 1
 }
@@ -138,7 +138,7 @@ impl Draws {
         }
     }
 
-    /// A customer: six in ten by last name.
+    /// Draws a customer: six in ten by last name.
     fn customer(&self, variant: &Variant, rng: &mut Rng) -> Who {
         let mut dice = Dice::new(rng);
         match dice.roll(100) < variant.by_name_percent {
@@ -147,7 +147,7 @@ impl Draws {
         }
     }
 
-    /// Another warehouse; the same if there is only one.
+    /// Draws another warehouse; the same one if there is only one.
     fn another_warehouse(&self, home: u32, dice: &mut Dice) -> u32 {
         if self.warehouses == 1 {
             return home;

@@ -1,12 +1,13 @@
 //! The lines of orders.
 //!
-//! ORDER-LINE has no ordered index. An order's lines are numbered from 1 without a gap, and the order's
-//! row, which comes and changes with them, says how many there are: the keys of a range of orders' lines
-//! are known from the orders, whose numbers are without a gap as well. A range read would bring the
-//! same keys in the same round, and every New-Order would have to write ten more index entries.
+//! ORDER-LINE has no ordered index. An order's lines are numbered from 1 without a gap. The order's
+//! row, which is inserted and changed together with them, has their number. So the keys of a range
+//! of orders' lines are known from the orders, which are numbered without a gap as well. A range
+//! read would bring the same keys in the same round, and every New-Order would have to write ten
+//! more index entries.
 //!
-//! Invariant: nothing is guessed: an order that was read says which lines are read, both are validated
-//! together, and condition 6 of the checks holds the number against the lines.
+//! Invariant: nothing is guessed. An order that was read says which lines are read, both are
+//! validated together, and condition 6 of the checks compares the number with the lines.
 
 use super::missing::Wanted;
 use super::scale::LINES_MAX;
@@ -39,7 +40,7 @@ pub(super) async fn read_lines(
     Ok(())
 }
 
-/// How many lines an order has that was read.
+/// Returns the number of lines of an order that was read.
 #[inline]
 pub(super) fn lines_of(
     tx: &Transaction<'_>,

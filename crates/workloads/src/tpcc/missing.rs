@@ -1,13 +1,14 @@
-//! Rows that a transaction needs and that nobody takes away: warehouses, districts, customers, items,
-//! stocks, orders and their lines.
+//! Rows that a transaction needs and that no transaction removes: warehouses, districts, customers,
+//! items, stocks, orders and their lines.
 //!
-//! A try that misses one ends at once. It may have put together what never stood side by side; a commit
-//! would find that out, but there is nothing to commit. So the row is looked for once more, by a
-//! transaction that is validated: clause 2.3.6 wants it detected and reported if it is not there.
+//! A try that misses such a row ends at once. It may have combined versions that never existed
+//! together. A commit would discover that, but there is nothing to commit. So the row is looked for
+//! once more, by a transaction that is validated: clause 2.3.6 requires that a missing row is
+//! detected and reported.
 //!
-//! Invariant: a row counts as missing if a validated read does not find it either; a transaction that
-//! missed one which is there is run again, but not for ever: a way of reading that misses the same row
-//! again and again is broken, and counted as such.
+//! Invariant: a row counts as missing if a validated read does not find it either. A transaction
+//! that missed an existing row is run again, but not for ever. If it misses the same row again and
+//! again, its way of reading is broken, and is counted as such.
 
 use super::Tally;
 use std::cell::Cell;
@@ -18,23 +19,23 @@ use tarn_store::schema::{Cells, TableId};
 use tarn_engine::session::transaction::Transaction;
 use tarn_engine::transaction::working_set::Handle;
 
-/// What a try has missed, if anything.
+/// The row that a try has missed, if any.
 #[derive(Default)]
 pub(super) struct Wanted {
     missed: Cell<Option<(TableId, u64)>>,
-    /// Which row was missed last although it is there, and how often in a row.
+    /// The existing row that was missed last, and how often in succession.
     overlooked: Cell<Option<((TableId, u64), u32)>>,
 }
 
-/// So often in a row a transaction may miss one row that is there: what stands side by side changes between
-/// two tries, so that once may happen, and twice.
+/// How often in succession a transaction may miss one existing row. The versions that it sees
+/// together change between two tries, so that this may happen once, and even twice.
 const OVERLOOKED_MAX: u32 = 5;
 
 impl Wanted {
-    /// The row that was fetched, which must be there.
+    /// Returns the row that was fetched, which must be there.
     ///
     /// # Errors
-    /// It is not: the transaction gives itself up.
+    /// The row is missing: the transaction gives itself up.
     #[inline]
     pub(super) fn row<'a>(
         &self,
@@ -59,11 +60,11 @@ impl Wanted {
         self.missed.get().is_none()
     }
 
-    /// Whether to run the transaction again that has failed so; if not, the row is counted as missing, or as
-    /// overlooked.
+    /// Says whether to run the failed transaction again. If not, the row is counted as missing, or
+    /// as overlooked.
     ///
     /// # Errors
-    /// The failure itself, if no row was missed; what the look at it meets.
+    /// The failure itself, if no row was missed; a failure of the validated look.
     #[cold]
     pub(super) async fn is_again(
         &self,
@@ -138,7 +139,7 @@ mod tests {
         Coordinator::new(Rc::new(cx), 0, Retry::default())
     }
 
-    /// A planted way of reading that looks for another row than it should, in every try.
+    /// A planted way of reading that looks for a wrong row in every try.
     #[test]
     fn a_row_that_is_there_and_missed_again_and_again_ends_the_transaction() {
         let mut by = coordinator();

@@ -3,12 +3,13 @@
 //! Transaction Processing Performance Council, "TPC Benchmark C, Standard Specification", revision 5.11,
 //! February 2010. Clauses named in these files are of it.
 //!
-//! Where we differ, in every profile: transactions are drawn without knowing who asks, so that the home
-//! warehouse, and Stock-Level's district, are drawn each time and not fixed for a terminal; Delivery
-//! runs when it is asked for, not deferred; Stock-Level is serializable, not read committed; screens are
-//! not drawn, what they would show is read and thrown away. How columns are packed, and that rows carry
-//! no text in which their key is repeated, is said in `tables.rs`; why ORDER-LINE has no ordered index
-//! in `lines.rs`. No result here is a TPC-C result: nothing was audited, and nothing is durable.
+//! Where we differ, in every profile. Transactions are drawn without knowing the terminal, so the
+//! home warehouse, and Stock-Level's district, are drawn each time and not fixed for a terminal.
+//! Delivery runs when it is requested, not deferred. Stock-Level is serializable, not read
+//! committed. Screens are not drawn; the data that they would show is read and thrown away.
+//! `tables.rs` says how columns are packed, and that rows do not repeat their key as text;
+//! `lines.rs` says why ORDER-LINE has no ordered index. No result here is a TPC-C result: nothing
+//! was audited, and nothing is durable.
 //!
 //! Keys sort as their parts; the warehouse is the critical field. Three indexes are ordered: customers by
 //! name, orders by customer, new orders by number. None of them is simulated by a column.
@@ -65,7 +66,7 @@ pub struct Tpcc {
     sessions: AtomicU64,
 }
 
-/// By which of a key's fields locks are sharded.
+/// The field of the key by which locks are sharded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CriticalField {
     /// The warehouse.
@@ -78,7 +79,7 @@ pub enum CriticalField {
 }
 
 impl CriticalField {
-    /// As the specification calls it.
+    /// Returns its name in the specification.
     pub fn name(self) -> &'static str {
         match self {
             CriticalField::Warehouse => "W_ID",
@@ -89,13 +90,13 @@ impl CriticalField {
 }
 
 impl Tpcc {
-    /// Its locks are sharded by another field than the warehouse.
+    /// Makes its locks be sharded by another field than the warehouse.
     pub fn sharded_by(self, critical: CriticalField) -> Tpcc {
         Tpcc { critical, ..self }
     }
 }
 
-/// Today: whole seconds since day zero, never 0.
+/// Returns the current date: whole seconds since day zero, never 0.
 #[inline]
 fn date(coordinator: &Coordinator) -> u32 {
     let seconds = coordinator.context().port.now().0 / 1_000_000_000;
@@ -187,8 +188,8 @@ impl Workload for Tpcc {
     }
 
     fn lines_per_transaction(&self) -> usize {
-        // Counted, of New-Order and Payment half and half: 82 READs of 7,331 bytes (docs/tpcc.md), most of
-        // a line or two each; inserts read one line of their bucket.
+        // Counted, of New-Order and Payment half and half: 82 READs of 7,331 bytes (docs/tpcc.md).
+        // Most are of a line or two each; inserts read one line of their bucket.
         100
     }
 
@@ -221,7 +222,7 @@ impl Workload for Tpcc {
         Some(match *input {
             Input::NewOrder { w_id, .. } | Input::Payment { w_id, .. } => warehouse_key(w_id),
             Input::OrderStatus { w_id, d_id, who: Who::Id(c) } => customer_key(w_id, d_id, c),
-            // An index knows which: any of the warehouse's.
+            // Only an index knows the customer: any customer of the warehouse serves.
             Input::OrderStatus { w_id, d_id, who: Who::Name(_) } => customer_key(w_id, d_id, 0),
             Input::Delivery { w_id, .. } => order_key(w_id, 1, 0),
             Input::StockLevel { w_id, d_id, .. } => district_key(w_id, d_id),

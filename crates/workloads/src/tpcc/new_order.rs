@@ -1,14 +1,15 @@
 //! New-Order: clause 2.4.
 //!
-//! Two fetches, of two rounds each: one to find the records, one to lock them and to read what lies
-//! apart. The first brings the district, whose next order number the keys of all that is inserted need,
-//! and the items, which nobody changes. The second brings all else. So the stocks are locked, and the
-//! warehouse's tax, which every Payment overwrites beside it, is open to a change, for two rounds less
-//! than if they were asked for at once. The profile of measured systems asks line by line instead, as
-//! FORD's public code does: two fetches, and ten times two more.
+//! Two fetches, of two rounds each: one to find the records, one to lock them and to read rows that
+//! lie apart. The first fetch brings the district, whose next order number is part of the keys of
+//! all inserted rows. It also brings the items, which no transaction changes. The second brings all
+//! else. If all were asked for at once, the stocks would be locked for two rounds longer. The
+//! warehouse's tax would be exposed two rounds longer to Payments, each of which overwrites the
+//! line beside it. The profile of measured systems asks line by line instead, as FORD's public code
+//! does: two fetches, and ten times two more.
 //!
-//! Invariant: an order that names an item which does not exist changes nothing, but is entered as far as
-//! its other lines before it is rolled back (clauses 2.4.2.2, 2.4.2.3).
+//! Invariant: an order that names an item which does not exist changes nothing. Its other lines are
+//! entered before it is rolled back (clauses 2.4.2.2, 2.4.2.3).
 
 use super::Tally;
 use super::input::{Line, Lines};
@@ -33,18 +34,18 @@ const fn bit(column: ColumnId) -> u64 {
     1 << column.0
 }
 
-/// Who orders, and when.
+/// The ordering customer, and the date.
 #[derive(Clone, Copy)]
 pub(super) struct Buyer {
     pub(super) w: u32,
     pub(super) d: u8,
     pub(super) c: u32,
-    /// The item that does not exist.
+    /// The number of the item that does not exist.
     pub(super) i_unused: u32,
     pub(super) date: u32,
 }
 
-/// What the terminal shows beside the lines.
+/// The data that the terminal shows beside the lines.
 #[derive(Clone, Copy, Default)]
 struct Shown {
     total_cents: u64,
@@ -134,9 +135,10 @@ async fn order(
     }
 }
 
-/// As [`order`], but one record after the other, as in the public code of FORD (`workload/tpcc/tpcc_txn.cc`),
-/// which later papers measured: warehouse, district and customer, then the order, then of each line what
-/// it takes and, in a fetch of its own, its row. The district is locked for two fetches a line.
+/// Like [`order`], but one record after the other, as in the public code of FORD
+/// (`workload/tpcc/tpcc_txn.cc`), which later papers measured. It fetches warehouse, district and
+/// customer, then the order. For each line it fetches item and stock and then, in a fetch of its
+/// own, the line's row. The district is locked for two fetches a line.
 async fn order_line_by_line(
     tx: &mut Transaction<'_>,
     wanted: &Wanted,
@@ -174,7 +176,7 @@ async fn order_line_by_line(
     }
 }
 
-/// The lines whose items exist: the last one may name nothing.
+/// Returns the lines whose items exist: the last line may name an item that does not.
 fn real(buyer: Buyer, lines: &Lines) -> &[Line] {
     match lines.split_last() {
         Some((last, others)) if last.i_id == buyer.i_unused => others,
@@ -186,7 +188,7 @@ fn stock_cells(d: u8) -> Cells {
     STOCK_CELLS.union(Cells::one(s_dist(d)))
 }
 
-/// What an order has once.
+/// The records that an order has once.
 struct Head {
     warehouse: Handle,
     district: Handle,
@@ -194,7 +196,7 @@ struct Head {
     order: Handle,
 }
 
-/// The total, and the order's own row.
+/// Computes the total, and writes the order's own row.
 #[inline]
 fn enter_order(
     tx: &mut Transaction<'_>,
@@ -233,7 +235,7 @@ fn next_order(
     Ok(o as u32)
 }
 
-/// A line's amount and text, and what its stock loses.
+/// Writes a line's amount and text, and takes its quantity from the stock.
 #[inline]
 fn enter_line(
     tx: &mut Transaction<'_>,
@@ -248,7 +250,7 @@ fn enter_line(
     let from = wanted.row(tx, (STOCK, key), stock)?;
     let cents = u64::from(line.quantity) * found.u64(i_price());
     shown.total_cents += cents;
-    // The brand is B only if both texts say so: the second is looked at if the first does.
+    // The brand is B only if both texts say so: the second is read only if the first does.
     shown.brand +=
         u32::from(is_original(found.bytes(i_data())) && is_original(from.bytes(s_data())));
     let mut dist_info = [0; 24];
@@ -262,7 +264,8 @@ fn enter_line(
     Ok(())
 }
 
-/// Clause 2.4.2.2: a stock that falls below 10 is filled up by 91.
+/// Takes a line's quantity from a stock. A stock that falls below 10 is filled up by 91 (clause
+/// 2.4.2.2).
 #[inline]
 fn take_from_stock(tx: &mut Transaction<'_>, stock: Handle, quantity: u8, is_remote: bool) {
     let Some(row) = tx.get(stock) else { return };

@@ -1,7 +1,8 @@
 //! Order-Status: clause 2.6.
 //!
-//! Three fetches, four by last name: who the customer is; the customer and, by a backward range read of
-//! one entry, the newest order's key; the order; its lines, of which the order says how many there are.
+//! Three fetches, four by last name: first, if need be, the customer's number. Then the customer
+//! and, by a backward range read of one entry, the newest order's key; the order; its lines, whose
+//! number the order has.
 //!
 //! Invariant: read-only.
 
@@ -46,7 +47,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// The customer's balance and the amount of the newest order.
+/// Returns the customer's balance and the amount of the newest order.
 async fn status(
     tx: &mut Transaction<'_>,
     wanted: &Wanted,

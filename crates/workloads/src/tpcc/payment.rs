@@ -1,11 +1,11 @@
 //! Payment: clause 2.5.
 //!
-//! One fetch brings all, because HISTORY's key is generated and known beforehand: two rounds, one to find
-//! the records, one to lock them. A customer who is named by last name needs a range read first, of one
-//! round more. It goes alone: the warehouse, through which all of its Payments go, is locked no longer
-//! than by number.
+//! One fetch brings all, because HISTORY's key is generated and known beforehand: two rounds, one
+//! to find the records, one to lock them. A customer that is given by last name needs a range read
+//! first, with one round more. The range read goes alone: so the warehouse, through which all of
+//! its Payments go, is locked no longer than for a customer given by number.
 //!
-//! Invariant: what the customer pays, the district, the warehouse and HISTORY gain.
+//! Invariant: the district, the warehouse and HISTORY gain the amount that the customer pays.
 
 use super::Tally;
 use super::by_name::{middle, scan_names};
@@ -23,14 +23,15 @@ const fn bit(column: ColumnId) -> u64 {
     1 << column.0
 }
 
-/// The five columns of an address.
+/// Returns the five columns of an address.
 const fn address(first: u8) -> u64 {
     0b1_1111 << first
 }
 
 const WAREHOUSE_CELLS: Cells = Cells(bit(w_name()) | bit(w_ytd()) | address(W_ADDRESS));
 const DISTRICT_CELLS: Cells = Cells(bit(d_name()) | bit(d_ytd()) | address(D_ADDRESS));
-/// `C_DATA` is used of customers with bad credit alone, but a locked row cannot be asked for more.
+/// `C_DATA` is used only for customers with bad credit, but cells cannot be added to a locked row
+/// later.
 const CUSTOMER_CELLS: Cells = Cells(
     bit(c_balance())
         | bit(c_ytd_payment())
@@ -47,7 +48,7 @@ const CUSTOMER_CELLS: Cells = Cells(
         | bit(c_data()),
 );
 
-/// What is paid, where and by whom.
+/// A payment: its amount, its place and its customer.
 #[derive(Clone, Copy)]
 pub(super) struct Paid {
     pub(super) w: u32,
@@ -56,7 +57,7 @@ pub(super) struct Paid {
     pub(super) c_d: u8,
     pub(super) who: Who,
     pub(super) cents: u32,
-    /// Key of the row of HISTORY.
+    /// The key of its row of HISTORY.
     pub(super) history: u64,
     pub(super) date: u32,
 }
@@ -108,7 +109,7 @@ async fn pay(tx: &mut Transaction<'_>, wanted: &Wanted, paid: Paid) -> Result<()
     Ok(())
 }
 
-/// Warehouse and district gain the amount; returns both names, which HISTORY keeps.
+/// Adds the amount to warehouse and district; returns both names, which HISTORY keeps.
 #[inline]
 fn receive(
     tx: &mut Transaction<'_>,
@@ -131,7 +132,7 @@ fn receive(
     Ok(data)
 }
 
-/// The customer's balance falls; of one with bad credit the payment is noted in `C_DATA`.
+/// Reduces the customer's balance; if the customer has bad credit, notes the payment in `C_DATA`.
 #[inline]
 fn charge(
     tx: &mut Transaction<'_>,
@@ -155,7 +156,7 @@ fn charge(
     Ok(())
 }
 
-/// The payment in front of what stood there, which loses its end.
+/// Returns the old text with the payment in front; the text loses its end.
 fn note(data: &[u8], c: u32, paid: Paid) -> [u8; CUSTOMER_DATA_BYTES] {
     let mut noted = [0; CUSTOMER_DATA_BYTES];
     let Paid { w, d, c_w, c_d, cents, .. } = paid;

@@ -1,7 +1,7 @@
 //! The initial population: clause 4.3.3.
 //!
-//! Invariant: every row is a function of its key and the scale, so that loaders agree without talking;
-//! what belongs together adds up before the first transaction (clause 3.3.2).
+//! Invariant: every row is a function of its key and the scale, so that loaders agree without
+//! talking. Sums and counts of related rows agree before the first transaction (clause 3.3.2).
 
 use super::random::{NAME_CONSTANT_LOAD, Nurand, Text, last_name, noise};
 use super::scale::{DISTRICTS, FIRST_PAYMENT_CENTS, Scale, loaded_lines};
@@ -11,7 +11,7 @@ use tarn_engine::admin::load::{Loader, RowMut};
 use tarn_store::ids::Failure;
 use tarn_store::schema::ColumnId;
 
-/// The date of everything that is loaded: one second after day zero.
+/// The date of all loaded rows: one second after day zero.
 pub(super) const LOADED_AT: u32 = 1;
 /// Rates are 0 to 20 %, discounts 0 to 50 %, in ten-thousandths.
 const TAX_MAX: u64 = 2_000;
@@ -19,7 +19,7 @@ const DISCOUNT_MAX: u64 = 5_000;
 const CREDIT_LIMIT_CENTS: i64 = 5_000_000;
 /// The quantity of every loaded line.
 const LOADED_QUANTITY: u64 = 5;
-/// Session of HISTORY that no run uses.
+/// The session of HISTORY that no run uses.
 pub(super) const LOADED_SESSION: u64 = 0;
 
 /// Gives every row to the loader.
@@ -63,7 +63,7 @@ async fn load_district(
     Ok(())
 }
 
-/// A permutation of the customers (Fisher and Yates; Durstenfeld, CACM 1964).
+/// Returns a permutation of the customers (Fisher and Yates; Durstenfeld, CACM 1964).
 fn shuffled(customers: u32, key: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (1..=customers).collect();
     for left in (1..order.len()).rev() {
@@ -136,7 +136,7 @@ fn fill_stock(row: &mut RowMut<'_>, key: u64) {
     }
 }
 
-/// What a stock starts with: 10 to 100.
+/// Returns the initial quantity of a stock: 10 to 100.
 pub(super) fn loaded_quantity(stock: u64) -> u64 {
     10 + noise(stock, 0x34).roll(91)
 }
@@ -150,7 +150,7 @@ fn fill_district(row: &mut RowMut<'_>, key: u64, scale: &Scale) {
     fill_address(row, D_ADDRESS, &mut text);
 }
 
-/// The number of a loaded customer's last name.
+/// Returns the number of a loaded customer's last name.
 fn name_of(key: u64, c: u32, scale: &Scale, names: Nurand) -> u32 {
     match c <= scale.names() {
         true => c - 1,

@@ -1,7 +1,7 @@
-//! TPC-C's profiles: the benchmark's own, and what papers ran.
+//! TPC-C's profiles: the benchmark's own, and those of papers.
 //!
-//! Invariant: every deviation from the benchmark's own definition is in the profile's note, but for
-//! those that all profiles share, which `tpcc/mod.rs` names.
+//! Invariant: every deviation from the benchmark's own definition is in the profile's note, except
+//! for those that all profiles share, which `tpcc/mod.rs` names.
 
 use super::scale::Sizes;
 use crate::distribution::Mix;
@@ -11,13 +11,13 @@ pub(super) struct Variant {
     pub(super) profile: Profile,
     pub(super) sizes: Sizes,
     pub(super) mix: &'static Mix,
-    /// Customers that Payment and Order-Status look for by last name.
+    /// Percentage of customers that Payment and Order-Status look for by last name.
     pub(super) by_name_percent: u64,
-    /// Payments of customers of another warehouse.
+    /// Percentage of payments by customers of another warehouse.
     pub(super) remote_payment_percent: u64,
-    /// Lines that another warehouse supplies.
+    /// Percentage of lines that another warehouse supplies.
     pub(super) remote_line_percent: u64,
-    /// New-Orders that name an item which does not exist.
+    /// Percentage of New-Orders that name an item which does not exist.
     pub(super) rollback_percent: u64,
     /// Whether terminals wait: keying and thinking.
     pub(super) waits: bool,

@@ -1,12 +1,13 @@
 //! TPC-C's random numbers and texts: clauses 2.1.6, 4.3.2 and 4.3.3.
 //!
-//! Invariant: what is loaded is a function of keys alone; what a run draws comes from its generator.
+//! Invariant: loaded values are functions of keys alone; the draws of a run come from its
+//! generator.
 
 use super::tables::LAST_BYTES;
 use crate::distribution::Dice;
 use tarn_fabric::rng::mix;
 
-/// A word of noise about a row.
+/// Returns a word of noise about a row.
 pub(super) fn noise(key: u64, about: u64) -> Dice {
     Dice::from_word(mix(key ^ mix(about + 0x7bcc)))
 }
@@ -25,21 +26,21 @@ pub(super) struct Nurand {
 }
 
 impl Nurand {
-    /// A is the largest 2^k - 1 that keeps the specified ratio to the range, of which it is about
-    /// `1000 / per_thousand`; C is `constant`, brought below A.
+    /// A is 2^k - 1, with the largest 2^k of at most `range * 1000 / per_thousand`: it keeps about
+    /// the specified ratio to the range. C is `constant`, brought below A.
     pub(super) fn scaled(from: u64, range: u32, per_thousand: u64, constant: u64) -> Nurand {
         let about = (u64::from(range) * 1_000 / per_thousand).max(1);
         let spread = (1 << about.ilog2()) - 1;
         Nurand { spread, constant: constant & spread, from, range: range.into() }
     }
 
-    /// A.
+    /// Returns A.
     #[cfg(test)]
     pub(super) fn spread(&self) -> u64 {
         self.spread
     }
 
-    /// A number.
+    /// Draws a number.
     #[inline]
     pub(super) fn draw(&self, dice: &mut Dice) -> u32 {
         let low = dice.roll(self.spread + 1);
@@ -48,8 +49,8 @@ impl Nurand {
     }
 }
 
-/// C for last names, while loading. While running it differs by 100, which clause 2.1.6.1 allows:
-/// 65 to 119, but neither 96 nor 112.
+/// C for last names, while loading. While running, C differs by 100. Clause 2.1.6.1 allows a
+/// difference of 65 to 119, but neither 96 nor 112.
 pub(super) const NAME_CONSTANT_LOAD: u64 = 123;
 pub(super) const NAME_CONSTANT_RUN: u64 = NAME_CONSTANT_LOAD + 100;
 
@@ -69,7 +70,7 @@ pub(super) fn last_name(number: u32) -> [u8; LAST_BYTES] {
     name
 }
 
-/// Text that lasts: dice that are thrown anew whenever a word is used up.
+/// Text of any length: dice that are thrown anew whenever a word is used up.
 pub(super) struct Text {
     state: u64,
     dice: Dice,
@@ -77,11 +78,11 @@ pub(super) struct Text {
 }
 
 const SYMBOLS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Symbols from one word: 62^7 is below 2^44.
+/// Number of symbols drawn from one word: 62^7 is below 2^44.
 const SYMBOLS_A_WORD: u32 = 7;
 
 impl Text {
-    /// About a row.
+    /// Begins a text about a row.
     pub(super) fn new(key: u64, about: u64) -> Text {
         Text { state: mix(key ^ mix(about + 0x7e87)), dice: Dice::from_word(0), left: 0 }
     }
@@ -96,21 +97,21 @@ impl Text {
         self.dice.roll(sides)
     }
 
-    /// A number of `least..=most`.
+    /// Draws a number of `least..=most`.
     pub(super) fn number(&mut self, least: u64, most: u64) -> u64 {
-        // A word of its own: its sides may be many.
+        // A word of its own, because it may have many sides.
         self.left = 0;
         let number = least + self.roll(most - least + 1);
         self.left = 0;
         number
     }
 
-    /// Whether one of `sides` comes up.
+    /// Whether one of `sides` sides comes up.
     pub(super) fn one_in(&mut self, sides: u64) -> bool {
         self.number(1, sides) == 1
     }
 
-    /// Letters and digits, `least` to all of `into` (a-string); returns how many.
+    /// Draws letters and digits, `least` to all of `into` (a-string); returns how many.
     pub(super) fn letters(&mut self, into: &mut [u8], least: usize) -> usize {
         let len = self.number(least as u64, into.len() as u64) as usize;
         into[..len].fill_with(|| SYMBOLS[self.roll(62) as usize]);
@@ -118,21 +119,21 @@ impl Text {
         len
     }
 
-    /// A text of its own: `least` to `N` letters and digits, padded.
+    /// Draws a text of its own: `least` to `N` letters and digits, padded.
     pub(super) fn text<const N: usize>(&mut self, least: usize) -> [u8; N] {
         let mut text = [0; N];
         self.letters(&mut text, least);
         text
     }
 
-    /// `N` digits (n-string).
+    /// Draws `N` digits (n-string).
     pub(super) fn digits<const N: usize>(&mut self) -> [u8; N] {
         let mut digits = [0; N];
         digits.fill_with(|| b'0' + self.roll(10) as u8);
         digits
     }
 
-    /// 26 to 50 letters and digits; in one of ten, ORIGINAL somewhere among them.
+    /// Draws 26 to 50 letters and digits; in one text of ten, they contain ORIGINAL.
     pub(super) fn data(&mut self) -> [u8; 50] {
         let mut data = [0; 50];
         let len = self.letters(&mut data, 26);
@@ -143,7 +144,7 @@ impl Text {
         data
     }
 
-    /// A zip code: four digits and 11111.
+    /// Draws a zip code: four digits and 11111.
     pub(super) fn zip(&mut self) -> [u8; 9] {
         let [a, b, c, d] = self.digits();
         [a, b, c, d, b'1', b'1', b'1', b'1', b'1']
@@ -155,7 +156,7 @@ const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 /// Whether ORIGINAL is in the text.
 #[inline]
 pub(super) fn is_original(text: &[u8]) -> bool {
-    // As words: a comparison of slices is a call.
+    // Compares words: a comparison of slices is a call.
     let wanted = u64::from_le_bytes(*ORIGINAL);
     text.windows(8).any(|part| part.try_into().is_ok_and(|part| u64::from_le_bytes(part) == wanted))
 }
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(text(777).as_deref(), Ok("CALLYCALLYCALLY"));
     }
 
-    /// Clause 2.1.6 against its own definition, number by number.
+    /// Compares clause 2.1.6 with its own definition, number by number.
     #[test]
     fn nurand_has_the_specified_distribution() {
         const DRAWS: u32 = 2_000_000;

@@ -1,38 +1,38 @@
-//! How large the database is: the specification's sizes, or fewer for one of its dimensions.
+//! The database's size: the specification's sizes, or a smaller number for one of its dimensions.
 //!
-//! Invariant: the number of rows of every table is a function of the scale, so that loaders agree
-//! without talking and a check knows what was loaded.
+//! Invariant: the number of rows of every table is a function of the scale. So loaders agree
+//! without talking and a check knows the loaded rows.
 
 use super::random::{Nurand, noise};
 use super::tables::order_key;
 use tarn_store::ids::UsageError;
 
-/// Most warehouses: a terabyte. A key has room for more.
+/// Largest number of warehouses: a terabyte. A key has room for more.
 const WAREHOUSES_MAX: u64 = 10_000;
 /// Districts of a warehouse (clause 1.2.1).
 pub(super) const DISTRICTS: u8 = 10;
-/// Fewest and most lines of an order.
+/// Smallest and largest number of an order's lines.
 pub(super) const LINES_MIN: u8 = 5;
 pub(super) const LINES_MAX: u8 = 15;
 /// Customers and orders of a district, as specified.
 const CUSTOMERS: u32 = 3_000;
 const ITEMS: u32 = 100_000;
-/// Different last names, as specified.
+/// Number of different last names, as specified.
 const NAMES: u32 = 1_000;
-/// What each customer has paid once before the run: cents.
+/// The amount, in cents, that each customer has paid once before the run.
 pub(super) const FIRST_PAYMENT_CENTS: i64 = 1_000;
 
 /// Typical row lengths of clause 1.2.1, by table.
 const RAW_BYTES: [u64; 9] = [89, 95, 655, 46, 8, 24, 54, 82, 306];
 
-/// See the module's text.
+/// The sizes of a database; see the module's documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Scale {
     pub(super) warehouses: u32,
     /// Customers of a district, and orders that it starts with.
     pub(super) customers: u32,
     pub(super) items: u32,
-    /// Orders, and rows of HISTORY, that tables are laid out for beyond those that are loaded.
+    /// Orders, and rows of HISTORY, that tables have room for beyond the loaded ones.
     pub(super) room: u64,
     /// Order lines that are loaded.
     lines: u64,
@@ -46,10 +46,10 @@ impl Scale {
         Scale::new(u64::from(warehouses), sizes).expect("a scale")
     }
 
-    /// So many warehouses.
+    /// A scale of `warehouses` warehouses.
     ///
     /// # Errors
-    /// None, or more than any machine's memory holds.
+    /// No warehouse, or more than any machine's memory holds.
     pub(super) fn new(warehouses: u64, sizes: Sizes) -> Result<Scale, UsageError> {
         if warehouses == 0 || warehouses > WAREHOUSES_MAX {
             let (field, value) = ("records".into(), warehouses.to_string());
@@ -63,7 +63,7 @@ impl Scale {
         Ok(scale)
     }
 
-    /// Every district, as warehouse and number.
+    /// Returns every district, as warehouse and number.
     pub(super) fn districts(&self) -> impl Iterator<Item = (u32, u8)> + use<> {
         let warehouses = 1..=self.warehouses;
         warehouses.flat_map(|w| (1..=DISTRICTS).map(move |d| (w, d)))
@@ -73,12 +73,12 @@ impl Scale {
         (1..=self.customers).map(|o| u64::from(loaded_lines(w, d, o))).sum()
     }
 
-    /// Of the orders that a district starts with, how many are delivered: seven in ten.
+    /// Returns how many of a district's initial orders are delivered: seven in ten.
     pub(super) fn delivered(&self) -> u32 {
         self.customers - self.customers * 3 / 10
     }
 
-    /// Rows that are loaded, by table.
+    /// Returns the number of loaded rows, by table.
     pub(super) fn rows(&self) -> [u64; 9] {
         let w = u64::from(self.warehouses);
         let districts = w * u64::from(DISTRICTS);
@@ -88,7 +88,7 @@ impl Scale {
         [w, districts, customers, customers, fresh, customers, self.lines, items, stock]
     }
 
-    /// Rows that tables are laid out for.
+    /// Returns the number of rows that tables are laid out for.
     pub(super) fn expected_rows(&self) -> [u64; 9] {
         let mut rows = self.rows();
         let mean_lines = u64::from(LINES_MIN + LINES_MAX) / 2;
@@ -98,14 +98,15 @@ impl Scale {
         rows
     }
 
-    /// Bytes of a warehouse's rows by the specification's row lengths, ITEM aside.
+    /// Returns the bytes of a warehouse's rows by the specification's row lengths, without ITEM.
     pub(super) fn raw_bytes_per_warehouse(&self) -> u64 {
         let rows = self.rows();
         let all: u64 = (0..9).filter(|&it| it != 7).map(|it| rows[it] * RAW_BYTES[it]).sum();
         all / u64::from(self.warehouses)
     }
 
-    /// Different last names: no more than customers of a district, so that each is somebody's.
+    /// Returns the number of different last names: at most the customers of a district, so that
+    /// each name has one.
     pub(super) fn names(&self) -> u32 {
         self.customers.min(NAMES)
     }
@@ -142,7 +143,7 @@ impl Sizes {
         Sizes { warehouses: 1, customers: CUSTOMERS, items: ITEMS, room: 500_000 };
 }
 
-/// How many lines a loaded order has: 5 to 15.
+/// Returns the number of lines of a loaded order: 5 to 15.
 pub(super) fn loaded_lines(w: u32, d: u8, o: u32) -> u8 {
     let spread = u64::from(LINES_MAX - LINES_MIN + 1);
     LINES_MIN + noise(order_key(w, d, o), 0x11).roll(spread) as u8

@@ -1,7 +1,8 @@
 //! Stock-Level: clause 2.8.
 //!
-//! Four fetches: the district; its last 20 orders; their lines; the stocks of the items in them, each
-//! once. The specification is content with read committed here; this is serializable like all else.
+//! Four fetches: the district; its last 20 orders; their lines; the stocks of the items in them,
+//! each once. The specification allows read committed here; this one is serializable like all
+//! others.
 //!
 //! Invariant: read-only.
 
@@ -15,7 +16,7 @@ use tarn_store::schema::Cells;
 use tarn_engine::session::transaction::Transaction;
 use tarn_engine::transaction::working_set::Handle;
 
-/// So many orders are looked at.
+/// The number of orders that it looks at.
 const ORDERS_SEEN: u32 = 20;
 
 #[inline]
@@ -42,7 +43,7 @@ pub(super) async fn run(
     }
 }
 
-/// Different items of the last orders whose stock is below the threshold.
+/// Counts the different items of the last orders whose stock is below the threshold.
 async fn count(
     tx: &mut Transaction<'_>,
     wanted: &Wanted,

@@ -7,13 +7,14 @@
 //! * money is cents; a rate is ten-thousandths; a date is whole seconds, 0 for null; text has its
 //!   full width, padded with zeros.
 //!
-//! `O_OL_CNT` and `O_ALL_LOCAL` share a byte, which makes an order 8 bytes: half a line with its head.
-//! Order lines and history rows fill one line each. A new order is nothing but its key; a table needs a
-//! column, so it has a byte that is always 0. Columns that one transaction uses together lie together,
-//! because rows of several lines are read line by line.
+//! `O_OL_CNT` and `O_ALL_LOCAL` share a byte, which makes an order 8 bytes: half a line with its
+//! head. Order lines and history rows fill one line each. A new order is only its key. A table
+//! needs a column, so it has a byte that is always 0. Columns that one transaction uses together
+//! lie together, because rows of several lines are read line by line.
 //!
-//! Invariant: a key is injective in its parts and sorts as they do; the warehouse is its highest 24
-//! bits in every table but ITEM, which has no warehouse, so that all of a warehouse can share a shard.
+//! Invariant: a key is injective in its parts and sorts as they do. The warehouse is its highest 24
+//! bits in every table except ITEM, which has no warehouse. So all rows of a warehouse can share a
+//! shard.
 //!
 //! ```text
 //!            63        40 | 39  36 | 35              4 | 3    0
@@ -139,7 +140,8 @@ pub(super) fn schemas(scale: &Scale) -> Vec<TableSchema> {
     ]
 }
 
-/// The same with locks sharded by another field: a table without it has them sharded by its whole key.
+/// Returns the same schemas with locks sharded by another field; a table without this field has its
+/// locks sharded by its whole key.
 pub(super) fn schemas_by(scale: &Scale, field: CriticalField) -> Vec<TableSchema> {
     let in_district = [DISTRICT, CUSTOMER, NEW_ORDER, ORDERS, ORDER_LINE];
     let bits = |id: TableId| match field {
@@ -163,15 +165,15 @@ pub(super) fn district_prefix(w: u32, d: u8) -> IndexKey {
     IndexKey::new().u32((district_key(w, d) >> DISTRICT_SHIFT) as u32)
 }
 
-/// The beginning of the keys of a district's new orders: an order's key is sorted whole, and only its
-/// first 28 bits are the district, so that the prefix is made of bytes and a half.
+/// Returns the first and the last possible key of a district's new orders. An order's key is sorted
+/// whole, and only its first 28 bits are the district: a prefix would have three and a half bytes.
 pub(super) fn oldest_bounds(w: u32, d: u8) -> (IndexKey, IndexKey) {
     let (first, last) = (order_key(w, d, 0), line_key(order_key(w, d, u32::MAX), 0xf));
     (IndexKey::new().u64(first), IndexKey::new().u64(last))
 }
 
-/// Bytes that are laid out for a warehouse's rows: two slots a record and their share of the bucket's
-/// head, and the rows that lie apart; indexes and ITEM aside.
+/// Returns the bytes that are laid out for a warehouse's rows. These are two slots a record with
+/// their share of the bucket's head, and the rows that lie apart. Indexes and ITEM are left out.
 pub(super) fn bytes_per_warehouse(scale: &Scale) -> u64 {
     let options = Options::default();
     let bytes = |schema: &TableSchema| {
@@ -203,7 +205,7 @@ fn district(table: TableSchema) -> TableSchema {
     with_address(table.column("d_name", Bytes(10)), "d")
 }
 
-/// What New-Order and most of what Payment uses is in the first line.
+/// The first line has all columns that New-Order uses, and most of those that Payment uses.
 fn customer(table: TableSchema) -> TableSchema {
     use ColumnType::{Bytes, I64, U16, U32};
     let table = table
@@ -270,7 +272,8 @@ fn item(table: TableSchema) -> TableSchema {
         .column("i_data", Bytes(50))
 }
 
-/// What every New-Order uses is in the first line, but for the one `S_DIST_xx` of its district.
+/// The first line has all columns that every New-Order uses, except the one `S_DIST_xx` of its
+/// district.
 fn stock(table: TableSchema) -> TableSchema {
     use ColumnType::{Bytes, U16, U32};
     let table = table
@@ -362,13 +365,13 @@ pub(super) const fn item_of(key: u64) -> u32 {
     key as u32
 }
 
-/// `O_OL_CNT` and `O_ALL_LOCAL` in their byte.
+/// Packs `O_OL_CNT` and `O_ALL_LOCAL` into their byte.
 #[inline]
 pub(super) const fn pack_lines(count: u8, is_all_local: bool) -> u64 {
     (count | (is_all_local as u8) << 7) as u64
 }
 
-/// `O_OL_CNT` of that byte.
+/// Returns `O_OL_CNT` of that byte.
 #[inline]
 pub(super) const fn line_count(packed: u64) -> u8 {
     (packed & 0x7f) as u8

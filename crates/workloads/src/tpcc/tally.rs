@@ -1,7 +1,7 @@
-//! What committed transactions of TPC-C add up to.
+//! The sum of committed transactions of TPC-C.
 //!
-//! Invariant: counted after the commit. The checks use the numbers of orders, payments, deliveries and of
-//! rows that were missing alone; all money is judged on what is stored.
+//! Invariant: counted after the commit. The checks use only the numbers of orders, payments,
+//! deliveries and of rows that were missing; all money is judged on the stored rows.
 
 use super::input::{Input, Line};
 use super::scale::DISTRICTS;
@@ -10,7 +10,7 @@ use crate::untold::{Slack, Untold};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_store::schema::TableId;
 
-/// What transactions may have done that nobody has counted.
+/// Possible effects of uncounted transactions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Uncounted {
     /// Orders.
@@ -23,20 +23,20 @@ pub struct Uncounted {
     pub delivered: Vec<Slack>,
 }
 
-/// See the module's text.
+/// The sum of committed transactions; see the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Orders entered.
     pub orders: u64,
     /// Their lines.
     pub lines: u64,
-    /// Of which another warehouse supplies.
+    /// Those of the lines that another warehouse supplies.
     pub remote_lines: u64,
     /// New-Orders that named an item which does not exist.
     pub rolled_back: u64,
     /// Payments.
     pub payments: u64,
-    /// Of customers of another warehouse.
+    /// Those of them by customers of another warehouse.
     pub remote_payments: u64,
     /// Payments and Order-Status of customers by last name.
     pub by_name: u64,
@@ -58,21 +58,21 @@ pub struct Tally {
     pub overlooked: u64,
     /// The row of the first of them.
     pub first_overlooked: Option<(TableId, u64)>,
-    /// Tries that missed a row which was there when it was looked for once more.
+    /// Tries that missed a row which a second look found.
     pub looked_again: u64,
-    /// What nobody has counted of orders, lines and payments, and of orders delivered, by district.
+    /// Possible uncounted orders, lines and payments, and orders delivered, by district.
     pub untold: Uncounted,
-    /// Where the next row of HISTORY goes; session 0 is none.
+    /// The place of the next row of HISTORY; session 0 means that there is none yet.
     session: u64,
     count: u64,
 }
 
 impl Tally {
-    /// A key for a row of HISTORY that nobody else uses. Each coordinator takes a session of its own,
-    /// and another one when that is used up. Sessions are handed out by this process.
+    /// Returns a key for a row of HISTORY that is used only once. Each coordinator takes a session
+    /// of its own, and another one when that is used up. Sessions are handed out by this process.
     ///
     /// # Panics
-    /// After 2^40 rows, of which memory would hold less.
+    /// After 2^40 rows, which are more than memory holds.
     #[inline]
     pub(super) fn history_key(&mut self, w: u32, sessions: &AtomicU64) -> u64 {
         if self.session == 0 || self.count == SESSION_ROWS {
@@ -84,19 +84,19 @@ impl Tally {
         history_key(w, self.session, self.count - 1)
     }
 
-    /// A row that a transaction needed is not there.
+    /// Counts a row that a transaction needed and that is missing.
     pub(super) fn missed(&mut self, table: TableId, key: u64) {
         self.missing += 1;
         self.first_missing.get_or_insert((table, key));
     }
 
-    /// A transaction misses a row again and again that is there.
+    /// Counts a transaction that misses an existing row again and again.
     pub(super) fn overlooked(&mut self, table: TableId, key: u64) {
         self.overlooked += 1;
         self.first_overlooked.get_or_insert((table, key));
     }
 
-    /// An order was entered at warehouse `w`.
+    /// Counts an order that was entered at warehouse `w`.
     #[inline]
     pub(super) fn ordered(&mut self, w: u32, lines: &[Line]) {
         self.orders += 1;
@@ -104,7 +104,7 @@ impl Tally {
         self.remote_lines += lines.iter().filter(|line| line.supply_w_id != w).count() as u64;
     }
 
-    /// An order of this district was delivered.
+    /// Counts an order of this district that was delivered.
     pub(super) fn delivered(&mut self, w: u32, d: u8) {
         let at = district_index(w, d);
         if self.delivered.len() <= at {
@@ -113,7 +113,8 @@ impl Tally {
         self.delivered[at] += 1;
     }
 
-    /// A transaction that was not counted; one whose last item does not exist changes nothing.
+    /// Notes a transaction that was not counted; one whose last item does not exist changes
+    /// nothing.
     pub(super) fn untold(&mut self, input: &Input, ended: Untold, i_unused: u32) {
         let untold = &mut self.untold;
         match input {
@@ -135,12 +136,12 @@ impl Tally {
         }
     }
 
-    /// What of this district was delivered and not counted.
+    /// Returns the possible uncounted deliveries in this district.
     pub(super) fn untold_in(&self, index: usize) -> Slack {
         self.untold.delivered.get(index).copied().unwrap_or_default()
     }
 
-    /// Orders of this district that were delivered.
+    /// Returns the number of this district's orders that were delivered.
     pub(super) fn delivered_in(&self, index: usize) -> u64 {
         self.delivered.get(index).copied().unwrap_or(0)
     }
@@ -180,7 +181,8 @@ impl Tally {
         }
     }
 
-    /// Transactions that ended as they should, and those that did not for want of a row.
+    /// Returns the number of transactions that ended as they should, and of those that lacked a
+    /// row.
     pub(super) fn transactions(&self) -> u64 {
         let delivered: u64 = self.delivered.iter().sum();
         let deliveries = (delivered + self.skipped) / u64::from(DISTRICTS);
@@ -188,7 +190,7 @@ impl Tally {
         updates + self.statuses + self.levels + self.missing + self.overlooked
     }
 
-    /// In words, beside what is specified.
+    /// Returns the counts in words, beside the specified values.
     pub(super) fn outcomes(&self) -> Vec<(&'static str, String)> {
         let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
         let delivered: u64 = self.delivered.iter().sum();
@@ -213,7 +215,7 @@ impl Tally {
     }
 }
 
-/// Position of a district among all of them.
+/// Returns the position of a district among all of them.
 #[inline]
 pub(super) fn district_index(w: u32, d: u8) -> usize {
     (w as usize - 1) * usize::from(DISTRICTS) + usize::from(d) - 1

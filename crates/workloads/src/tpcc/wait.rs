@@ -1,7 +1,7 @@
 //! How long a terminal waits for its user: clause 5.2.5.
 //!
-//! Invariant: nothing waits inside a transaction: the pause is before it, keying and the think time of
-//! the transaction before in one.
+//! Invariant: no transaction waits for a user inside. The pause comes before the transaction: its
+//! keying time and the think time of the transaction before, added up.
 
 use rand::RngExt as _;
 use tarn_fabric::clock::Nanos;
@@ -12,8 +12,8 @@ const KEYING_S: [f64; 5] = [18.0, 3.0, 2.0, 2.0, 2.0];
 /// Mean think times in seconds.
 const THINKING_S: [f64; 5] = [12.0, 12.0, 10.0, 5.0, 5.0];
 
-/// A pause before a transaction of this kind. Think times are exponential, no longer than ten times
-/// their mean (clause 5.2.5.4).
+/// Draws a pause before a transaction of this kind. Think times are exponential, no longer than ten
+/// times their mean (clause 5.2.5.4).
 pub(super) fn pause(kind: usize, rng: &mut Rng) -> Nanos {
     let uniform: f64 = rng.random();
     let thinking = (-(1.0 - uniform).ln()).min(10.0) * THINKING_S[kind];

@@ -1,12 +1,12 @@
 //! YCSB: records of some fields, read and updated by key.
 //!
 //! Cooper, Silberstein, Tam, Ramakrishnan, Sears, "Benchmarking cloud serving systems with YCSB",
-//! SoCC 2010: workloads A, B, C and F. The other profiles are the transactions that papers on
-//! concurrency control make of it: several operations each, all in one fetch.
+//! SoCC 2010: workloads A, B, C and F. The other profiles are transactions that papers on
+//! concurrency control make of YCSB: several operations each, all in one fetch.
 //!
-//! Where we differ, in every profile: keys are 8-byte integers, not strings; an update does not
-//! write a random value but the next one, so that lost updates and torn reads show (the lock that
-//! every update takes brings the old value in the same round, so this costs nothing); an operation
+//! Where we differ, in every profile. Keys are 8-byte integers, not strings. An update does not
+//! write a random value but the next one, so that lost updates and torn reads show. (The lock that
+//! every update takes brings the old value in the same round, so this costs nothing.) An operation
 //! may draw a record that another operation of its transaction has drawn already.
 //!
 //! Invariant checked: every field is whole and counts its writes; the counts and the records'
@@ -44,7 +44,7 @@ pub struct Ycsb {
     variant: Variant,
 }
 
-/// What committed transactions add up to.
+/// The sum of committed transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Records written, one for each transaction that wrote it.
@@ -53,19 +53,20 @@ pub struct Tally {
     pub fields_written: u64,
     /// Fields read that were not whole, or not there.
     pub torn: u64,
-    /// Records written by transactions that nobody has counted.
+    /// Records that uncounted transactions may have written.
     pub untold_records: Slack,
-    /// Fields written by them.
+    /// Fields that they may have written.
     pub untold_fields: Slack,
-    /// Records written by those among them that may have been undone: then a version has counted on,
-    /// and the fields have not.
+    /// Records written by uncounted transactions that may have been undone. After such a write the
+    /// version has advanced, and the fields have not.
     pub undone: u64,
 }
 
 /// The handles of a transaction's operations; those beyond its last are not used.
 type Handles = [Handle; OPERATIONS_MAX];
 
-/// Fields of a record whose length is chosen, unless it is shorter; and the longest.
+/// Length of the fields of a record whose length was chosen, unless the record is shorter; and the
+/// longest record.
 const WHOLE_FIELD_BYTES: u16 = 128;
 const RECORD_BYTES_MAX: u16 = 1024;
 
@@ -79,30 +80,32 @@ fn within(field: &str, value: usize, (least, most): (usize, usize)) -> Result<()
 }
 
 impl Ycsb {
-    /// So many percent of the transactions may write, whatever the profile says.
+    /// Makes `percent` of the transactions writers, in place of the profile's share.
     ///
     /// # Errors
-    /// More than all.
+    /// More than 100 percent.
     pub fn writing(mut self, percent: u32) -> Result<Ycsb, UsageError> {
         within("writing-percent", percent as usize, (0, 100))?;
         self.variant.writers_percent = percent as u8;
         Ok(self)
     }
 
-    /// Transactions of so many operations, all known from the start, whatever the profile says.
+    /// Makes transactions of `operations` operations, all known from the start, in place of the
+    /// profile's.
     ///
     /// # Errors
-    /// None, or too many.
+    /// No operation, or more than allowed.
     pub fn of_operations(mut self, operations: usize) -> Result<Ycsb, UsageError> {
         within("operations", operations, (1, OPERATIONS_MAX))?;
         (self.variant.operations, self.variant.known_operations) = (operations, operations);
         Ok(self)
     }
 
-    /// Records of so many bytes, read and written whole, whatever the profile says.
+    /// Makes records of `bytes` bytes, read and written whole, in place of the profile's.
     ///
     /// # Errors
-    /// Less than a count takes, more than a record has, or what fields cannot make up.
+    /// Fewer bytes than a count takes, more than a record may have, or a length that cannot be made
+    /// of fields.
     pub fn of_bytes(mut self, bytes: u16) -> Result<Ycsb, UsageError> {
         let fields = bytes.div_ceil(WHOLE_FIELD_BYTES);
         if !(8..=RECORD_BYTES_MAX).contains(&bytes) || fields > 1 && !bytes.is_multiple_of(WHOLE_FIELD_BYTES)
@@ -128,7 +131,7 @@ impl Ycsb {
         handles
     }
 
-    /// As [`Ycsb::request`], of operations that only read.
+    /// Like [`Ycsb::request`], for operations that only read.
     #[inline]
     fn request_reads(&self, tx: &mut Transaction<'_>, operations: &[Operation]) -> Handles {
         let of_one = self.variant.fields == 1;
@@ -158,14 +161,14 @@ impl Ycsb {
         }
     }
 
-    /// Columns that an operation reads or writes.
+    /// Returns the columns that an operation reads or writes.
     #[inline]
     fn fields(&self, operation: Operation, whole: bool) -> std::ops::Range<u8> {
         let field = operation.field().0;
         if whole { 0..self.variant.fields } else { field..field + 1 }
     }
 
-    /// Looks at what an operation reads; returns how many fields are not whole.
+    /// Looks at the fields that an operation reads; returns how many are not whole.
     #[inline(always)]
     fn look(&self, tx: &Transaction<'_>, operation: Operation, handle: Handle) -> u64 {
         let Some(row) = tx.get(handle) else { return 1 };
@@ -173,7 +176,7 @@ impl Ycsb {
             true => self.variant.write_reads_whole,
             false => self.variant.read_whole,
         };
-        // Of one field, too, an operation names it.
+        // An operation on a record of one field names that field, too.
         if !whole || self.variant.fields == 1 {
             return u64::from(field::count(row.bytes(operation.field())).is_none());
         }
@@ -247,7 +250,7 @@ impl Workload for Ycsb {
     }
 
     fn procedures(&self) -> Vec<Procedure> {
-        // Which field an operation uses is drawn: any of them may be.
+        // An operation's field is drawn: any field may be used.
         let read = vec![(TABLE, Mode::Read, Cells::ALL); self.variant.operations];
         let mut written = read.clone();
         written[0].1 = Mode::Update;
@@ -261,7 +264,8 @@ impl Workload for Ycsb {
         let variant = &self.variant;
         let payload = usize::from(variant.fields) * usize::from(variant.field_bytes);
         let wanted = if variant.read_whole { payload } else { variant.field_bytes.into() };
-        // A record's bin is two lines; a payload that lies apart adds its own, and the re-read head.
+        // A record's bin is two lines. A payload that lies apart adds its own lines, and the head
+        // that is read again.
         let apart = payload > 104;
         variant.operations * if apart { 3 + wanted.div_ceil(64) } else { 2 }
     }
@@ -350,7 +354,7 @@ impl Workload for Ycsb {
             records += 1;
             versions = versions.zip(changes).map(|(sum, changes)| sum + changes);
             writes += told.unwrap_or(0);
-            // A transaction writes one field of a record at the least, each at least once.
+            // A transaction writes at least one field of a record, each at least once.
             let one_each = self.variant.operations == 1 && !self.variant.write_whole;
             let is_behind = |told| one_each && changes.is_some_and(|changes| changes < told);
             wrong += u64::from(told.is_none_or(is_behind));
@@ -359,7 +363,8 @@ impl Workload for Ycsb {
         .await?;
         let Tally { records_written, fields_written, torn, .. } = *tally;
         let Tally { untold_records, untold_fields, undone, .. } = *tally;
-        // Versions that are timestamps count nothing: then the fields alone say that no write is lost.
+        // Versions that are timestamps count nothing: then only the fields show that no write is
+        // lost.
         let made = records_written as i64;
         let is_all = versions.is_none_or(|found| {
             let found = found as i64;
@@ -396,7 +401,7 @@ impl Workload for Ycsb {
 }
 
 impl Ycsb {
-    /// The writes that a record's fields count; `None` if a byte of them is wrong.
+    /// Returns the writes that a record's fields count; `None` if a byte of them is wrong.
     fn writes_told(&self, row: &Row<'_>) -> Option<u64> {
         let counts = (0..self.variant.fields).map(|field| field::whole(row.bytes(ColumnId(field))));
         counts.sum()

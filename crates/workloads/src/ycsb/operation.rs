@@ -1,14 +1,14 @@
 //! Operations and transactions of YCSB as they are drawn: one word an operation.
 //!
-//! Invariant: a transaction's input has a fixed size and lives where its coordinator runs; drawing
-//! it takes one call of the generator for each operation with a uniform key, and no memory.
+//! Invariant: a transaction's input has a fixed size and lies in its coordinator's own frame.
+//! Drawing it takes one call of the generator for each operation with a uniform key, and no memory.
 
 use super::profiles::Variant;
 use crate::distribution::{Dice, Keys};
 use tarn_store::schema::ColumnId;
 use tarn_fabric::rng::Rng;
 
-/// Most operations of a transaction.
+/// Largest number of operations of a transaction.
 pub const OPERATIONS_MAX: usize = 16;
 
 /// A read or update of one field (or of all) of one record.
@@ -24,10 +24,10 @@ const WRITE: u64 = 1 << 63;
 const FIELD_SHIFT: u32 = 56;
 
 impl Operation {
-    /// Most keys.
+    /// Largest number of keys.
     pub const KEYS_MAX: u64 = 1 << FIELD_SHIFT;
 
-    /// An operation on `field` of the record at `key`.
+    /// Makes an operation on `field` of the record at `key`.
     #[inline]
     pub fn new(key: u64, field: u8, write: bool) -> Operation {
         debug_assert!(key < Operation::KEYS_MAX);
@@ -36,19 +36,19 @@ impl Operation {
         Operation(key | (u64::from(field) << FIELD_SHIFT) | write)
     }
 
-    /// Which record.
+    /// Returns the record's key.
     #[inline]
     pub fn key(self) -> u64 {
         self.0 & (Operation::KEYS_MAX - 1)
     }
 
-    /// Which field; where whole records are used, it says nothing.
+    /// Returns the field; where whole records are used, it has no meaning.
     #[inline]
     pub fn field(self) -> ColumnId {
         ColumnId((self.0 >> FIELD_SHIFT) as u8 & 0x7f)
     }
 
-    /// Whether it updates.
+    /// Returns whether it updates.
     #[inline]
     pub fn is_write(self) -> bool {
         self.0 & WRITE != 0
@@ -59,9 +59,9 @@ impl Operation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Input {
     operations: [Operation; OPERATIONS_MAX],
-    /// How many there are.
+    /// The number of operations.
     len: u8,
-    /// How many go into the first fetch; the others become known by what it brings.
+    /// The number of operations in the first fetch; its result makes the others known.
     known: u8,
     writes: bool,
 }
@@ -91,20 +91,21 @@ impl Input {
         Input { operations, len, known, writes }
     }
 
-    /// Its operations.
+    /// Returns its operations.
     #[inline]
     pub fn operations(&self) -> &[Operation] {
         &self.operations[..usize::from(self.len)]
     }
 
-    /// Its operations by fetch: those known from the start, and those that become known then.
+    /// Returns its operations by fetch: those known from the start, and those that become known by
+    /// the first.
     #[inline]
     pub fn steps(&self) -> [&[Operation]; 2] {
         let (known, rest) = self.operations().split_at(usize::from(self.known));
         [known, rest]
     }
 
-    /// Whether any of them updates.
+    /// Returns whether any of them updates.
     #[inline]
     pub fn writes(&self) -> bool {
         self.writes

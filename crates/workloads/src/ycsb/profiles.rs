@@ -1,4 +1,4 @@
-//! YCSB's profiles: the benchmark's own workloads, and what papers made of them.
+//! YCSB's profiles: the benchmark's own workloads, and variants of papers.
 //!
 //! Invariant: every deviation from the benchmark's own definition is in the profile's note. CREST
 //! and OOCC are the papers that the profiles of these names follow; CCBench is Tanabe, Hoshino,
@@ -17,11 +17,11 @@ pub(super) struct Variant {
     pub(super) field_bytes: u16,
     /// Operations of a transaction.
     pub(super) operations: usize,
-    /// Those whose keys are known before any is read.
+    /// Those of the operations whose keys are known before any record is read.
     pub(super) known_operations: usize,
-    /// How many transactions may write at all.
+    /// Percentage of transactions that may write at all.
     pub(super) writers_percent: u8,
-    /// How many operations of those write.
+    /// Percentage of their operations that write.
     pub(super) writes_percent: u8,
     /// Whether a read takes all fields, not one.
     pub(super) read_whole: bool,

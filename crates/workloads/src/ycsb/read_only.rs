@@ -1,6 +1,7 @@
 //! A transaction that only reads.
 //!
-//! Invariant: one fetch, or two where the second's keys become known by the first. Records of one field whose keys are all known are one call.
+//! Invariant: one fetch, or two where the second's keys become known by the first. A transaction on
+//! records of one field is one call, if all keys are known.
 
 use super::{Input, TABLE, Tally, Ycsb};
 use crate::field;
@@ -17,7 +18,7 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let [known, rest] = input.steps();
     if rest.is_empty() && ycsb.variant.fields == 1 {
-        // A transaction that is one call.
+        // This transaction is one call.
         let keys = known.iter().map(|operation| operation.key());
         return coordinator.multi_get(TABLE, keys, |_, row| tally.torn += is_torn(row)).await;
     }
@@ -38,7 +39,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// 1 if a record's only field is not whole.
+/// Returns 1 if a record's only field is not whole.
 #[inline]
 fn is_torn(row: Option<Row<'_>>) -> u64 {
     let is_whole = |row: Row<'_>| field::count(row.payload()).is_some();

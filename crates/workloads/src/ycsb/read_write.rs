@@ -1,7 +1,7 @@
 //! A transaction that reads some records and updates others.
 //!
-//! Invariant: a record that several operations update is written once, with all their changes; an
-//! operation sees what those before it in its transaction wrote.
+//! Invariant: a record that several operations update is written once, with all their changes. An
+//! operation sees the writes of earlier operations of its transaction.
 
 use super::{Input, Operation, Tally, Ycsb};
 use tarn_engine::session::coordinator::Coordinator;
@@ -39,7 +39,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Whether none of the earlier operations updates the same record.
+/// Returns whether none of the earlier operations updates the same record.
 #[inline]
 pub(super) fn is_first(earlier: &[Operation], operation: Operation) -> bool {
     !earlier.iter().any(|other| other.is_write() && other.key() == operation.key())

@@ -1,5 +1,5 @@
-//! What workloads draw: the same inputs from the same seed, in the specified shares; and what they
-//! say of themselves: profiles, schemas, procedures.
+//! The draws of workloads: the same inputs from the same seed, in the specified shares. Also their
+//! descriptions of themselves: profiles, schemas, procedures.
 
 use crate::common::{Cluster, Shape, small};
 use std::fmt::Debug;
@@ -25,7 +25,7 @@ fn inputs<W: Workload>(workload: &W, seed: u64) -> Vec<W::Input> {
     (0..1000).map(|_| workload.draw(&mut rng)).collect()
 }
 
-/// Shares of each transaction in percent, over many draws.
+/// Returns the shares of each transaction in percent, over many draws.
 fn shares<W: Workload>(profile: &str) -> Vec<f64> {
     const DRAWS: usize = 200_000;
     let workload: W = small(profile, 10_000);
@@ -118,7 +118,8 @@ fn tatp_succeeds_as_often_as_specified() {
     let cluster = Cluster::loaded(&tatp, shape, 1);
     let tally = cluster.run(&tatp, 10_000, 1);
     let found: Vec<f64> = (0..7).map(|kind| tatp::Tally::success_percent(&tally, kind)).collect();
-    // The description's 23.9 % for the second does not follow from its hours: between 14.6 and 21.7.
+    // The description's 23.9 % for the second transaction does not follow from its hours: 14.6 to
+    // 21.7 do.
     let specified = [100.0, 18.1, 62.5, 62.5, 100.0, 31.25, 31.25];
     for (kind, (one, expected)) in found.iter().zip(specified).enumerate() {
         assert!((one - expected).abs() < 4.0, "{}: {found:?}", Tatp::TRANSACTIONS[kind]);
@@ -138,7 +139,8 @@ fn tatp_keys_are_uneven_and_in_range() {
         }
     }
     assert_eq!(counts[0], 0);
-    // An or of two draws sets more bits than one: its hottest keys are far above the mean of .7.
+    // An "or" of two draws sets more bits than one draw: the hottest keys are far above the mean of
+    // .7.
     assert!(*counts.iter().max().expect("some") > 20);
 }
 
@@ -160,7 +162,7 @@ fn ycsb_draws_every_field_and_step() {
     assert_eq!(unknown.draw(&mut rng).steps().map(<[_]>::len), [2, 2]);
 }
 
-/// What papers vary is chosen over the profile, and what cannot be is refused by name.
+/// The parameters that papers vary replace the profile's, and impossible ones are refused by name.
 #[test]
 fn ycsb_has_the_share_the_operations_and_the_length_that_are_chosen() -> Result<(), UsageError> {
     let of = || small::<Ycsb>("oocc-ri", 100);
@@ -213,8 +215,8 @@ fn descriptions_are_sound() -> Result<(), UsageError> {
     Ok(())
 }
 
-/// What routing goes by is a record that the transaction uses, in the table that its procedure names
-/// first: that very one, unless only an index knows it, and then one in the same shard.
+/// The key that routing uses is that of a record that the transaction uses, in the table that its
+/// procedure names first. If only an index knows this record, the key is one in the same shard.
 fn first_records_are_used<W: Workload>(only_shard: fn(&W::Input) -> bool) {
     let (profile, records) = match W::NAME {
         "tpcc" => ("tiny", 2),
@@ -233,16 +235,16 @@ fn first_records_are_used<W: Workload>(only_shard: fn(&W::Input) -> bool) {
         block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it ends");
         let kind = W::kind(&input);
         let (read_only, first) = routes.of_input::<W>(&input);
-        // Only TAOBench draws all records of a transaction: some have none in the table that comes first.
+        // Only TAOBench draws all records of a transaction: some have none in the first table.
         let Some((table, key)) = first else {
             assert_eq!(W::NAME, "taobench", "{}", W::TRANSACTIONS[kind]);
             continue;
         };
         let shard = |key| cx.table(table).shard_of(key);
         let fits = |other: u64| other == key || only_shard(&input) && shard(other) == shard(key);
-        // Before it the coordinator may have seen to its indexes.
+        // Earlier transactions of the coordinator may have maintained its indexes.
         let recorded = coordinator.take_history();
-        // Of what the benchmark itself rolls back nothing is recorded.
+        // A transaction that the benchmark itself rolls back is not recorded.
         let Some(txn) = recorded.last() else { continue };
         assert!(!read_only || txn.writes.is_empty(), "{}", W::TRANSACTIONS[kind]);
         let mut used = txn.reads.iter().filter(|read| read.table == table).peekable();

@@ -1,5 +1,5 @@
-//! What transactions of every workload really read and wrote, judged by the checker of histories:
-//! a workload's own invariants cannot see that a read was not repeatable.
+//! The real reads and writes of every workload's transactions, judged by the checker of histories:
+//! a workload's own invariants cannot show that a read was not repeatable.
 //!
 //! Invariant: recorded on threads that really run at once.
 

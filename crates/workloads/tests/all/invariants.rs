@@ -50,7 +50,7 @@ fn smallbank() -> Result<(), UsageError> {
     every_profile("smallbank", 300)
 }
 
-/// So few accounts that nearly all transactions collide, and that balances run out.
+/// So few accounts that nearly all transactions collide, and that balances are used up.
 #[test]
 fn smallbank_contended() -> Result<(), UsageError> {
     every_profile("smallbank", 3)

@@ -1,6 +1,6 @@
 //! The tests of the workloads, in one program.
 //!
-//! Invariant: no file depends on another or on running alone; what several use is in `common`.
+//! Invariant: no file depends on another or on running alone; shared code is in `common`.
 
 mod common;
 mod draws;

@@ -1,7 +1,7 @@
-//! Planted damage: what each workload's invariants are for, they notice.
+//! Planted damage: each workload's invariants notice the damage that they are made for.
 //!
 //! Invariant: each test damages one thing in memory after a run, behind the engine's back or in a
-//! transaction that no tally knows of, and fails if the damage goes unnoticed.
+//! transaction that no tally counts, and fails if the damage goes unnoticed.
 
 use crate::common::{Cluster, Shape, all_ok, small};
 use tarn_engine::protocol::ALL;
@@ -13,8 +13,8 @@ use tarn_workloads::taobench::TaoBench;
 use tarn_workloads::tatp::Tatp;
 use tarn_workloads::ycsb::Ycsb;
 
-/// Runs the workload, checks that all is well, damages it, and returns the invariants that then
-/// say no.
+/// Runs the workload, checks that all is well, damages it, and returns the invariants that are then
+/// violated.
 fn noticed<W: Workload>(profile: &str, damage: impl FnOnce(&Cluster)) -> Vec<&'static str> {
     let workload: W = small(profile, 100);
     let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 3);
@@ -55,7 +55,8 @@ fn smallbank_notices_a_wrong_balance_and_a_lost_account() {
 fn taobench_notices_torn_rows_unknown_updates_and_edges_without_their_like() {
     const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
     let lost = ["no object's update lost", "no edge's update lost"];
-    // Edges lead from an even id of 28 bits to the next one, and have a type of two bits: those of 1 and 2 go both ways.
+    // Edges lead from an even id of 28 bits to the next one, and have a type of two bits: types 1
+    // and 2 go both ways.
     let edge = |cluster: &Cluster, types: &[u64]| {
         let keys = (0..100u64).map(|edge| (2 * edge) << 30 | (2 * edge + 1) << 2);
         let mut keys = keys.flat_map(|key| types.iter().map(move |of_type| key | of_type));
@@ -83,7 +84,7 @@ fn taobench_notices_torn_rows_unknown_updates_and_edges_without_their_like() {
 #[test]
 fn tatp_notices_damage_to_every_table() {
     const FIRST_TYPE: u64 = 1 << 40;
-    // The first subscriber has these rows, or the test says so.
+    // The first subscriber has these rows; otherwise the test says so.
     let rows = [
         (TableId(2), "every access right has its subscriber"),
         (TableId(3), "every facility has its subscriber"),

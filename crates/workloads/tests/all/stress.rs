@@ -1,10 +1,11 @@
-//! Real threads, more of them than cores, stopped at drawn points between the verbs of a round and between
-//! the words of a line; pinned to cores or not.
+//! Real threads, more of them than cores, stopped at random points between the verbs of a round and
+//! between the words of a line; pinned to cores or not.
 //!
-//! Invariant checked: the corrected engine's histories are strictly serializable and its memory is sound,
-//! however it is stopped; each planted bug shows within `FOUND_WITHIN` runs. Where threads are
-//! stopped is drawn by seed; what the operating system then runs is not, so a run does not repeat. Nothing is decided by how much time
-//! has passed: how loaded the machine is changes when a run ends, and not how.
+//! Invariant checked: the corrected engine's histories are strictly serializable and its memory is
+//! sound, however it is stopped; each planted bug shows within `FOUND_WITHIN` runs. The places
+//! where threads are stopped are drawn by seed; the threads that the operating system then runs are
+//! not, so a run does not repeat. Nothing is decided by elapsed time: the load of the machine
+//! changes when a run ends, and not how.
 
 use crate::common::{Cluster, Shape, Stress, all_ok, recorded, small};
 use std::time::Instant;
@@ -17,14 +18,17 @@ use tarn_workloads::kvs::Kvs;
 use tarn_workloads::smallbank::SmallBank;
 use tarn_workloads::ycsb::Ycsb;
 
-/// More than the cores of the machines that these tests are run on by hand; each a compute node.
+/// More than the cores of the machines on which these tests are run by hand; each thread is a
+/// compute node.
 const THREADS: usize = 8;
-/// Runs until a planted bug must have shown; torn lines take the longest by far, some hundred on two cores.
+/// A planted bug must have shown after this many runs. Torn lines take the longest by far, some
+/// hundred runs on two cores.
 const FOUND_WITHIN: u64 = 3_000;
-/// The corrected engine is stuck if every thread has turned so often and none has ended a transaction. A pause between two tries is over after
-/// a thousandth of these turns, and so is DSLR's longest wait after a fifth.
+/// The corrected engine is stuck if every thread has made this many turns and none has ended a
+/// transaction. A pause between two tries takes a thousandth of these turns, and DSLR's longest
+/// wait takes a fifth.
 const PATIENCE_TURNS: u64 = 5_000_000;
-/// With a planted bug, a lock that nobody gives back is not waited for as long.
+/// With a planted bug a lock may never be released; threads do not wait for it as long.
 const LITTLE_PATIENCE_TURNS: u64 = 200_000;
 
 const RATES: [Rates; 3] = [
@@ -35,13 +39,13 @@ const RATES: [Rates; 3] = [
 
 /// A run that ended badly.
 enum Wrong {
-    /// A transaction failed, nobody got on any more, or something of ours broke.
+    /// A transaction failed, the run was stuck, or an assertion of ours failed.
     Failed,
-    /// The history, the memory or a rule of the workload.
+    /// The history, the memory or a rule of the workload was wrong.
     Seen(String),
 }
 
-/// One run, the `number`th of its kind: how many tries it recorded.
+/// Makes one run, the `number`th of its kind; returns how many tries it recorded.
 fn run<W: Workload<Tally: Send> + Sync>(
     workload: &W,
     (shape, patience_turns): (Shape<'_>, u64),
@@ -72,12 +76,12 @@ fn run<W: Workload<Tally: Send> + Sync>(
     }
 }
 
-/// One run of each workload that has something to lose: money, several records, single reads.
+/// Makes one run of each workload that has something to lose: money, several records, single reads.
 fn run_each(shape: (Shape<'_>, u64), number: u64) -> Result<usize, Wrong> {
     run_share(shape, number, 1)
 }
 
-/// As [`run_each`], of one transaction of so many.
+/// Like [`run_each`], with one in `of` of its transactions.
 fn run_share(shape: (Shape<'_>, u64), number: u64, of: usize) -> Result<usize, Wrong> {
     let bank = run(&small::<SmallBank>("spec", 6), shape, number, 30 / of)?;
     let store = run(&small::<Ycsb>("a4", 8), shape, number, 20 / of)?;
@@ -93,8 +97,9 @@ fn survives_being_stopped(info: &ProtocolInfo, replicas: usize, (number, of): (u
     }
 }
 
-/// The first protocol in every way that threads are stopped here; each other in one, and a sixth of it: where others wait for whoever is
-/// stopped (LOTUS's owners of locks, DSLR's turns) a run takes a minute of processors.
+/// The first protocol runs with every way of stopping threads. Each other protocol runs with one of
+/// them and a sixth of the transactions. Where threads wait for a stopped one (LOTUS's owners of
+/// locks, DSLR's turns), a run takes a minute of processors.
 #[test]
 fn the_corrected_engine_survives_being_stopped_anywhere() {
     for replicas in [1, 3] {
@@ -111,7 +116,8 @@ fn planted_bugs_are_found_in_time() {
     let corrected = Shape::new("ford", 3);
     let torn = Shape { atomicity: LineAtomicity::PlantedTorn, ..corrected };
     let without = |variant| Shape { variant, ..corrected };
-    // The last is whether a transaction that fails is enough: locks that stay are seen by nobody else.
+    // The last field says whether a failed transaction is enough: a lock that stays shows in no
+    // other way.
     for (what, shape, may_fail) in [
         ("-validate-reads", without("corrected,-validate-reads"), false),
         ("-refuse-locked", without("corrected,-refuse-locked"), false),

@@ -1,5 +1,5 @@
-//! Threads that really run at once, on few records: what coroutines of one thread cannot do to each
-//! other happens here (torn reads, locks taken between two verbs of a batch).
+//! Threads that really run at once, on few records. They disturb each other in ways that coroutines
+//! of one thread cannot (torn reads, locks taken between two verbs of a batch).
 
 use crate::common::{Cluster, Shape, all_ok, scaled_down, small};
 use tarn_engine::cluster::info::ProtocolInfo;
@@ -26,8 +26,8 @@ fn survives_threads<W: Workload<Tally: Send> + Sync>(
     assert!(audit.is_clean(), "{context}: {audit}");
 }
 
-/// So many transactions, or a twentieth of them where who comes is served in turn: he waits for threads that do not run, and there may be more
-/// threads than cores.
+/// Returns `transactions`, or a twentieth of them under a protocol that serves requests in turn.
+/// There a thread waits for threads that do not run, since there may be more threads than cores.
 fn share_of(transactions: usize, protocol: &ProtocolInfo) -> usize {
     if protocol.name == "dslr" { transactions / 20 } else { transactions }
 }

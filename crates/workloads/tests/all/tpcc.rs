@@ -1,7 +1,8 @@
-//! TPC-C: what it draws, what it leaves behind, and that each consistency condition can fail.
+//! TPC-C: its draws, the memory that it leaves, and that each consistency condition can fail.
 //!
-//! Invariant: each damage is done to one thing in memory that was sound, behind the engine's back or in a
-//! transaction that no tally knows of; the conditions that it breaks, and no others, must say so.
+//! Invariant: each damage is done to one thing in memory that was sound, behind the engine's back
+//! or in a transaction that no tally counts. The conditions that it breaks, and no others, must
+//! fail.
 
 use crate::common::{Cluster, Shape, all_ok, recorded, small};
 use std::rc::Rc;
@@ -23,8 +24,8 @@ const ORDER_LINE: TableId = TableId(6);
 const ITEM: TableId = TableId(7);
 const STOCK: TableId = TableId(8);
 
-/// Rounds until the reply and those that release: New-Order, Payment, Order-Status, Delivery, Stock-Level;
-/// Payment and Order-Status by last name. One copy of everything, on three nodes.
+/// Rounds until the reply, plus those that release: New-Order, Payment, Order-Status, Delivery,
+/// Stock-Level; then Payment and Order-Status by last name. One copy of everything, on three nodes.
 const ROUNDS: [usize; 7] = [8, 4, 5, 11, 9, 6, 6];
 
 const fn district(d: u64) -> u64 {
@@ -39,9 +40,9 @@ const fn order(d: u64, o: u64) -> u64 {
 const DELIVERED: u64 = order(3, 5);
 const NEW: u64 = order(3, 29);
 
-/// What says no after the damage.
+/// Returns the conditions that fail after the damage.
 fn noticed(damage: impl FnOnce(&Cluster)) -> Vec<&'static str> {
-    // Nothing has run: whatever is damaged is as it was loaded.
+    // No transaction has run: the damaged data is as it was loaded.
     let workload: Tpcc = small("tiny", 1);
     let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 3);
     let nothing = Tally::default();
@@ -51,7 +52,7 @@ fn noticed(damage: impl FnOnce(&Cluster)) -> Vec<&'static str> {
     broken(&cluster.check(&workload, &nothing))
 }
 
-/// Names of those that say no.
+/// Returns the names of those that do not hold.
 fn broken(invariants: &[Invariant]) -> Vec<&'static str> {
     let broken = invariants.iter().filter(|invariant| !invariant.ok);
     broken.map(|it| it.name.split(':').next().expect("a name")).collect()
@@ -72,7 +73,7 @@ fn money_that_does_not_add_up_is_noticed() {
     assert_eq!(tampered(HISTORY, 1 << 40 | 9, 5, &[1, 0, 0]), ["C8", "C9", "C10"]);
     assert_eq!(tampered(CUSTOMER, district(2) | 7, 0, &cents), ["C10", "C12"]);
     assert_eq!(tampered(CUSTOMER, district(2) | 7, 1, &cents), ["C12"]);
-    // A delivered line that costs something, which its customer has not been charged for.
+    // A delivered line with a price that its customer was not charged.
     assert_eq!(tampered(ORDER_LINE, DELIVERED | 1, 4, &[1, 0, 0]), ["C10", "C12"]);
 }
 
@@ -140,7 +141,7 @@ fn a_row_that_a_transaction_needs_is_missed_by_name() {
     }
 }
 
-/// Inputs of many draws at the specification's scale.
+/// Draws many inputs at the specification's scale.
 fn draws(warehouses: u64) -> Vec<Input> {
     let settings = Settings { records: Some(warehouses), ..Settings::default() };
     let workload = Tpcc::new(&settings).expect("a profile");
@@ -148,7 +149,7 @@ fn draws(warehouses: u64) -> Vec<Input> {
     (0..200_000).map(|_| workload.draw(&mut rng)).collect()
 }
 
-/// Percent of those for which it holds.
+/// Returns the percentage of values for which `holds` is true.
 fn percent<T>(all: &[T], holds: impl Fn(&T) -> bool) -> f64 {
     100.0 * all.iter().filter(|it| holds(it)).count() as f64 / all.len() as f64
 }
@@ -181,8 +182,8 @@ fn new_orders_are_drawn_as_specified() {
     let share = |count: u32| f64::from(count) * 11.0 / f64::from(orders);
     assert!(counts[..5].iter().all(|&count| count == 0));
     assert!(counts[5..].iter().all(|&count| (share(count) - 1.0).abs() < 0.05), "{counts:?}");
-    // NURand is uneven: a number with thirteen ones at its end is drawn .75 ^ 13 of the time, and twelve
-    // items have them: the hottest is drawn 195 times as often as the mean.
+    // NURand is uneven. A number with thirteen ones at its end is drawn .75 ^ 13 of the time, and
+    // twelve items have them: the hottest is drawn 195 times as often as the mean.
     let mut items = vec![0u32; 100_001];
     lines.iter().for_each(|&(_, item)| items[item as usize] += 1);
     let mean = lines.len() as f64 / 100_000.0;
@@ -221,7 +222,7 @@ fn payments_and_the_others_are_drawn_as_specified() {
             Input::NewOrder { .. } | Input::OrderStatus { .. } => {}
         }
     }
-    // Of one warehouse nothing is remote.
+    // With one warehouse nothing is remote.
     let settings = Settings { records: Some(1), ..Settings::default() };
     let workload = Tpcc::new(&settings).expect("a profile");
     let mut rng = seeded(6, 6);
@@ -279,7 +280,7 @@ fn a_skew_is_refused() {
     assert!(error.to_string().starts_with("zipf = 0.5; allowed: none"), "{error}");
 }
 
-/// FORD's, alone on its cluster, once warm: the most frequent number.
+/// Counts FORD's rounds, alone on its cluster, once warm: the most frequent number.
 #[test]
 fn each_transaction_takes_few_rounds() {
     let workload: Tpcc = small("tiny", 2);
@@ -305,7 +306,8 @@ fn each_transaction_takes_few_rounds() {
     assert_eq!(usual, ROUNDS, "{counts:?}");
 }
 
-/// FORD's public code: a fetch for what an order has once, one for its rows, two for each line.
+/// FORD's public code needs a fetch for the records that an order has once, one for its rows, two
+/// for each line.
 #[test]
 fn the_public_code_orders_line_by_line() {
     let workload: Tpcc = small("crest-code", 1);
@@ -319,7 +321,7 @@ fn the_public_code_orders_line_by_line() {
         let before = cluster.cx.port.counts().rounds;
         block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it ends");
         let rounds = cluster.cx.port.counts().rounds - before;
-        // One that names no item lacks a row; most fetches locate first, then lock.
+        // An order with an unknown item lacks a row; most fetches locate first, then lock.
         assert!((fetches - 1..4 * fetches).contains(&rounds), "{fetches} fetches, {rounds} rounds");
         orders += 1;
     }
@@ -328,7 +330,7 @@ fn the_public_code_orders_line_by_line() {
     assert!(cluster.audit().is_clean());
 }
 
-/// The longest undo images of any transaction here: they must fit into a log area of the usual size.
+/// The longest undo images of all transactions here must fit into a log area of the usual size.
 #[test]
 fn a_delivery_of_ten_orders_of_fifteen_lines_fits_into_a_log() {
     let workload: Tpcc = small("tiny", 1);

@@ -1,12 +1,13 @@
 //! The oracle: strict serializability and snapshot isolation from their definitions, by exhaustion.
 //!
-//! A history is accepted if for some set of the unknown transactions together with the committed
-//! ones there is a serial order that respects real time, in which each record's versions are
-//! installed in ascending order and every read, replayed, finds what was recorded: before the
-//! transaction's own writes are installed, so that none can be of what it wrote itself. Under snapshot
-//! isolation the order is that of commits, and each transaction has a snapshot somewhere before its
-//! own: its reads are replayed there, it comes after everybody who was over before, and nobody
-//! between writes what the transaction writes.
+//! A history is accepted if a serial order exists for the committed transactions and some set of
+//! the unknown ones. The order respects real time, and each record's versions are installed in
+//! ascending order. Every read, replayed before its transaction's own writes are installed, finds
+//! the recorded version; so no read can be of its own transaction's write. Under snapshot isolation
+//! the order is that of commits, and each transaction has a snapshot somewhere before its commit.
+//! Its reads are replayed at the snapshot. The snapshot comes after all transactions that were over
+//! before this one began. No transaction that commits between snapshot and commit writes a record
+//! that this one writes.
 
 use std::collections::BTreeMap;
 
@@ -91,7 +92,7 @@ impl<'a> World<'a> {
         !is_late && !is_overwritten && txn.reads.iter().all(|read| self.finds(before, read))
     }
 
-    /// The versions of a record that the transactions so far installed, in order.
+    /// Returns the versions of a record that the transactions so far installed, in order.
     fn applied(&self, order: &[usize], record: RecordId) -> Vec<(Version, bool)> {
         let done = order.iter().flat_map(|&at| &self.txns[at].writes);
         let here = done.filter(|write| write.record == record);
@@ -110,7 +111,7 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Whether a read finds after these transactions what it recorded.
+    /// Whether a read, after these transactions, finds the version that it recorded.
     fn finds(&self, order: &[usize], read: &Read) -> bool {
         let applied = self.applied(order, read.record);
         let last = applied.last();
@@ -128,7 +129,8 @@ impl<'a> World<'a> {
         absent && applied.len() == before && applied.iter().all(|(v, _)| *v <= read.version)
     }
 
-    /// The lowest version read that nobody tried to write and that is below all writes.
+    /// Returns the lowest version read that no transaction tried to write and that is below all
+    /// writes.
     fn initial_version(&self, record: RecordId) -> Option<Version> {
         let attempts = self.history.transactions.iter().flat_map(|txn| &txn.writes);
         let attempts: Vec<Version> =
@@ -141,7 +143,7 @@ impl<'a> World<'a> {
         initial.map(|read| read.version).min()
     }
 
-    /// Whether all who wrote or read one version recorded one value.
+    /// Whether all writers and readers of one version recorded one value.
     fn values_agree(&self) -> bool {
         let mut values: BTreeMap<(RecordId, Version), u64> = BTreeMap::new();
         let mut agrees = |record, version, value: u64| {

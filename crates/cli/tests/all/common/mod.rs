@@ -1,6 +1,6 @@
 //! Runs the `tarn` program as a user does.
 //!
-//! Invariant: what a test writes lies in a temporary folder of its own.
+//! Invariant: a test writes only into a temporary folder of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ pub struct Ended {
     pub err: String,
 }
 
-/// The folder of the whole repository.
+/// Returns the folder of the whole repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -37,7 +37,8 @@ pub fn tarn_line(line: &str) -> Ended {
     tarn(&line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// Each line is refused in one line that begins so and says so; `command` stands before each.
+/// Asserts that each line is refused in one line with this start and these allowed values;
+/// `command` stands before each.
 pub fn assert_refused(command: &str, lines: &[(&str, &str, &str)]) {
     for (line, start, allowed) in lines {
         let ended = tarn_line(&format!("{command} {line}"));

@@ -1,10 +1,11 @@
 //! Copies units whose lock is in a compute node, under that lock.
 //!
-//! Invariant: what is not the same at the primary and at the copy is read again and written under a lock for
-//! reading, which is secured before the WRITE: so nobody who writes the unit is under way, and whoever writes it next does so
-//! behind the copier. What is the same needs no lock, whenever either was read: bytes that nobody writes stay the same, and
-//! those that somebody writes come to both. (For the lock-first protocol of Hu et al., "LOTUS: Optimizing Disaggregated
-//! Transactions with Disaggregated Locks"; the paper's copies are filled while the cluster rests.)
+//! Invariant: bytes that differ between the primary and the copy are read again and written under a lock for
+//! reading, which is secured before the WRITE. So no writer of the unit is under way, and its next writer
+//! writes behind the copier. Equal bytes need no lock, whenever either was read: bytes that are not written
+//! stay the same, and a writer's bytes come to both. (This is for the lock-first protocol of Hu et al.,
+//! "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks"; the paper's copies are filled
+//! while the cluster rests.)
 
 use super::unit::{Kind, Unit, word};
 use super::{Copier, Copy, Stop};
@@ -20,10 +21,10 @@ use tarn_store::layout::KEY_AT;
 use tarn_store::placement::catalog::Table;
 use tarn_store::placement::shard_map::{ShardId, shard_of_address};
 
-/// Locks asked for in one set, which is granted or refused as one; a message has room for so many.
+/// Locks that are asked for in one set, which is granted or refused as one. A message has room for this many.
 const LOCKS_AT_ONCE: usize = 32;
 
-/// Units that are locked, or were to be, until it is dropped.
+/// Units that are locked, or were to be locked. Dropping this releases the locks.
 struct Locked<'a> {
     cx: &'a Context,
     held: LockSet,
@@ -37,7 +38,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Locked<'_> {
-    /// Whether the locks of all its units were granted.
+    /// Asks for the locks of all its units. Returns whether all were granted.
     async fn ask(&mut self, table: &Table) -> Result<bool, Failure> {
         for (name, shard) in self.units.iter().map(|it| it.lock(table)) {
             self.held.ask(self.cx, name, shard, LockMode::Read);
@@ -62,7 +63,8 @@ impl Compared {
         self.images == self.copies
     }
 
-    /// What is to be locked so that nobody writes it. Of a slot without a key: its bucket, which who takes it locks.
+    /// The lock that keeps writers off the unit. For a slot without a key it is its bucket's: a transaction
+    /// that takes the slot locks that.
     fn lock(&self, table: &Table) -> (LockName, ShardId) {
         let of_bucket = |at: Address| (LockName::bucket(table.id.0, at), shard_of_address(at));
         match self.unit.kind {
@@ -78,7 +80,7 @@ impl Compared {
 }
 
 impl<'a> Copier<'a> {
-    /// Copies units until each was equal at both, or written under its lock.
+    /// Copies units until each was equal at both nodes, or was written under its lock.
     pub(super) async fn copy_locked(
         &mut self,
         table: &Table,
@@ -101,7 +103,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Reads units at the primary and at the copy, with all that their images lead to.
+    /// Reads units at the primary and at the copy, with all spans that their images lead to.
     async fn compare(&mut self, table: &Table, units: Vec<Unit>) -> Result<Vec<Compared>, Failure> {
         let none = |unit| Compared { unit, images: Vec::new(), copies: Vec::new() };
         let mut read: Vec<Compared> = units.into_iter().map(none).collect();
@@ -127,7 +129,8 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Asks for the locks of many units at once, so many in one set; those whose locks were granted, and the others.
+    /// Asks for the locks of many units at once, `in_one` units in a set. Returns the sets whose locks were
+    /// granted, and the other units.
     async fn lock(
         &self,
         table: &Table,
@@ -163,8 +166,8 @@ impl<'a> Copier<'a> {
         Ok((granted, refused))
     }
 
-    /// Writes to the copy, under their locks, units that differ; which are to be looked at once more. Locks are asked for
-    /// many at once, and where any of them is refused, each by itself.
+    /// Writes differing units to the copy, under their locks. Returns the units that must be looked at once
+    /// more. Locks are asked for many at once; where any of them is refused, each is asked for by itself.
     async fn write_locked(
         &mut self,
         table: &Table,
@@ -188,7 +191,7 @@ impl<'a> Copier<'a> {
         for (set, count) in locked.iter_mut().zip(counts) {
             let holds = set.held.secure(cx).is_ok();
             for (it, name) in read.by_ref().take(count) {
-                // A slot that came to be used, or was given up, is another lock's by now.
+                // A slot that came into use, or was given up, is under another lock by now.
                 match holds && it.lock(table) == name {
                     true => written.push(it),
                     false => later.push(anew(it.unit)),
@@ -197,7 +200,7 @@ impl<'a> Copier<'a> {
         }
         for it in &written {
             let before = wishes.len();
-            // What a slot leads to comes before it.
+            // The bodies that a slot leads to come before the slot.
             let pairs = it.images.iter().zip(&it.copies);
             for (&(at, _), (image, copy)) in it.unit.spans.iter().zip(pairs).rev() {
                 if image != copy {

@@ -1,9 +1,9 @@
 //! Copies units whose lock is in the memory node, without taking it.
 //!
-//! Invariant: a unit is read free at version v, written to the copy, and looked at again; if it is still free at v, the
-//! copy has it, else all of it once more. A writer holds LOCK until every copy has acknowledged, so whatever
-//! reached the joining copy before our WRITE shows in the second look; what reaches it after our WRITE is newer.
-//! LOCK words are not copied: a backup's are zero.
+//! Invariant: a unit is read free at version v, written to the copy, and looked at again. If it is still free
+//! at v, the copy has it; else all of this is done once more. A writer holds LOCK until every copy has
+//! acknowledged. So a write that reached the joining copy before our WRITE shows in the second look; a write
+//! that reaches it after our WRITE is newer. LOCK words are not copied: a backup's are zero.
 
 use super::unit::{Unit, word};
 use super::{Copier, Copy, Stop};
@@ -13,16 +13,16 @@ use tarn_store::ids::Failure;
 use tarn_store::layout::{LOCK_AT, VERSION_AT};
 use tarn_store::placement::catalog::Table;
 
-/// What a look at a unit has shown.
+/// The result of a look at a unit.
 enum Seen {
-    /// Its images at the primary, of one moment, and at the copy.
+    /// The unit is free: its images at the primary, of one moment, and at the copy.
     Free(Vec<Vec<u8>>, Vec<Vec<u8>>),
-    /// Somebody holds it, under this LOCK, or has changed it meanwhile.
+    /// A transaction holds the unit, under this LOCK, or has changed it meanwhile.
     Busy(u64),
 }
 
 impl Seen {
-    /// By images whose first line is of one moment, and all of them if `is_steady`.
+    /// Judges images whose first line is of one moment; all of them are if `is_steady`.
     fn of(is_steady: bool, images: Vec<Vec<u8>>, copies: Vec<Vec<u8>>) -> Seen {
         match word(&images[0], LOCK_AT) {
             0 if is_steady => Seen::Free(images, copies),
@@ -31,8 +31,8 @@ impl Seen {
     }
 }
 
-/// Units in runs that are read at once: of one line each, one behind the other. A READ of many lines brings
-/// each of them as of one moment. Any other unit is alone.
+/// Groups units into runs that are read at once: units of one line each, one behind the other. A READ of many
+/// lines brings each line as of one moment. Any other unit is alone.
 fn runs(units: &[Unit]) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for (index, unit) in units.iter().enumerate() {
@@ -51,7 +51,7 @@ fn runs(units: &[Unit]) -> Vec<std::ops::Range<usize>> {
 
 impl Copier<'_> {
     /// Copies units until each is equal, or was free at one version before its WRITE and after it. Returns
-    /// them with the images that were copied.
+    /// the units with the images that were copied.
     pub(super) async fn copy_looked(
         &mut self,
         table: &Table,
@@ -83,7 +83,7 @@ impl Copier<'_> {
                     false => done.push((unit, images)),
                 }
             }
-            // A lock of a recovered life is nobody's: it would keep its record from the copy for ever.
+            // A lock of a recovered life has no owner: it would keep its record from the copy for ever.
             let free = |(guard, lock): (Address, u64)| {
                 Wish::Clear(self.cx.groups.primary(guard.plus(LOCK_AT)), lock)
             };
@@ -103,12 +103,12 @@ impl Copier<'_> {
         Ok(done)
     }
 
-    /// LOCK and VERSION at the primary.
+    /// The READ of LOCK and VERSION at the primary.
     fn look_at(&self, unit: &Unit) -> Wish {
         Wish::Read(self.cx.groups.primary(unit.guard.plus(LOCK_AT)), 16)
     }
 
-    /// The images of units at the primary and at the copy.
+    /// Reads the images of units at the primary and at the copy.
     async fn read_units(&mut self, units: Vec<Unit>) -> Result<Vec<(Unit, Seen)>, Failure> {
         let (mut wishes, runs) = (Vec::new(), runs(&units));
         let primary = |address: Address| self.cx.groups.primary(address);
@@ -154,8 +154,8 @@ impl Copier<'_> {
         Ok(read)
     }
 
-    /// What of a unit differs, all but the LOCK word. The span with VERSION comes last; the lines of one span
-    /// come in any order.
+    /// Adds WRITEs of the spans in which a unit differs, without the LOCK word. The span with VERSION comes
+    /// last; the lines of one span come in any order.
     fn add_writes(
         &mut self,
         unit: &Unit,

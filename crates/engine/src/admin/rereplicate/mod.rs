@@ -1,9 +1,10 @@
 //! Makes a joining copy complete while transactions run.
 //!
-//! Invariant: every WRITE of a transaction goes to the joining copy as well, from before the first byte
-//! is copied. What is copied are units, each of what one lock protects. How a unit is copied beside those who
-//! write it depends on where its lock is: in the memory node, `looked` compares LOCK and VERSION before and after;
-//! in a compute node, `locked` takes it. The arguments are in docs/design/0013-memory-node-recovery.md.
+//! Invariant: every WRITE of a transaction goes to the joining copy as well, from before the first byte is
+//! copied. The copier copies units; a unit is all that one lock protects. How a unit is copied beside its
+//! writers depends on where its lock is. If it is in the memory node, `looked` compares LOCK and VERSION
+//! before and after; if it is in a compute node, `locked` takes it. The arguments are in
+//! docs/design/0013-memory-node-recovery.md.
 
 mod locked;
 mod looked;
@@ -25,16 +26,16 @@ use unit::{Kind, Unit, word};
 /// Chunk words that are copied at a time.
 const WORDS_AT_ONCE: u64 = 512;
 
-/// What a copier did.
+/// The work of a copier, in numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Copied {
     /// Units looked at.
     pub units: u64,
-    /// Units of which something was written.
+    /// Units of which some bytes were written.
     pub written: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// Units that were looked at once more, because somebody wrote them.
+    /// Units that were looked at once more, because a transaction wrote them.
     pub again: u64,
 }
 
@@ -47,11 +48,11 @@ impl Copied {
     }
 }
 
-/// Why a copier does not go on.
+/// The reason why a copier stops.
 enum Stop {
-    /// It would not be believed.
+    /// Its copy would not be believed.
     BrokenOff,
-    /// The fabric's.
+    /// The fabric failed.
     Failed(Failure),
 }
 
@@ -75,11 +76,11 @@ struct Copier<'a> {
     done: Copied,
 }
 
-/// Copies all of a group to its joining copy on a node, at `pace`. `None` if it was broken off between two
-/// steps, because `goes_on` said so.
+/// Copies all of a group to its joining copy on a node, at `pace`. Returns `None` if it was broken off
+/// between two steps, because `goes_on` said so.
 ///
 /// # Errors
-/// The fabric's: this node was expelled, or one of both nodes is down.
+/// An error of the fabric: this node was expelled, or one of the two nodes is down.
 pub async fn copy(
     cx: &Context,
     (group, to): (GroupId, NodeSlot),
@@ -110,12 +111,12 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Broken off, if it is not worth going on.
+    /// Breaks the copy off, if it is not worth going on.
     fn go_on(&self) -> Result<(), Stop> {
         if (self.goes_on)() { Ok(()) } else { Err(Stop::BrokenOff) }
     }
 
-    /// All of it, but for a counter that changes all the time, at the primary alone.
+    /// Copies the superblock, without a counter that changes all the time, at the primary alone.
     async fn copy_superblock(&mut self, group: GroupId) -> Result<(), Stop> {
         let end = SUPERBLOCK_BYTES / 8;
         let start = Address::new(group, 0);
@@ -130,7 +131,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Words that change one by one, without a lock: at the primary by CAS first, then elsewhere.
+    /// Copies words that change one by one, without a lock: by CAS at the primary first, then elsewhere.
     async fn copy_words(&mut self, start: Address, count: u64) -> Result<(), Stop> {
         for first in (0..count).step_by(WORDS_AT_ONCE as usize) {
             let bytes = (WORDS_AT_ONCE.min(count - first) * 8) as usize;
@@ -143,15 +144,15 @@ impl Copier<'_> {
                     break;
                 }
                 self.write(vec![Wish::Write(at.at(self.to), image.clone())]).await?;
-                // What changed at the primary meanwhile may have been overwritten: look again.
+                // The WRITE may have overwritten a word that changed at the primary meanwhile: look again.
             }
         }
         Ok(())
     }
 
-    /// A split moves slots from a bucket to another, and their bodies stay where they are: who is moved
-    /// past the copier keeps a body that was never copied. Each split changes the header, so the shard is
-    /// walked until the header is as it was when the walk began.
+    /// Copies a shard. A split moves slots from one bucket to another, and their bodies stay where they are.
+    /// A slot that is moved past the copier would keep a body that was never copied. Each split changes the
+    /// header, so the shard is walked until the header is as it was when the walk began.
     async fn copy_shard(&mut self, table: &Table, group: GroupId) -> Result<(), Stop> {
         let mut header = self.copy_header(table, group).await?;
         loop {
@@ -164,7 +165,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies the index header; its image, of a moment at which nothing split.
+    /// Copies the index header. Returns its image, of a moment at which nothing split.
     async fn copy_header(&mut self, table: &Table, group: GroupId) -> Result<Vec<u8>, Stop> {
         let unit = Unit::new(Kind::Header, table.geometry.header(group), Geometry::HEADER_BYTES);
         let mut copied = self.copy_units(table, vec![unit]).await?;
@@ -198,8 +199,8 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Directories first: they say which blocks there are. A block that is linked later is written by
-    /// those who link it.
+    /// Copies buckets, directories first: they say which blocks there are. A block that is linked later is
+    /// written by the transactions that link it.
     async fn copy_buckets(
         &mut self,
         table: &Table,
@@ -225,10 +226,10 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies the nodes of an ordered index that lie in `group`. A node that comes while the walk is under
-    /// way is written whole by who makes it, and entries that move to another node are written there: so
-    /// one walk is enough. Dead nodes are not copied: who has merged one uses it again in the same
-    /// configuration only, in which its mark reached the joining copy too.
+    /// Copies the nodes of an ordered index that lie in `group`. One walk is enough. A node that comes while
+    /// the walk is under way is written whole by its maker. Entries that move to another node are written
+    /// there. Dead nodes are not copied: a compute node that has merged one away uses it again only in the
+    /// same configuration. In that configuration the mark of death has reached the joining copy too.
     async fn copy_tree(&mut self, index: &Index, group: GroupId) -> Result<(), Stop> {
         let table = self.cx.table(index.table);
         let mut walk = Walk::new(self.cx, index);
@@ -275,7 +276,8 @@ impl Copier<'_> {
         bytes.collect()
     }
 
-    /// Who drops this leaves WRITEs on their way: noted until they have come back.
+    /// Writes to the copy. If the future is dropped, WRITEs are left on their way: `writes_copy` says so
+    /// until they have come back.
     async fn write(&mut self, wishes: Vec<Wish>) -> Result<(), Failure> {
         self.cx.writes_copy.set(true);
         let written = self.read(&wishes).await;

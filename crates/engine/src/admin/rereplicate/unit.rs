@@ -1,10 +1,10 @@
-//! What is copied at a time: all that one lock protects.
+//! The unit of copying: all that one lock protects.
 
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use tarn_store::placement::catalog::Table;
 
-/// What a unit is the image of.
+/// The kind of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// An index header.
@@ -20,13 +20,13 @@ pub(super) enum Kind {
     Node,
 }
 
-/// What one lock protects.
+/// All that one lock protects.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
     pub(super) kind: Kind,
-    /// Where its LOCK word is, which names it.
+    /// The address of its LOCK word, which names the unit.
     pub(super) guard: Address,
-    /// What is known to belong to it, the line with the guard first.
+    /// The spans that are known to belong to it, the line with the guard first.
     pub(super) spans: Vec<(Address, usize)>,
 }
 
@@ -35,7 +35,7 @@ impl Unit {
         Unit { kind, guard, spans: vec![(guard, bytes)] }
     }
 
-    /// What belongs to it, as its image says; the image is of one moment.
+    /// The spans that belong to it by its image, which must be of one moment.
     pub(super) fn spans_of(&self, table: &Table, images: &[Vec<u8>]) -> Vec<(Address, usize)> {
         let mut spans = vec![self.spans[0]];
         match self.kind {
@@ -54,14 +54,14 @@ impl Unit {
         spans
     }
 
-    /// Whether one READ of one line brings all of it.
+    /// Whether one READ of one line brings the whole unit.
     pub(super) fn is_one_line(&self) -> bool {
         let (first, bytes) = self.spans[0];
         self.spans.len() == 1 && first.offset_bytes() as usize % LINE_BYTES + bytes <= LINE_BYTES
     }
 }
 
-/// The word so many bytes into an image.
+/// The word `at` bytes into an image.
 pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("inside the image"))
 }

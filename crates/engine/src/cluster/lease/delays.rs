@@ -1,31 +1,34 @@
-//! How long transactions take, as a compute node reports it to whoever chooses the length of leases: a histogram of how long
-//! read-only transactions read, and what the phases of the others add up to.
+//! How long transactions take, as a compute node reports it to the manager of leases: a histogram of the reading times
+//! of read-only transactions, and the total times of the phases of read-write transactions.
 //!
-//! Invariant: a thread writes its own counts and nobody else does, so that a count is a load and a store and nothing is
-//! allocated; whoever adds them up reads each of them as it was at some moment. What is gathered decides how fast
-//! transactions are, never whether they are right.
+//! Invariant: only the thread itself writes its counts. So a count is a load and a store, and nothing is allocated. A
+//! thread that adds them up reads each count as it was at some moment. These figures decide how fast transactions are,
+//! never whether they are right.
 //!
-//! After OOCC, section VII ("the coordinator records statistics for read-only transactions, including delays for each phase,
-//! commit delays, and omission rates"), which does not say how. Durations are counted by powers of 1.1, so that a percentile is too
-//! long by a tenth at the most. A window knows how long it was, and to count that costs 1.3 ns (AMD EPYC, alone in a loop, random durations).
-//! The ends of stages are not known without reading a clock, so that one transaction in [`SAMPLE`] is timed; to choose it costs 1 ns.
+//! After OOCC, section VII ("the coordinator records statistics for read-only transactions, including delays for each
+//! phase, commit delays, and omission rates"); the paper does not say how. Durations are counted by powers of 1.1, so a
+//! percentile is too long by at most a tenth. A window knows its length, and counting it costs 1.3 ns (AMD EPYC, alone
+//! in a loop, random durations). The end of a stage is not known without reading a clock, so only one transaction in
+//! [`SAMPLE`] is timed; choosing it costs 1 ns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::clock::Nanos;
 
-/// Counts of durations: the last holds whatever is longer than the longest lease.
+/// The number of buckets. The last holds every duration longer than the longest lease.
 pub const BUCKETS: usize = 176;
-/// Of so many read-write transactions of a thread one has its phases timed.
+/// A thread times the phases of one read-write transaction in this many.
 pub const SAMPLE: u64 = 64;
 
-/// Bits behind the leading one that choose a bucket or the one before it: durations that have them in common differ by less than a
-/// sixteenth, and so have one floor of a bucket between them at the most.
+/// The number of bits behind the leading one that select a starting bucket. Durations that share these bits differ by
+/// less than a sixteenth, so at most one bucket's floor lies between them. So a duration is in the starting bucket or in
+/// the next.
 const MANTISSA_BITS: u32 = 4;
 const STARTS: usize = 64 << MANTISSA_BITS;
 
-/// The shortest duration of each bucket, in nanoseconds: 1.1 to its number, rounded up. There is none behind the last.
+/// The shortest duration of each bucket, in nanoseconds: 1.1 to the power of the bucket's number, rounded up. The last
+/// bucket has no floor after it.
 const FLOORS: [u64; BUCKETS + 1] = floors();
-/// The bucket of the shortest duration with such a leading bit and bits behind it.
+/// The bucket of the shortest duration, for each leading bit and bits behind it.
 const START: [u8; STARTS] = starts();
 
 const fn floors() -> [u64; BUCKETS + 1] {
@@ -54,32 +57,32 @@ const fn starts() -> [u8; STARTS] {
     starts
 }
 
-/// The bucket of a duration, without a branch: durations differ from one transaction to the next.
+/// The bucket of a duration, without a branch, since durations differ from one transaction to the next.
 #[inline]
 fn bucket_of(passed: Nanos) -> usize {
     let ns = passed.0.clamp(1, u64::MAX - 1);
     let leading = ns.ilog2();
     let behind = (ns << (63 - leading) << 1 >> (64 - MANTISSA_BITS)) as usize;
     let bucket = usize::from(START[(leading as usize) << MANTISSA_BITS | behind]);
-    // Behind the last is a floor that no duration comes to.
+    // After the last bucket comes a floor that no duration reaches.
     bucket + usize::from(FLOORS[bucket + 1] <= ns)
 }
 
-/// What a sampled read-write transaction spends its time with, in order.
+/// The stages of a sampled read-write transaction, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Locks and reads, until its commit begins: what its caller does between them included.
+    /// Locks and reads until the commit begins, including the caller's own work between them.
     Execute,
-    /// Validation and log, raised locks included.
+    /// Validation and log, including locks that are raised.
     Validate,
-    /// What was left of the wait.
+    /// The remainder of the wait.
     Wait,
     /// Data, until all replicas have them.
     Write,
 }
 
 impl Stage {
-    /// All, in order.
+    /// All stages, in order.
     pub const ALL: [Stage; 4] = [Stage::Execute, Stage::Validate, Stage::Wait, Stage::Write];
 
     /// The name in reports.
@@ -93,16 +96,16 @@ impl Stage {
     }
 }
 
-/// How often, and how long in all.
+/// How often a stage was timed, and how long it took in total.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Spent {
-    /// How often.
+    /// The number of timings.
     pub count: u64,
-    /// In nanoseconds.
+    /// Total time, in nanoseconds.
     pub sum_ns: u64,
 }
 
-/// Counts of one thread, or of several.
+/// Counts of one thread, or the sum over several.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delays {
     reads: [u64; BUCKETS],
@@ -117,23 +120,23 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Read-only transactions that had a window.
+    /// The number of read-only transactions that had a window.
     pub fn reads(&self) -> u64 {
         self.reads.iter().sum()
     }
 
-    /// Those of them that were in lease.
+    /// The number of these that were in lease.
     pub fn in_lease(&self) -> u64 {
         self.in_lease
     }
 
-    /// What sampled read-write transactions spent in a stage.
+    /// The time that sampled read-write transactions spent in a stage.
     pub fn spent(&self, stage: Stage) -> Spent {
         self.stages[stage as usize]
     }
 
-    /// A duration that so many of a hundred read-only transactions do not exceed, by a tenth too long at the most; `None` if none was
-    /// counted.
+    /// A duration that `percent` of a hundred read-only transactions do not exceed. It is too long by at most a tenth.
+    /// `None` if none was counted.
     pub fn percentile(&self, percent: u8) -> Option<Nanos> {
         let all = self.reads();
         let wanted = (u128::from(all) * u128::from(percent.min(100))).div_ceil(100).max(1) as u64;
@@ -145,7 +148,7 @@ impl Delays {
         Some(Nanos((FLOORS[bucket + 1] - 1).max(1)))
     }
 
-    /// Adds another thread's.
+    /// Adds another thread's counts.
     pub fn add(&mut self, other: &Delays) {
         self.in_lease += other.in_lease;
         for (mine, theirs) in self.reads.iter_mut().zip(other.reads) {
@@ -156,7 +159,7 @@ impl Delays {
         }
     }
 
-    /// What was counted since an earlier look at the same threads.
+    /// The counts since an earlier snapshot of the same threads.
     #[must_use]
     pub fn since(&self, earlier: &Delays) -> Delays {
         let mut since = self.clone();
@@ -175,7 +178,7 @@ impl Delays {
         self.reads.into_iter().chain([self.in_lease]).chain(stages)
     }
 
-    /// Appends it to a message: {place u8, count u64} of each count that is not 0.
+    /// Appends the counts to a message: {place u8, count u64} for each count that is not 0.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         for (place, word) in self.words().enumerate().filter(|(_, word)| *word != 0) {
             bytes.push(place as u8);
@@ -183,7 +186,7 @@ impl Delays {
         }
     }
 
-    /// From a message; `None` if it is none.
+    /// Reads the counts from a message; `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Delays> {
         let mut delays = Delays::default();
         let entries = bytes.chunks_exact(ENTRY_BYTES);
@@ -230,28 +233,28 @@ impl Default for ThreadDelays {
     }
 }
 
-/// Its thread alone adds to it.
+/// Adds to a count. Only the count's own thread calls this.
 #[inline]
 fn add(count: &AtomicU64, more: u64) {
     count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
 impl ThreadDelays {
-    /// A read-only transaction has read for so long, and was in lease or not.
+    /// Counts a read-only transaction: how long it read, and whether it was in lease.
     #[inline]
     pub fn note_read(&self, passed: Nanos, is_in_lease: bool) {
         add(&self.reads[bucket_of(passed)], 1);
         add(&self.in_lease, u64::from(is_in_lease));
     }
 
-    /// A read-write transaction begins: whether it is one that is timed.
+    /// A read-write transaction begins. Returns whether it is one of the timed ones.
     #[inline]
     pub fn samples(&self) -> bool {
         add(&self.begun, 1);
         self.begun.load(Ordering::Relaxed).is_multiple_of(SAMPLE)
     }
 
-    /// A sampled transaction was in a stage for so long.
+    /// Counts the time that a sampled transaction spent in a stage.
     #[cold]
     pub fn note_stage(&self, stage: Stage, passed: Nanos) {
         let [count, sum_ns] = &self.stages[stage as usize];
@@ -259,7 +262,7 @@ impl ThreadDelays {
         add(sum_ns, passed.0);
     }
 
-    /// The counts so far, for any thread.
+    /// The counts so far. Any thread may call this.
     pub fn snapshot(&self) -> Delays {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let spent =

@@ -1,21 +1,22 @@
 //! The lease word that a compute node's threads use.
 //!
-//! Invariant: the node acknowledges a word after it is stored here, and a writer loads after its last lock was acknowledged. Both are in
-//! one order with the stores and loads of all threads (`SeqCst`): a writer whose locks came after a word was acknowledged waits
-//! by that word or a later one. A word takes the place of the one before it alone, so that of several threads that follow the record
-//! none puts an old one back.
+//! Invariant: the node acknowledges a word after it has stored it here, and a writer loads the word after its last lock
+//! was acknowledged. Both are in one order with the stores and loads of all threads (`SeqCst`). So a writer whose locks
+//! came after a word was acknowledged waits by that word or by a later one. A thread replaces only the word that it
+//! loaded before it looked at the record. So when several threads follow the record, none of them puts an old word
+//! back.
 
 use super::LeaseWord;
 use crate::cluster::membership::Membership;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::address::NodeId;
 
-/// See the module's text.
+/// A node's copy of the lease word; see the module's text.
 #[derive(Debug)]
 pub struct NodeLease(AtomicU64);
 
 impl NodeLease {
-    /// Of a life that has joined and has run nothing yet: the word of record, acknowledged.
+    /// Adopts and acknowledges the word of record, for a life that has joined and has run nothing yet.
     pub fn of(membership: &dyn Membership, node: NodeId) -> NodeLease {
         let word = membership.read_lease();
         let lease = NodeLease(AtomicU64::new(word.word()));
@@ -23,13 +24,14 @@ impl NodeLease {
         lease
     }
 
-    /// What a reader holds its window against, and a writer waits out, that loads it now.
+    /// Loads the word. A reader compares its window with it, a writer waits it out.
     #[inline]
     pub fn load(&self) -> LeaseWord {
         LeaseWord::from_word(self.0.load(Ordering::SeqCst))
     }
 
-    /// Uses the word of record, and says so. Whether it was another. A node whose threads do not ask now and then is waited for, and given up.
+    /// Adopts the word of record and acknowledges it. Returns whether the word was a new one. The membership service
+    /// waits for a node whose threads do not call this now and then, and in the end expels it.
     pub fn follow(&self, membership: &dyn Membership, node: NodeId) -> bool {
         let (before, word) = (self.load(), membership.read_lease());
         if before == word {

@@ -1,38 +1,39 @@
-//! The lease word of record: what every compute node's word is, or is about to be.
+//! The lease word of record: the word that every compute node uses, or is about to use.
 //!
-//! Invariant: the word moves on only when nobody uses any but this one. So there are never three words in use, and of two that
-//! follow one another neither has readers that trust for longer than the other's writers wait: a new length is come to over a word of
-//! the shorter lease and the longer wait.
+//! Invariant: the word moves on only when every node uses this one and no other. So there are never three words in use.
+//! Of two words that follow one another, neither has readers that trust for longer than the other's writers wait. A
+//! change of length therefore passes through a word with the shorter lease and the longer wait.
 //!
-//! For the membership service, which alone knows who counts: a life counts until it is recovered, since till then it may
-//! still run and read. It is state and rules, without a clock, messages or threads.
+//! The membership service keeps it, because only the service knows which lives count. A life counts until it is
+//! recovered, since until then it may still run and read. This is state and rules, without a clock, messages or
+//! threads.
 
 use super::{LEASE_NS_MAX, LeaseWord};
 use std::collections::BTreeSet;
 use tarn_fabric::address::NodeId;
 use tarn_store::ids::UsageError;
 
-/// See the module's text.
+/// The word of record, and the lives that use it; see the module's text.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LeaseOfRecord {
     word: LeaseWord,
-    /// Where the length is going, while it is on its way.
+    /// The length that the present change leads to, while one is under way.
     target_ns: u32,
-    /// Who uses this word and no other.
+    /// The lives that use this word and no other.
     acknowledged: BTreeSet<NodeId>,
 }
 
 /// Why a change does not begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotNow {
-    /// Another is not over.
+    /// Another change is not over.
     OnItsWay,
-    /// These lives use the last word.
+    /// These lives still use the word before.
     Unacknowledged(Vec<NodeId>),
 }
 
 impl LeaseOfRecord {
-    /// Of a cluster that begins with this length; 0 for none.
+    /// The word of a cluster that begins with this length; 0 means no lease.
     ///
     /// # Errors
     /// If it is too long.
@@ -42,24 +43,27 @@ impl LeaseOfRecord {
         Ok(LeaseOfRecord { word, target_ns: length_ns, acknowledged: BTreeSet::new() })
     }
 
-    /// The word: a life that joins begins with it, and acknowledges it.
+    /// The word of record. A life that joins begins with it, and acknowledges it.
     pub fn word(&self) -> LeaseWord {
         self.word
     }
 
-    /// A life uses `word` from now on, and no thread of it will load another one before it. What is said of an old word is not heeded.
+    /// A life uses `word` from now on, and none of its threads will load an earlier word. An acknowledgement of an old
+    /// word is ignored.
     pub fn acknowledge(&mut self, node: NodeId, word: LeaseWord) {
         if word == self.word {
             self.acknowledged.insert(node);
         }
     }
 
-    /// Who of `counting` (every life that is a member, or is expelled and not recovered) has not acknowledged.
+    /// The lives in `counting` that have not acknowledged. `counting` is every life that is a member, or is expelled
+    /// and not recovered.
     pub fn unacknowledged(&self, counting: &[NodeId]) -> Vec<NodeId> {
         counting.iter().filter(|it| !self.acknowledged.contains(it)).copied().collect()
     }
 
-    /// Begins to change the length. It is begun if this says so, and goes on by [`LeaseOfRecord::go_on`].
+    /// Begins to change the length. Returns the new word if the change has begun; [`LeaseOfRecord::go_on`] continues
+    /// it.
     ///
     /// # Errors
     /// If it is too long.
@@ -84,7 +88,7 @@ impl LeaseOfRecord {
         Ok(Ok(self.word))
     }
 
-    /// Comes to the length that was proposed, if nobody uses the word before any more. Whether it did.
+    /// Moves on to the proposed length if no life uses the word before any more. Returns whether it did.
     pub fn go_on(&mut self, counting: &[NodeId]) -> bool {
         let may = !self.word.is_settled() && self.unacknowledged(counting).is_empty();
         if may {

@@ -1,42 +1,43 @@
-//! When leases are taken to be of a wrong length, and which would be right.
+//! Decides when the length of leases is wrong, and which length would be right.
 //!
-//! Invariant: a function of what was counted. It decides how many readers look twice and how long writers wait, and
-//! nothing that safety rests on.
+//! Invariant: the decision is a function of the counted delays. It affects how many readers look twice and how long
+//! writers wait, and nothing that safety rests on.
 //!
-//! After OOCC, section VII: at least 80 of a hundred read-only transactions are to skip validation, looked at once a second; a lease
-//! that is "significantly larger than the execution delay" is lowered. The paper does not say how much that is, so that it is a
-//! field here.
+//! After OOCC, section VII: at least 80 of a hundred read-only transactions should skip validation, checked once a
+//! second; a lease that is "significantly larger than the execution delay" is lowered. The paper does not say how much
+//! larger that is, so it is a field here.
 
 use super::{Delays, LEASE_NS_MAX, LeaseWord};
 use tarn_fabric::window::Drift;
 use tarn_store::ids::UsageError;
 
-/// See the module's text.
+/// The bounds and thresholds of the decision; see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeasePolicy {
-    /// How often the manager looks, by its clock.
+    /// How often the manager looks, by its clock, in nanoseconds.
     pub every_ns: u64,
-    /// The shortest lease that it asks for.
+    /// The shortest lease that the manager asks for, in nanoseconds.
     pub least_ns: u32,
-    /// The longest.
+    /// The longest lease that the manager asks for, in nanoseconds.
     pub most_ns: u32,
-    /// Of a hundred read-only transactions so many are to be in lease.
+    /// How many of a hundred read-only transactions should be in lease.
     pub in_lease_percent: u8,
-    /// A lease is too long that is longer than it need be by more than so many of a hundred. At least the tenth by which a percentile may
-    /// be too long, or a length is left for its neighbour again and again.
+    /// A lease is too long if it exceeds the needed length by more than this many of a hundred. It should be at least
+    /// 10, the tenth by which a percentile may be too long. Otherwise the length keeps moving between two neighbours.
     pub slack_percent: u32,
-    /// Whether members are expelled whose clocks run off ([`crate::requests::read_lease::monitor`]), which somebody must then recover.
+    /// Whether members whose clocks run off are expelled ([`crate::requests::read_lease::monitor`]). Some other node
+    /// must then recover them.
     pub monitors_clocks: bool,
 }
 
 impl LeasePolicy {
-    /// How often the paper's manager looks.
+    /// How often the paper's manager looks, in nanoseconds.
     pub const EVERY_NS: u64 = 1_000_000_000;
 
-    /// The paper's 80 of a hundred; half as long again is too long.
+    /// The paper's 80 of a hundred; a lease is too long if it exceeds the needed length by half.
     ///
     /// # Errors
-    /// Names the field that cannot be, its value and what is allowed.
+    /// Names the field that is out of range, its value and the allowed range.
     pub fn new(every_ns: u64, (least_ns, most_ns): (u32, u32)) -> Result<LeasePolicy, UsageError> {
         let refuse = |field: &str, value: String, allowed: String| {
             Err(UsageError { field: field.into(), value, allowed })
@@ -49,7 +50,7 @@ impl LeasePolicy {
             return refuse("read-lease-most-ns", most_ns.to_string(), allowed);
         }
         if !(1..=most_ns).contains(&least_ns) {
-            // Without any lease nothing is counted, and it would stay so.
+            // Without a lease nothing is counted, so the length would stay 0 for good.
             return refuse("read-lease-least-ns", least_ns.to_string(), format!("1 to {most_ns}"));
         }
         Ok(LeasePolicy {
@@ -62,8 +63,8 @@ impl LeasePolicy {
         })
     }
 
-    /// The length to ask for in place of the present one, if it is a wrong one. `delays` are of the transactions since the last look,
-    /// `drift` is how far clocks are believed.
+    /// The length to ask for, if the present one is wrong. `delays` cover the transactions since the last look; `drift`
+    /// says how far clocks are believed.
     pub fn decide(&self, present: LeaseWord, delays: &Delays, drift: Drift) -> Option<u32> {
         let now_ns = present.read_ns();
         if !present.is_settled() {
@@ -92,7 +93,7 @@ mod tests {
         LeasePolicy::new(1_000, (2_000, 50_000)).expect("as it should be")
     }
 
-    /// So many that took so long each.
+    /// Delays of `count` transactions that took `ns` each, for each pair.
     fn delays(of: &[(u64, u64)]) -> Delays {
         let thread = ThreadDelays::default();
         for (count, ns) in of {

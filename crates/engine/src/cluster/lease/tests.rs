@@ -1,8 +1,8 @@
-//! Readers, writers and changes of the lease on several nodes whose clocks drift as far as they may, drawn at random.
+//! Readers, writers and changes of the lease on several nodes whose clocks drift as far as they may, in random order.
 //!
-//! Invariant: time is true and whole here; a node sees its own clock alone. Whatever takes part takes one step at a time, so that
-//! each may be slow at any point. A reader that is in lease has seen both records of one writer, or neither; what is
-//! left out on purpose is noticed.
+//! Invariant checked: a reader that is in lease has seen both records of one writer, or neither. Time is true and whole
+//! here, and a node sees only its own clock. Each participant takes one step at a time, so it may be slow at any point.
+//! Each rule that is left out on purpose is noticed.
 
 use super::*;
 use rand::RngExt;
@@ -12,24 +12,24 @@ use tarn_fabric::rng::{Rng, seeded};
 
 const NODES: usize = 2;
 const LENGTHS: [u32; 3] = [60, 250, 1_500];
-/// A tenth: far more than clocks do, so that margins count for something beside steps of one.
+/// A tenth: far more than clocks do, so that margins matter beside steps of one.
 const PPM: u32 = 100_000;
 const TICK_NS: u32 = 4;
 const RATES: [u64; 3] = [1_000_000 - PPM as u64, 1_000_000, 1_000_000 + PPM as u64];
 
-/// What is left out.
+/// The rule that is left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planted {
     Nothing,
-    /// The shorter of the two leases, instead of one that has not changed.
+    /// The reader uses the shorter of two leases, instead of requiring that the lease has not changed.
     ShorterOfTwo,
-    /// The lease at the start.
+    /// The reader uses the lease at its start.
     AtStart,
-    /// The wait counts from when the locks were asked for.
+    /// The writer's wait counts from when it asked for the locks.
     FromIssue,
-    /// The word moves on, whoever still uses the last one.
+    /// The word moves on although some node still uses the one before.
     NoAcks,
-    /// From one length to the other at once.
+    /// The word goes from one length to the other at once.
     OneStep,
 }
 
@@ -50,23 +50,23 @@ impl Clock {
 struct Reading {
     at_start: LeaseWord,
     first: Nanos,
-    /// What the records showed: nothing yet, or their versions.
+    /// The versions that the records showed; `None` while unread.
     seen: [Option<u64>; 2],
     second: Option<Nanos>,
-    /// Before that the last record is not read: many a reader takes all the time that it may.
+    /// The last record is not read before this time: many readers take all the time that they may.
     dallies_until: Nanos,
 }
 
-/// A writer of both records; it is on the next node each time.
+/// A writer of both records. It runs on a random node each time.
 #[derive(Clone, Copy)]
 enum Writing {
     Not,
-    /// Asked for both locks when its clock showed so.
+    /// It asked for both locks when its clock showed this.
     Locking(Nanos),
-    /// Has to know how long to wait, from then on.
+    /// It holds both locks since this time, and has still to load its word.
     Locked(Nanos),
     Waiting(Nanos),
-    /// Each record in its turn.
+    /// It stores each record in turn.
     Storing,
 }
 
@@ -76,14 +76,14 @@ struct World {
     now: u64,
     drift: Drift,
     clocks: Vec<Clock>,
-    /// One step of a reader in so many is taken.
+    /// One step of a reader in this many is taken.
     slowness: u32,
-    /// One writer in so many begins.
+    /// One writer in this many begins.
     idleness: u32,
-    /// Steps of a writer or a change in one.
+    /// The number of steps that a writer or a change takes at a time.
     briskness: u32,
     is_eager: bool,
-    /// One lock in so many is granted, one word in so many is heard of.
+    /// One lock in this many is granted, and one new word in this many is heard.
     delay: u32,
     words: [LeaseWord; NODES],
     heard: [LeaseWord; NODES],
@@ -211,7 +211,7 @@ impl World {
             |it: &Reading| it.seen.iter().flatten().count() == 1 && it.seen.contains(&Some(latest));
         let is_halfway = self.readings.iter().flatten().any(halfway) && self.is_eager;
         self.writing = match self.writing {
-            // Most begin when somebody has read one record, and has the other before him.
+            // Most writers begin when a reader has read one record and has the other still to read.
             Writing::Not if !is_halfway && self.rng.random_range(0..self.idleness) > 0 => {
                 Writing::Not
             }
@@ -248,7 +248,7 @@ impl World {
             _ => self.lives.clone(),
         };
         match self.rng.random_range(0..8) {
-            // A node hears of a word, uses it, says so: three moments.
+            // A node hears of a word, uses it and acknowledges it at three different moments.
             0..=1 if self.rng.random_range(0..self.delay) > 0 => {}
             0..=1 => self.heard[node] = self.lease.word(),
             2..=3 => self.words[node] = self.heard[node],
@@ -268,7 +268,8 @@ impl World {
     }
 }
 
-/// Reads in lease, those of them that have seen a writer's one half, and changes; of worlds up to the first that has one.
+/// Returns the reads in lease, how many of them saw half of a writer's work, and the changes. It stops after the first
+/// world that has such a read.
 fn run(planted: Planted, worlds: u64) -> (u64, u64, u64) {
     let mut sum = (0, 0, 0);
     for seed in 0..worlds {
@@ -301,7 +302,8 @@ fn whatever_is_left_out_is_noticed() {
     }
 }
 
-/// The longest true time that a reader may take, and the shortest that a writer may wait, over all clocks and beginnings.
+/// The longest true time that a reader may take, and the shortest that a writer may wait, over all clocks and start
+/// times.
 fn extremes(drift: Drift, length_ns: u32) -> (u64, u64) {
     let word = LeaseWord::new(0, length_ns, length_ns);
     let (mut longest, mut shortest) = (0, u64::MAX);
@@ -325,7 +327,7 @@ fn no_reader_trusts_for_longer_than_any_writer_waits_by_true_time() {
         let (longest, shortest) = extremes(margins(PPM, TICK_NS), length_ns);
         assert!(longest <= shortest, "{length_ns}: {longest} and {shortest}");
         assert!(longest > 0 && shortest < 2 * u64::from(length_ns), "{longest} and {shortest}");
-        // Without one of the two it is not so.
+        // Without either of the two margins, this does not hold.
         let (longest, shortest) = extremes(margins(0, TICK_NS), length_ns.max(60));
         assert!(longest > shortest, "{length_ns}: {longest} and {shortest}");
         let (longest, shortest) = extremes(margins(PPM, 1), length_ns);

@@ -1,32 +1,33 @@
-//! A node's lease word, and what a clock makes of it.
+//! A compute node's lease word, and the two rules that compare it with a clock.
 //!
 //! ```text
 //! 63 CHANGE 48 | 47 READ, ns 24 | 23 WAIT, ns 0
 //! ```
-//! Invariants: one word, so that whoever loads it has both lengths of one change. CHANGE counts up, so that a length that
-//! comes back is not taken for one that stayed; it starts anew after 65,536 changes, which no lease outlasts. Every rounding
-//! makes a lease shorter and a wait longer.
+//! Invariants: the lease is one word, so one load gives both lengths of the same change. CHANGE counts up, so a length
+//! that comes back is not mistaken for a length that never changed. CHANGE starts anew after 65,536 changes; no lease
+//! lasts that long. Every rounding makes a lease shorter and a wait longer.
 
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::window::Drift;
 
 const LENGTH_BITS: u32 = 24;
 
-/// The longest lease.
+/// The longest lease, in nanoseconds.
 pub const LEASE_NS_MAX: u32 = (1 << LENGTH_BITS) - 1;
 
-/// For how long readers trust what they read, for how long writers wait, and since which change.
+/// How long readers trust their reads, how long writers wait, and the number of the change that set both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LeaseWord(u64);
 
 impl LeaseWord {
-    /// No reader trusts, no writer waits: everything is validated.
+    /// No reader trusts its reads and no writer waits: everything is validated.
     pub const NONE: LeaseWord = LeaseWord(0);
 
-    /// Of a change.
+    /// Packs the number of a change with the two lengths that the change sets.
     ///
     /// # Panics
-    /// If readers would trust for longer than writers wait, or that is longer than [`LEASE_NS_MAX`]: our bug.
+    /// If readers would trust their reads for longer than writers wait, or if a length exceeds [`LEASE_NS_MAX`]. Either
+    /// is our bug.
     pub fn new(change: u16, read_ns: u32, wait_ns: u32) -> LeaseWord {
         assert!(read_ns <= wait_ns);
         assert!(wait_ns <= LEASE_NS_MAX);
@@ -34,49 +35,49 @@ impl LeaseWord {
         LeaseWord(u64::from(change) << (2 * LENGTH_BITS) | lengths)
     }
 
-    /// As it is stored.
+    /// The word as it is stored.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// From where it is stored.
+    /// Reads a stored word.
     #[inline]
     pub fn from_word(word: u64) -> LeaseWord {
         LeaseWord(word)
     }
 
-    /// Since which change.
+    /// The number of the change that set these lengths.
     #[inline]
     pub fn change(self) -> u16 {
         (self.0 >> (2 * LENGTH_BITS)) as u16
     }
 
-    /// For how long a reader trusts what it read.
+    /// How long a reader trusts its reads.
     #[inline]
     pub fn read_ns(self) -> u32 {
         (self.0 >> LENGTH_BITS) as u32 & LEASE_NS_MAX
     }
 
-    /// For how long a writer waits.
+    /// How long a writer waits.
     #[inline]
     pub fn wait_ns(self) -> u32 {
         self.0 as u32 & LEASE_NS_MAX
     }
 
-    /// What a reader's window is held against.
+    /// The lease that a reader's window must be shorter than.
     #[inline]
     pub fn lease(self) -> Nanos {
         Nanos(self.read_ns().into())
     }
 
-    /// What a writer waits out.
+    /// The time that a writer waits out.
     #[inline]
     pub fn wait(self) -> Nanos {
         Nanos(self.wait_ns().into())
     }
 
-    /// Whether its length is not on its way to another.
+    /// Whether the length is settled: no change from one length to another is under way.
     #[inline]
     pub fn is_settled(self) -> bool {
         self.read_ns() == self.wait_ns()
@@ -89,8 +90,8 @@ impl std::fmt::Debug for LeaseWord {
     }
 }
 
-/// Whether a reader whose word was `at_start` before its first time and is `at_end` after its second is in lease: then nobody
-/// has written what it read unlocked, in between.
+/// Whether a reader is in lease. Its word was `at_start` before its first time, and `at_end` after its second time. If
+/// it is in lease, no record that it read unlocked was written between the two times.
 #[inline]
 pub fn in_lease(
     drift: Drift,
@@ -100,8 +101,8 @@ pub fn in_lease(
     at_start == at_end && drift.is_shorter(second - first, at_start.lease())
 }
 
-/// From when on, by the same clock, a writer may post data whose last lock was acknowledged before that clock showed
-/// `locked`; its word was loaded after that.
+/// The earliest time at which a writer may post data, by the clock that showed `locked`. The writer's last lock was
+/// acknowledged before the clock showed `locked`, and the writer loaded `word` after that.
 #[inline]
 pub fn may_write_at(drift: Drift, word: LeaseWord, locked: Nanos) -> Nanos {
     drift.end_of(locked, word.wait())

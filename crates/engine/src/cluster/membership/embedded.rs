@@ -1,8 +1,8 @@
 //! The membership service in one process.
 //!
-//! Invariant: what a life's standing was when somebody asked, it was at one moment: every change, and the
-//! view's number with it, is made under the register's lock. No transaction takes that lock: how the latest
-//! life of each slot stands is known without it.
+//! Invariant: every answer about a life was true at one moment, because every change, and the view's number with it, is
+//! made under the register's lock. No transaction takes that lock: the state of each slot's latest life can be read
+//! without it.
 
 use super::read_leases::PublishedLease;
 use super::register::{Ended, Register};
@@ -20,32 +20,32 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{INCARNATIONS_MAX, SLOTS_MAX, UsageError, ViewNumber};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord, ShardState};
 
-/// The service in one process: a register behind a lock, which no transaction takes. How the latest
-/// life of each slot stands is known without it.
+/// The service in one process: a register behind a lock. Transactions do not take the lock, and read the state of each
+/// slot's latest life without it.
 #[derive(Debug)]
 pub struct EmbeddedMembership {
     view: AtomicU64,
     roster_changes: AtomicU64,
-    /// By slot: the latest incarnation, then how it stands.
+    /// By slot: the latest incarnation, then its state.
     latest: Vec<AtomicU32>,
-    /// How many lives are over: while there are none, nobody need look.
+    /// The number of lives that are over. While it is 0, no caller looks at the register.
     ended: AtomicU64,
     terms: LeaseTerms,
     shards: Shards,
     read_lease: PublishedLease,
     read_lease_policy: Option<LeasePolicy>,
-    /// The last of the timestampers, packed; 0 while there is none.
+    /// The latest timestamper, packed; 0 while there is none.
     timestamper: AtomicU64,
     register: Mutex<Register>,
 }
 
 impl EmbeddedMembership {
-    /// For `compute_nodes` slots, without leases.
+    /// A service for `compute_nodes` slots, without leases.
     pub fn new(compute_nodes: usize) -> EmbeddedMembership {
         EmbeddedMembership::with_leases(compute_nodes, LeaseTerms::ENDLESS)
     }
 
-    /// For `compute_nodes` slots, with leases: see [`EmbeddedMembership::tick`].
+    /// A service for `compute_nodes` slots, with leases: see [`EmbeddedMembership::tick`].
     pub fn with_leases(compute_nodes: usize, terms: LeaseTerms) -> EmbeddedMembership {
         let given = vec![0; compute_nodes.min(SLOTS_MAX)];
         EmbeddedMembership {
@@ -62,7 +62,7 @@ impl EmbeddedMembership {
         }
     }
 
-    /// The same, before anybody joins: readers' leases are so long at first.
+    /// The same service with this first length of readers' leases. No node may have joined yet.
     ///
     /// # Errors
     /// If that is too long.
@@ -71,16 +71,16 @@ impl EmbeddedMembership {
         Ok(self)
     }
 
-    /// The same, before anybody joins: their length is adjusted to how long transactions take, by one of the members that run
-    /// [`crate::requests::read_lease::manager::LeaseKeeper`].
+    /// The same service, which lets the length of readers' leases be adjusted to how long transactions take. One of the
+    /// members that run [`crate::requests::read_lease::manager::LeaseKeeper`] adjusts it. No node may have joined yet.
     #[must_use]
     pub fn adjusting_reads(self, policy: Option<LeasePolicy>) -> EmbeddedMembership {
         EmbeddedMembership { read_lease_policy: policy, ..self }
     }
 
-    /// The service looks at its clock, which is the caller's: those whose lease has lapsed, and those that have kept a change of readers'
-    /// leases waiting for as long. They are still members; the caller expels them. A lease that was renewed since the last look is counted
-    /// from this one, which is later than when its holder asked.
+    /// The service looks at its clock, which is the caller's. Returns the members whose lease has lapsed, and those
+    /// that have delayed a change of readers' leases for as long. They are still members; the caller expels them. A
+    /// lease that was renewed since the last look counts from this one, which is later than when its holder asked.
     pub fn tick(&self, now: Nanos) -> Vec<NodeId> {
         if self.terms.lease_ns == u64::MAX {
             return Vec::new();
@@ -107,24 +107,24 @@ impl EmbeddedMembership {
         self.register.lock().expect("no panic under this lock")
     }
 
-    /// Somebody has acknowledged the word of readers' leases, or counts no more.
+    /// Continues a change of readers' leases after a life has acknowledged the word, or counts no more.
     fn go_on_with_lease(&self, register: &mut Register) {
         let counting = register.may_run();
         register.read_lease.go_on(&counting, &self.read_lease);
     }
 
-    /// Under the register's lock.
+    /// Starts the next view. It runs under the register's lock.
     fn next_view(&self) {
         self.view.fetch_add(1, Ordering::AcqRel);
         self.change_roster();
     }
 
-    /// Likewise, when it is another.
+    /// Counts a change of the set of lives that may run. It runs under the register's lock.
     fn change_roster(&self) {
         self.roster_changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Says how a life stands, if it is its slot's latest.
+    /// Publishes the state of a life, if it is its slot's latest.
     fn publish(&self, node: NodeId, standing: Standing) {
         let latest = &self.latest[usize::from(node.slot.0)];
         if latest.load(Ordering::Acquire) >> 2 <= u32::from(node.incarnation.0) {
@@ -142,7 +142,7 @@ impl EmbeddedMembership {
         if owners.is_empty() { members } else { owners }
     }
 
-    /// A member's life is over, if it was one.
+    /// Ends a member's life; nothing, if the node is no member.
     fn end(&self, node: NodeId, is_recovered: bool) {
         let mut register = self.register();
         if register.members.remove(&node).is_none() {

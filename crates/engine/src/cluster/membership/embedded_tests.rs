@@ -1,7 +1,7 @@
-//! What the service in one process answers.
+//! The answers of the service in one process.
 //!
-//! Invariant checked: lives go one way, one recovers at a time, and of two who change one entry of the shard
-//! map one is refused.
+//! Invariant checked: lives go one way, and one node recovers a life at a time. If two nodes change one entry of the
+//! shard map, one of them is refused.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn three() -> (EmbeddedMembership, [NodeId; 3]) {
     (service, ids)
 }
 
-/// Lives come and go: what is kept of one that is over is that it is, and how it ended.
+/// Lives come and go. Each life that is over keeps one entry, which says that it is over and how it ended.
 #[test]
 fn of_lives_that_are_over_one_entry_stays() {
     let service = EmbeddedMembership::new(2);
@@ -19,7 +19,7 @@ fn of_lives_that_are_over_one_entry_stays() {
         let node = service.join(NodeSlot(0)).expect("a life");
         service.retire(node);
         service.leave(node);
-        // Whoever retires late is over all the same.
+        // A node that retires late is over all the same.
         service.retire(node);
         node
     });
@@ -147,7 +147,7 @@ fn of_two_changers_of_an_entry_one_is_refused() {
     assert_eq!(service.shard_changes(), 4096 + 2);
 }
 
-/// Threads race to give each shard to themselves: each shard goes to the one who was told so.
+/// Threads race to give each shard to themselves. Each shard goes to the thread that was told so.
 #[test]
 fn racing_changers_make_one_owner_of_each_shard() {
     let (service, [owner, second, third]) = three();
@@ -157,7 +157,7 @@ fn racing_changers_make_one_owner_of_each_shard() {
         for shard in ShardId::all() {
             let from = service.shard(shard).expect("it has an owner");
             let closed = from.next(owner, ShardState::Closed);
-            // Both close, or find it closed; both give it away.
+            // Both threads close the shard, or find it closed; both give it away.
             service.change_shard(owner, shard, from, closed);
             let given = closed.next(to, ShardState::Open);
             if service.change_shard(owner, shard, closed, given) == ShardChange::Made {
@@ -179,7 +179,7 @@ fn racing_changers_make_one_owner_of_each_shard() {
     assert_eq!(one.1.len() + other.1.len(), 4096, "one of them gave each away");
 }
 
-/// Two barriers: the dead life is recovered, and nothing rests on its locks any more.
+/// Two barriers: the dead life is recovered, and nothing relies on its locks any more.
 #[test]
 fn lost_shards_open_when_all_have_let_go_of_them() {
     let (service, [dead, second, third]) = three();
@@ -194,7 +194,7 @@ fn lost_shards_open_when_all_have_let_go_of_them() {
     let missing = |nodes: &[NodeId]| Reopening::Unacknowledged(nodes.to_vec());
     assert_eq!(service.reopen_shards(dead, Heirs::Owners), missing(&[second, third]));
     service.ack_lost(dead, third);
-    // One that was expelled may still run: it counts until it is recovered.
+    // An expelled life may still run: it counts until it is recovered.
     service.expel(second);
     assert_eq!(service.reopen_shards(dead, Heirs::Owners), missing(&[second]));
     assert_eq!(service.lost_acks(dead), [third]);
@@ -215,7 +215,7 @@ fn lost_shards_open_when_all_have_let_go_of_them() {
     assert!(all_open, "the only member that owned some");
 }
 
-/// Who is a member and runs nothing is not waited for and inherits nothing.
+/// A member that runs nothing is not waited for and inherits nothing.
 #[test]
 fn shards_open_without_the_word_of_who_runs_nothing_or_for_the_slot_s_next_life() {
     let (service, [dead, second, third]) = three();

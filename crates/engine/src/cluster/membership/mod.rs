@@ -1,13 +1,13 @@
-//! Who is in the cluster: lives of compute nodes, views, leases, and who recovers whom.
+//! The members of the cluster: lives of compute nodes, views, leases, and the right to recover a dead life.
 //!
-//! Invariants: a view's number only grows, and every change has a new one; an incarnation is given out
-//! once. A life goes one way: member, expelled (declared dead, though it may still run), recovered
-//! (nothing of it is left but locks, which anybody may release). A slot gets no new life while its last
-//! one is expelled and not recovered. A dead life has one recoverer at a time.
+//! Invariants: a view's number only grows, and every change has a new one. An incarnation is given out once. A life
+//! goes one way: member, expelled (declared dead, though it may still run), recovered (only its locks are left, and any
+//! node may release them). A slot gets no new life while its last one is expelled and not recovered. A dead life has
+//! one recoverer at a time.
 //!
-//! Nothing here waits. A service across a network answers from what its node has learnt, and
-//! [`Claim::Pending`] or [`Renewal::Pending`] until an answer has come; whoever asked asks again. Safety
-//! rests on revoked access, never on leases: see docs/fault-model.md.
+//! Nothing here waits. A service across a network answers from the knowledge that its node has. Until an answer has
+//! come it returns [`Claim::Pending`] or [`Renewal::Pending`], and the caller asks again. Safety rests on revoked
+//! access, never on leases: see docs/fault-model.md.
 
 mod embedded;
 mod read_leases;
@@ -22,46 +22,47 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{UsageError, ViewNumber};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord};
 
-/// How a life of a compute node stands.
+/// The state of a compute node's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It was never given out.
+    /// This life was never given out.
     Unknown,
-    /// It takes part.
+    /// The life takes part.
     Member,
-    /// Declared dead; it may still run, and what it left is not settled.
+    /// Declared dead. The life may still run, and its transactions are not settled.
     Expelled,
-    /// Its access is gone and its transactions are settled; a lock that names it is nobody's.
+    /// The life's access is revoked and its transactions are settled. A lock that names it has no owner.
     Recovered,
 }
 
 /// When a service in one process gives a member up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Patience {
-    /// It has spoken, or was asked, since the service last looked at its clock: counted from the next look.
+    /// The member has spoken, or was asked, since the service last looked at its clock. Its time counts from the next
+    /// look.
     Fresh,
-    /// By the service's clock.
+    /// The member has until this time, by the service's clock.
     Until(Nanos),
 }
 
-/// What a lease is worth. Clocks are taken to gain or lose no more than `drift_ppm`.
+/// The terms of a lease. Clocks are assumed to gain or lose no more than `drift_ppm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseTerms {
     /// How long the service waits, by its own clock, before it takes a silent node for dead.
     pub lease_ns: u64,
-    /// How often a node asks for a new one, by its clock.
+    /// How often a node asks for a new lease, by its clock.
     pub renew_every_ns: u64,
-    /// Most by which a clock may be fast or slow, in parts per million.
+    /// The most by which a clock may be fast or slow, in parts per million.
     pub drift_ppm: u32,
 }
 
 impl LeaseTerms {
-    /// No lease: a member stays one until somebody expels it.
+    /// No lease: a member stays one until some node expels it.
     pub const ENDLESS: LeaseTerms =
         LeaseTerms { lease_ns: u64::MAX, renew_every_ns: 1_000_000, drift_ppm: 0 };
 
-    /// Until when a node may act, by its own clock, that asked when this clock showed `asked`: the
-    /// service counts from later on, and both clocks may be off in the worse direction.
+    /// The time until which a node may act, by its own clock. The node asked when this clock showed `asked`. The
+    /// service counts from a later moment, and both clocks may be off in the worse direction.
     pub fn held_until(&self, asked: Nanos) -> Nanos {
         if self.lease_ns == u64::MAX {
             return Nanos(u64::MAX);
@@ -72,39 +73,39 @@ impl LeaseTerms {
     }
 }
 
-/// What came of asking for a new lease.
+/// The answer to a node that asks for a new lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Renewal {
-    /// Counted from the moment at which the node asked.
+    /// The lease is renewed. It counts from the moment at which the node asked.
     Renewed {
-        /// The view in which it was granted.
+        /// The view in which the lease was granted.
         view: ViewNumber,
-        /// What it is worth.
+        /// The terms of the lease.
         terms: LeaseTerms,
     },
-    /// It is no member any more, and never will be in this life.
+    /// The node is no member any more, and never will be in this life.
     Expelled,
     /// No answer yet.
     Pending,
 }
 
-/// What came of asking to recover a dead life.
+/// The answer to a node that asks to recover a dead life.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// The caller recovers it, alone. Those who had begun before were expelled since; they may still
-    /// run, so their access is revoked first, like that of the dead life itself.
+    /// The caller recovers the life, alone. Earlier recoverers have been expelled. They may still run, so the caller
+    /// first revokes their access, as it does for the dead life itself.
     Granted {
-        /// Earlier recoverers.
+        /// The earlier recoverers.
         before: Vec<NodeId>,
     },
-    /// A member is at it.
+    /// A member is recovering the life.
     Held {
-        /// Which.
+        /// That member.
         by: NodeId,
     },
-    /// It is recovered.
+    /// The life is recovered.
     Done,
-    /// It has not been expelled.
+    /// The life has not been expelled.
     NotExpelled,
     /// The caller is no member.
     NotMember,
@@ -112,36 +113,36 @@ pub enum Claim {
     Pending,
 }
 
-/// What came of asking for a change of the shard map.
+/// The answer to a request to change the shard map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShardChange {
-    /// It is made.
+    /// The change is made.
     Made,
-    /// The entry is another one, or the change is none that the asker may ask for.
+    /// Refused: the entry is a different one, or the caller may not ask for this change.
     Refused(Option<ShardEntry>),
     /// No answer yet.
     Pending,
 }
 
-/// Who gets the shards of a life that is over.
+/// The nodes that inherit the shards of a life that is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heirs {
-    /// All members that own any now, in turn; all members if none of them does.
+    /// All members that own shards now, in turn. If no member owns any, all members.
     Owners,
-    /// This one.
+    /// This node.
     One(NodeId),
-    /// Its slot's next life, if that is a member.
+    /// The next life of the same slot, if that is a member.
     NextLife,
 }
 
-/// What came of asking to open the shards of a life that is over.
+/// The answer to a request to open the shards of a life that is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reopening {
-    /// They are open.
+    /// The shards are open.
     Done,
     /// The life's transactions are not settled.
     NotRecovered,
-    /// Of these lives something may rest on locks that it granted.
+    /// These lives may still rely on locks that the dead life granted.
     Unacknowledged(Vec<NodeId>),
     /// The heir is no member, or there is none.
     NoHeir,
@@ -149,29 +150,29 @@ pub enum Reopening {
     Pending,
 }
 
-/// Who gives out timestamps.
+/// The node that gives out timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timestamper {
-    /// Which life.
+    /// Its life.
     pub node: NodeId,
-    /// Since which view; no two have the same.
+    /// The view since which it gives them out. No two timestampers have the same view.
     pub since: ViewNumber,
 }
 
-/// What came of asking to give out timestamps.
+/// The answer to a node that asks to give out timestamps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Succession {
-    /// The caller does, alone: no member takes one any more from those before. They may still run, so
-    /// that their access is revoked before the caller reads how far they had come.
+    /// The caller gives them out, alone: no member takes a timestamp from earlier timestampers any more. Those may
+    /// still run. So the caller revokes their access before it reads how far they had come.
     Granted {
-        /// Since when.
+        /// The view since which the caller gives them out.
         since: ViewNumber,
         /// Lives that gave them out before.
         before: Vec<NodeId>,
     },
-    /// A member does.
+    /// A member gives them out.
     Held {
-        /// Which.
+        /// That member.
         by: NodeId,
     },
     /// The caller is no member.
@@ -180,12 +181,12 @@ pub enum Succession {
     Pending,
 }
 
-/// What came of asking for readers' leases of another length.
+/// The answer to a request for another length of readers' leases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadLeaseChange {
-    /// It is under way, or that is the length: this is the word of record now.
+    /// The change is under way, or the length was this one already. This is the word of record now.
     Begun(LeaseWord),
-    /// Why not yet.
+    /// The reason why the change cannot begin yet.
     NotNow(NotNow),
     /// The caller is no member.
     NotMember,
@@ -193,40 +194,40 @@ pub enum ReadLeaseChange {
     Pending,
 }
 
-/// What came of asking to adjust the length of readers' leases.
+/// The answer to a node that asks to adjust the length of readers' leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Management {
-    /// The caller does. Nothing rests on its being alone.
+    /// The caller adjusts it. Nothing depends on its being alone.
     Granted,
-    /// A member does.
+    /// A member adjusts it.
     Held {
-        /// Which.
+        /// That member.
         by: NodeId,
     },
-    /// The caller is no member, or nobody is to.
+    /// The caller is no member, or the length is not to be adjusted.
     NotNow,
     /// No answer yet.
     Pending,
 }
 
-/// What the engine asks of a membership service.
+/// The questions that the engine asks a membership service.
 pub trait Membership: ShardRecord + Send + Sync {
     /// The current view.
     fn view(&self) -> ViewNumber;
 
-    /// A new life for a compute node's slot. A last life that is still a member stays one: the caller knows
-    /// that it runs no coordinator whose number the new one's have, since what a dead one had begun would
-    /// be written over.
+    /// A new life for a compute node's slot. If the slot's last life is still a member, it stays one. In that case the
+    /// caller ensures that the old life runs no coordinator under a number that the new life uses. Otherwise the new
+    /// life would overwrite transactions that a dead coordinator had begun.
     ///
     /// # Errors
-    /// When the slot has used up its incarnations, is not one of the cluster's, or its last life is
-    /// expelled and not recovered.
+    /// If the slot has used up its incarnations, does not belong to the cluster, or if its last life is expelled and
+    /// not recovered.
     fn join(&self, slot: NodeSlot) -> Result<NodeId, UsageError>;
 
-    /// How a life stands.
+    /// The state of a life.
     fn standing(&self, node: NodeId) -> Standing;
 
-    /// Whether that life of the node is still a member.
+    /// Whether this life of the node is still a member.
     fn is_member(&self, node: NodeId) -> bool {
         self.standing(node) == Standing::Member
     }
@@ -234,32 +235,32 @@ pub trait Membership: ShardRecord + Send + Sync {
     /// A member asks to stay one. See [`LeaseTerms::held_until`].
     fn renew(&self, node: NodeId) -> Renewal;
 
-    /// A member that holds no lock, has nothing in doubt and will never act again goes.
+    /// A member leaves. It holds no lock, has nothing in doubt and will never act again.
     fn leave(&self, node: NodeId);
 
     /// Declares a member dead, whether it is or not. Idempotent.
     fn expel(&self, node: NodeId) -> ViewNumber;
 
-    /// Runs `act` if `by` is a member, no life is expelled and not recovered, and the view is still
-    /// `view`; none of that changes while it runs. Whether it ran. A service across a network takes the
+    /// Runs `act` if `by` is a member, no life is expelled and not recovered, and the view is still `view`. None of
+    /// these conditions changes while `act` runs. Returns whether `act` ran. A service across a network takes the
     /// request itself and decides.
     fn while_settled(&self, by: NodeId, view: ViewNumber, act: &mut dyn FnMut()) -> bool;
 
-    /// Every life that is over, however it ended: what a memory node must know before it is used.
+    /// Every life that is over, whether it left or was expelled. A memory node must know them before it is used.
     fn ended(&self) -> Vec<NodeId>;
 
     /// The lives that are expelled and not recovered, in order.
     fn unrecovered(&self) -> Vec<NodeId>;
 
-    /// `by` will recover `dead`. Asked again by the same, the answer is the same.
+    /// Claims the right to recover `dead`, for `by`. If the same node asks again, the answer is the same.
     fn claim_recovery(&self, dead: NodeId, by: NodeId) -> Claim;
 
-    /// `by`, if it has claimed it, does not go on recovering `dead`, and nothing of what it did is still on
-    /// its way: another may begin at once.
+    /// Gives back the claim of `by` to recover `dead`, if `by` has it. All of its verbs have landed, so another node
+    /// may begin at once.
     fn give_back(&self, dead: NodeId, by: NodeId);
 
-    /// `by`, who has claimed it, has recovered `dead`. False if it had lost its claim: somebody else
-    /// does it again.
+    /// `by`, which has the claim, has recovered `dead`. Returns false if `by` had lost its claim; then another node
+    /// recovers the life again.
     fn recovered(&self, dead: NodeId, by: NodeId) -> bool;
 
     /// Whether any shard has ever had an owner.
@@ -267,14 +268,14 @@ pub trait Membership: ShardRecord + Send + Sync {
         self.shard_changes() > 0
     }
 
-    /// Gives every shard that nobody has owned yet to one of `owners`, in turn.
+    /// Gives every shard that never had an owner to one of `owners`, in turn.
     ///
     /// # Panics
-    /// If there is no owner.
+    /// If `owners` is empty.
     fn open_shards(&self, owners: &[NodeId]);
 
-    /// Its owner `by` changes an entry that is still `from` into `to`: closes it, opens it again, or, once it
-    /// is closed, gives it to another member. `to` is [`ShardEntry::next`] of `from`.
+    /// Changes an entry from `from` to `to`, if it is still `from` and `by` owns it. The owner closes the entry, opens
+    /// it again, or, once it is closed, gives it to another member. `to` is [`ShardEntry::next`] of `from`.
     fn change_shard(
         &self,
         by: NodeId,
@@ -283,59 +284,63 @@ pub trait Membership: ShardRecord + Send + Sync {
         to: ShardEntry,
     ) -> ShardChange;
 
-    /// Nothing of `by` rests any more, or will ever, on a lock that `dead` granted, whose life is over.
+    /// `by` declares that nothing on it relies on a lock that `dead` granted, now or ever. The life of `dead` is over.
     fn ack_lost(&self, dead: NodeId, by: NodeId);
 
-    /// Who has acknowledged so, in order.
+    /// The lives that have declared so, in order.
     fn lost_acks(&self, dead: NodeId) -> Vec<NodeId>;
 
-    /// A member runs nothing any more and never will: nothing of it rests on anybody's locks, and it inherits no
-    /// shards. It stays a member, of whom nothing is asked.
+    /// A member runs nothing any more and never will. So nothing on it relies on locks, and it inherits no shards. It
+    /// stays a member, but the service waits for nothing from it.
     fn retire(&self, by: NodeId);
 
     /// The lives that are over and whose shards are not open yet, in order.
     fn bereaved(&self) -> Vec<NodeId>;
 
-    /// Opens the shards of `dead` once its transactions are settled, and nothing of any other life rests on
-    /// its locks: each that is a member, or is expelled and not recovered, has acknowledged so, or runs nothing.
-    /// Idempotent.
+    /// Opens the shards of `dead` once its transactions are settled and no other life relies on its locks. Every life
+    /// that is a member, or is expelled and not recovered, must have declared that, or must run nothing. Idempotent.
     fn reopen_shards(&self, dead: NodeId, heirs: Heirs) -> Reopening;
 
-    /// Who gives out timestamps; `None` if nobody has begun. Whoever gets one looks here afterwards, and
-    /// takes none that is of another view.
+    /// The node that gives out timestamps; `None` if there has been none. A caller that receives a timestamp checks
+    /// this afterwards, and discards a timestamp of another view.
     fn timestamper(&self) -> Option<Timestamper>;
 
-    /// `by` wants to give out timestamps, and is to do so if whoever did is a member no more. Asked
-    /// again by the same, the answer is the same.
+    /// `by` asks to give out timestamps. It is granted if the last timestamper is no member any more. If the same node
+    /// asks again, the answer is the same.
     fn succeed_timestamper(&self, by: NodeId) -> Succession;
 
-    /// The word of record of readers' leases: what every node uses, or is about to (`crates/engine/src/requests/read_lease`).
+    /// The word of record of readers' leases: the word that every node uses, or is about to
+    /// (`crates/engine/src/requests/read_lease`).
     fn read_lease(&self) -> LeaseWord;
 
-    /// No thread of `by` will load another word than this before the record's next: a node says so after it was stored
-    /// ([`crate::cluster::lease::NodeLease`]).
+    /// `by` acknowledges `word`: until the record's next word, none of its threads will load any other. A node
+    /// acknowledges a word after it has stored it ([`crate::cluster::lease::NodeLease`]).
     fn acknowledge_read_lease(&self, by: NodeId, word: LeaseWord);
 
-    /// A member asks for leases of another length. It is come to over a second word, each as soon as all that may still run use the one before; who
-    /// keeps it waiting is expelled in the end, and recovered, which its access is revoked for.
+    /// A member asks for leases of another length. The change passes through a second word. Each word begins as soon as
+    /// all lives that may still run use the one before. A node that delays the change too long is expelled in the end
+    /// and recovered, and its access is revoked for that.
     ///
     /// # Errors
     /// If it is too long.
     fn change_read_lease(&self, by: NodeId, length_ns: u32) -> Result<ReadLeaseChange, UsageError>;
 
-    /// By what the length of readers' leases is adjusted while transactions run; `None`: by nobody.
+    /// The policy by which the length of readers' leases is adjusted while transactions run; `None` if it is not
+    /// adjusted.
     fn read_lease_policy(&self) -> Option<LeasePolicy>;
 
-    /// `by` is ready to adjust it, and is to do so if whoever did runs nothing any more. Asked again by the same, the answer is the same.
+    /// `by` offers to adjust the length. It is granted if the last manager runs nothing any more. If the same node asks
+    /// again, the answer is the same.
     fn manage_read_lease(&self, by: NodeId) -> Management;
 
     /// Members that may run transactions, in order.
     fn running(&self) -> Vec<NodeId>;
 
-    /// How often it has changed who may run transactions, the dead who are not recovered among them: who has looked at so many changes need
-    /// not look. A life that joins is counted before it can do anything.
+    /// How often the set of lives that may run transactions has changed; dead lives that are not recovered belong to
+    /// it. A node that has seen this many changes need not look again. A life that joins is counted before it can do
+    /// anything.
     fn roster_changes(&self) -> u64;
 
-    /// Lives that the word of record waits for, in order: they have not acknowledged it, and may still run.
+    /// Lives that the word of record waits for, in order. They have not acknowledged it, and may still run.
     fn read_lease_missing(&self) -> Vec<NodeId>;
 }

@@ -1,8 +1,9 @@
-//! How long readers' leases are, of a membership service in one process.
+//! The length of readers' leases, for a membership service in one process.
 //!
-//! Invariant: the word of record moves on only when every life that counts has acknowledged it: each that runs as a member, or is
-//! expelled and not recovered, since till then it may still run and read. A life that joins counts from its first moment, so that no
-//! word can pass it by. Everything but a look at the word is done under the register's lock.
+//! Invariant: the word of record moves on only when every life that counts has acknowledged it. A life counts if it
+//! runs as a member, or is expelled and not recovered, since until then it may still run and read. A life that joins
+//! counts from its first moment, so it cannot miss a word. All but a look at the word happens under the register's
+//! lock.
 
 use super::Patience;
 use crate::cluster::lease::{LeaseOfRecord, LeaseWord, NotNow};
@@ -11,7 +12,7 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;
 
-/// The word as everybody may look at it.
+/// The word, which any thread may read.
 #[derive(Default, Debug)]
 pub(super) struct PublishedLease(AtomicU64);
 
@@ -26,16 +27,16 @@ impl PublishedLease {
     }
 }
 
-/// Under the register's lock.
+/// The record and the time that late lives have. It is behind the register's lock.
 #[derive(Default, Debug)]
 pub(super) struct ReadLease {
     record: LeaseOfRecord,
-    /// For how long those are waited for who have not acknowledged; none, while nobody is.
+    /// How long the service waits for lives that have not acknowledged; `None` while it waits for none.
     patience: Option<Patience>,
 }
 
 impl ReadLease {
-    /// The length with which a cluster begins that nobody has joined.
+    /// Sets the length with which a cluster begins. No life may have joined yet.
     pub(super) fn begin(
         &mut self,
         length_ns: u32,
@@ -54,7 +55,7 @@ impl ReadLease {
         self.record.unacknowledged(counting)
     }
 
-    /// Begins to change the length, and goes on if nobody need be waited for.
+    /// Begins to change the length, and goes on if no life is missing.
     pub(super) fn propose(
         &mut self,
         length_ns: u32,
@@ -67,13 +68,13 @@ impl ReadLease {
             self.patience = None;
         }
         published.publish(self.record.word());
-        // Who asks again and again gives nobody more time.
+        // Asking again and again does not give late lives more time.
         self.patience = self.patience.or(Some(Patience::Fresh));
         self.go_on(counting, published);
         Ok(begun.map(|_| self.record.word()))
     }
 
-    /// Somebody has acknowledged, or counts no more.
+    /// Moves on if it can. A caller calls this when a life has acknowledged, or counts no more.
     pub(super) fn go_on(&mut self, counting: &[NodeId], published: &PublishedLease) {
         if self.record.go_on(counting) {
             published.publish(self.record.word());
@@ -84,7 +85,7 @@ impl ReadLease {
         }
     }
 
-    /// The service looks at its clock: whether those who have not acknowledged have had their time.
+    /// The service looks at its clock. Returns whether lives that have not acknowledged have used up their time.
     pub(super) fn has_lapsed(&mut self, now: Nanos, allowed_ns: u64) -> bool {
         match self.patience {
             None => false,

@@ -1,7 +1,8 @@
-//! Changes of readers' leases at the service in one process, beside lives that join, are expelled, and are recovered.
+//! Changes of readers' leases at the service in one process, while lives join, are expelled, and are recovered.
 //!
-//! Invariant checked: of any two lives that may still run, none has readers that trust for longer than the other's writers wait, in
-//! every moment. What a node or a recoverer may not do is done on purpose, and is noticed.
+//! Invariant checked: of any two lives that may still run, neither has readers that trust for longer than the other's
+//! writers wait, at every moment. The tests also break the rules for nodes and recoverers on purpose, and notice each
+//! break.
 
 use super::*;
 use crate::cluster::lease::{LEASE_NS_MAX, LeasePolicy, NodeLease, NotNow};
@@ -11,13 +12,13 @@ use tarn_fabric::rng::{Rng, seeded};
 const SLOTS: usize = 3;
 const LENGTHS: [u32; 3] = [20, 60, 250];
 
-/// What somebody does wrong.
+/// The rule that is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planted {
     Nothing,
     /// A node acknowledges a word before it uses it.
     AcknowledgedFirst,
-    /// A life is said to be recovered before its access is revoked.
+    /// A life is declared recovered before its access is revoked.
     RecoveredFirst,
     /// A life begins with its slot's last word, and acknowledges the present one.
     JoinedWithTheLast,
@@ -26,7 +27,7 @@ enum Planted {
 /// A life that may still run.
 struct Running {
     life: NodeId,
-    /// What a thread loads now.
+    /// The word that a thread loads now.
     uses: LeaseWord,
     lease: NodeLease,
     is_recovered: bool,
@@ -37,7 +38,7 @@ struct World {
     rng: Rng,
     service: EmbeddedMembership,
     running: Vec<Running>,
-    /// Of each slot.
+    /// The last word of each slot.
     last: [LeaseWord; SLOTS],
     words: BTreeSet<u16>,
 }
@@ -67,7 +68,7 @@ impl World {
         if self.planted == Planted::AcknowledgedFirst {
             let word = self.service.read_lease();
             self.service.acknowledge_read_lease(it.life, word);
-            // Whether its threads see it yet is another matter.
+            // Its threads may or may not see the word yet.
             if self.rng.random_range(0..3) > 0 {
                 return;
             }
@@ -84,7 +85,7 @@ impl World {
             return;
         }
         if self.planted == Planted::RecoveredFirst {
-            // Its access is revoked later, or was by then.
+            // Its access is revoked later, or was revoked already.
             self.running[at].is_recovered = self.service.recovered(dead, by);
             return;
         }
@@ -117,14 +118,14 @@ impl World {
         self.words.insert(self.service.read_lease().change());
     }
 
-    /// Two lives one of which trusts for longer than the other waits.
+    /// Whether there are two lives of which one trusts for longer than the other waits.
     fn is_broken(&self) -> bool {
         let all = || self.running.iter().map(|it| it.uses);
         all().any(|reads| all().any(|waits| reads.read_ns() > waits.wait_ns()))
     }
 }
 
-/// Words that there were, and whether the invariant was broken in some world.
+/// Returns the number of different words, and whether the invariant was broken in some world.
 fn run(planted: Planted, worlds: u64) -> (usize, bool) {
     let mut words = 0;
     for seed in 0..worlds {
@@ -244,7 +245,7 @@ fn a_manager_that_dies_half_way_leaves_nothing_to_mend() {
     assert_eq!(service.manage_read_lease(manager), Management::Granted);
     assert!(matches!(service.change_read_lease(manager, 20), Ok(ReadLeaseChange::Begun(_))));
     assert!(theirs.follow(&service, manager) && mine.follow(&service, other));
-    // It has not used the second word, and dies.
+    // The manager has not used the second word when it dies.
     service.expel(manager);
     assert_eq!(service.manage_read_lease(other), Management::Granted);
     assert!(mine.follow(&service, other));

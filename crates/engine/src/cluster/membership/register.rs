@@ -1,7 +1,8 @@
-//! What a membership service in one process keeps of lives.
+//! The lives that a membership service in one process keeps.
 //!
-//! Invariant: behind the service's lock; a life is a member or over, never both. There are no more entries than lives,
-//! of which a slot has [`tarn_store::ids::INCARNATIONS_MAX`] at the most: what a life leaves behind is one entry that says how it ended.
+//! Invariant: it is behind the service's lock. A life is a member or over, never both. There are no more entries than
+//! lives, and a slot has at most [`tarn_store::ids::INCARNATIONS_MAX`] lives. A life that is over keeps one entry,
+//! which says how it ended.
 
 use super::read_leases::ReadLease;
 use super::{Patience, Timestamper};
@@ -12,24 +13,24 @@ use tarn_fabric::address::NodeId;
 #[derive(Clone, Default, Debug)]
 pub(super) struct Ended {
     pub(super) is_recovered: bool,
-    /// Who claimed its recovery, the last one last.
+    /// The nodes that claimed its recovery, the latest last.
     pub(super) claimants: Vec<NodeId>,
-    /// Of whom nothing rests on its locks.
+    /// The lives on which nothing relies on its locks.
     pub(super) acknowledged: BTreeSet<NodeId>,
 }
 
 #[derive(Default, Debug)]
 pub(super) struct Register {
-    /// Lives given out, by slot.
+    /// The number of lives given out, by slot.
     pub(super) given: Vec<u16>,
     pub(super) ended: BTreeMap<NodeId, Ended>,
     pub(super) members: BTreeMap<NodeId, Patience>,
     /// Members that run nothing any more.
     pub(super) retired: BTreeSet<NodeId>,
-    /// Who gave out timestamps, the last one last.
+    /// The nodes that have given out timestamps, the latest last.
     pub(super) timestampers: Vec<Timestamper>,
     pub(super) read_lease: ReadLease,
-    /// Who adjusts its length.
+    /// The node that adjusts the length of readers' leases.
     pub(super) read_lease_manager: Option<NodeId>,
 }
 

@@ -1,7 +1,7 @@
-//! The shard map of record, of a membership service in one process.
+//! The shard map of record, for a membership service in one process.
 //!
-//! Invariant: every change is made under the register's lock and makes the entry's epoch one more; entries
-//! are read without it. A change is counted after it can be seen.
+//! Invariant: every change is made under the register's lock and increments the entry's epoch. Entries are read without
+//! the lock. A change is counted after it can be seen.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tarn_store::placement::shard_map::{SHARDS, ShardEntry, ShardId, ShardState};
 pub(super) struct Shards {
     words: Box<[AtomicU64]>,
     changes: AtomicU64,
-    /// How many nobody grants since their owner's life is over.
+    /// The number of shards whose owner's life is over, and whose locks no node grants until they are opened again.
     recovering: AtomicU64,
 }
 
@@ -32,7 +32,7 @@ impl Shards {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Under the register's lock, as all that follows.
+    /// Sets an entry. This and all functions below run under the register's lock.
     pub(super) fn set(&self, shard: ShardId, entry: ShardEntry) {
         self.put(shard, entry);
         self.changes.fetch_add(1, Ordering::AcqRel);
@@ -44,7 +44,7 @@ impl Shards {
         word.store(entry.word(), Ordering::Release);
     }
 
-    /// Deals out, in turn, what nobody has owned yet. An exploration does so in each of its executions.
+    /// Deals out, in turn, the shards that never had an owner. An exploration calls this in each of its executions.
     pub(super) fn open(&self, owners: &[NodeId]) {
         let mut opened = 0;
         for shard in ShardId::all().filter(|&shard| self.entry(shard).is_none()) {
@@ -55,7 +55,7 @@ impl Shards {
         self.changes.fetch_add(opened, Ordering::AcqRel);
     }
 
-    /// Nobody grants what a life owned that is over.
+    /// A life is over: no node grants the locks of its shards.
     pub(super) fn bereave(&self, dead: NodeId) {
         let mut bereft = 0;
         for (shard, entry) in self.of(dead) {
@@ -66,7 +66,7 @@ impl Shards {
         self.changes.fetch_add(bereft, Ordering::AcqRel);
     }
 
-    /// Whose shards nobody grants since their lives are over, in order.
+    /// The lives that are over and whose shards are not open again, in order.
     pub(super) fn bereaved(&self) -> Vec<NodeId> {
         if self.recovering.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -77,7 +77,7 @@ impl Shards {
         lives.into_iter().collect()
     }
 
-    /// Deals out, in turn, what a life owned that is over.
+    /// Deals out, in turn, the shards of a life that is over.
     pub(super) fn inherit(&self, dead: NodeId, heirs: &[NodeId]) {
         for (turn, (shard, entry)) in self.of(dead).enumerate() {
             self.set(shard, entry.next(heirs[turn % heirs.len()], ShardState::Open));

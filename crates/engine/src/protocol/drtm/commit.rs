@@ -1,9 +1,9 @@
 //! DrTM's commit: confirm the leases, log, write, acknowledge each, unlock.
 //!
-//! Invariants: leases are confirmed with all locks held, so that there is a moment at which the transaction has everything that it
-//! read or will write; the log is sent behind that, so that an entry is of a transaction that was
-//! decided to commit; no data are written before every node has acknowledged the log; no lock is released before every
-//! replica has acknowledged its data; an abort releases exactly what was granted. Leases are not given back.
+//! Invariants: leases are confirmed with all locks held. So there is a moment at which the transaction has everything
+//! that it read or will write. The log is sent after that, so each entry is of a transaction that was decided to
+//! commit. No data are written before every node has acknowledged the log. No lock is released before every replica
+//! has acknowledged its data. An abort releases exactly the locks that were granted. Leases are not given back.
 
 use super::Drtm;
 use crate::site::Context;
@@ -13,12 +13,12 @@ use crate::steps::node_locks::put_away;
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::Failure;
 
-/// Commits the transaction; see the module's text for what is awaited.
+/// Commits the transaction; see the module's text for the phases that it awaits.
 pub(super) async fn commit(drtm: &Drtm, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.is_read_only() {
         return confirm(drtm, cx, txn).await;
     }
-    // Leases are not given back, and nothing of them is logged.
+    // Leases are neither given back nor logged.
     put_away(txn, |_| {});
     change_leaves(drtm, cx, txn).await?;
     prepare(drtm, cx, txn, true).await?;

@@ -1,16 +1,18 @@
 //! DrTM: two-phase locking with leases for readers, locks beside single-version records, one-sided verbs only.
 //!
-//! Wei, Shi, Chen, Chen, Chen, "Fast In-memory Transaction Processing using RDMA and HTM", SOSP 2015, as the evaluation of OOCC runs it: its
-//! locks for records of other nodes, for all records, and no transactional memory. Logs and recovery are those of protocols with undo logs; see docs/protocols/drtm.md.
+//! Wei, Shi, Chen, Chen, Chen, "Fast In-memory Transaction Processing using RDMA and HTM", SOSP 2015, as the
+//! evaluation of OOCC runs it. The paper's locks for records of other nodes are used for all records, without
+//! transactional memory. Logs and recovery are those of protocols with undo logs; see
+//! docs/protocols/drtm.md.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget_drtm.rs)
 //!
 //! | transaction | rounds until the reply | then |
 //! |---|---|---|
-//! | read, address known: nobody has a lease, or one that still holds | 1: lease + read | |
+//! | read, address known: the record has no lease, or one that still holds | 1: lease + read | |
 //! | read, address known: a lease has run out | 2: lease refused, lease + read | |
 //! | write, address known | 3: lock + read, log, write | unlock |
-//! | write, a lease still holds | + 1, and what is left of the lease | |
+//! | write, a lease still holds | + 1, and the rest of the lease | |
 //! | address unknown | + 1: the record's bin | |
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
 //! | absence found, or a lease has run out before the commit | + 1: validate | |

@@ -1,9 +1,9 @@
-//! DSLR's commit: look again at what no lock protects, log, write, acknowledge each, unlock.
+//! DSLR's commit: validate reads that no lock protects, log, write, acknowledge each, unlock.
 //!
-//! Invariants: what no lock protects is looked at with all locks held, so that there is a moment at which the transaction has everything
-//! that it read or will write; the log is sent behind that, so that an entry is of a transaction that was decided to
-//! commit; no data are written before every node has acknowledged the log; no lock is released before every replica has
-//! acknowledged its data. Readers' locks are released with the others.
+//! Invariants: reads that no lock protects are validated with all locks held. So there is a moment at which the
+//! transaction has everything that it read or will write. The log is sent after that, so each entry is of a
+//! transaction that was decided to commit. No data are written before every node has acknowledged the log. No lock is
+//! released before every replica has acknowledged its data. Readers' locks are released with the others.
 
 use super::Dslr;
 use crate::site::Context;
@@ -13,7 +13,7 @@ use crate::steps::node_locks::put_shares_away;
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::Failure;
 
-/// Commits the transaction; see the module's text for what is awaited.
+/// Commits the transaction; see the module's text for the phases that it awaits.
 pub(super) async fn commit(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let is_read_only = txn.is_read_only();
     if !is_read_only {

@@ -1,7 +1,8 @@
 //! DSLR: two-phase locking with tickets, taken by FAA, in single-version records; one-sided verbs only.
 //!
-//! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD 2018: its locks, under
-//! transactions as the evaluation of OOCC runs them. Logs are those of protocols with undo logs; see docs/protocols/dslr.md.
+//! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD
+//! 2018. These are its locks, under transactions as the evaluation of OOCC runs them. Logs are those of protocols
+//! with undo logs; see docs/protocols/dslr.md.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget_dslr.rs)
 //!
@@ -9,7 +10,7 @@
 //! |---|---|---|
 //! | read, address known | 1: ticket + read | unlock |
 //! | write, address known | 3: ticket + read, log, write | unlock |
-//! | somebody is before | + the looks until the turn has come, + 1: read | |
+//! | other tickets are before | + the looks until the turn has come, + 1: read | |
 //! | address unknown | + 1: the record's bin | |
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
 //! | read, then written | + 1: ticket + read | |
@@ -17,7 +18,7 @@
 //! | abort | as far as it came | release, in turn |
 //! | own abort, an absence found | + 1: validate | release, in turn |
 //!
-//! Every record costs two atomics, read or written.
+//! Every record costs two atomics, whether read or written.
 
 mod commit;
 

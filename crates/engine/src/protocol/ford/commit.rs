@@ -1,8 +1,8 @@
 //! FORD's commit: validate, write, acknowledge, unlock.
 //!
-//! Invariants: no data are written before validation has passed with all locks held; at each node
-//! the undo log precedes the data; no lock is released before every replica has acknowledged its
-//! data, or has it in the same batch before; an abort releases exactly what was granted.
+//! Invariants: no data are written before validation has passed with all locks held. At each node the undo log
+//! precedes the data. No lock is released before every replica has acknowledged its data, or has it earlier in the
+//! same batch. An abort releases exactly the locks that were granted.
 
 use super::{Ford, enter, on, phase, published, short};
 use crate::cluster::rules::Rule;
@@ -19,7 +19,7 @@ use crate::steps::{begin_doubt, unknown};
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::Failure;
 
-/// Commits the transaction; see the module's text for what is awaited.
+/// Commits the transaction; see the module's text for the phases that it awaits.
 pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.is_read_only() {
         return validate(ford, cx, txn).await;
@@ -45,7 +45,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
     Ok(())
 }
 
-/// As [`commit`], where log, data and releases are one batch at one node.
+/// Commits like [`commit`], where log, data and releases are one batch at one node.
 async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.unlocking.is_empty() {
         settle_unlocks(cx, txn, ford.keeps(Rule::SettleBeforeLog)).await;
@@ -65,15 +65,15 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     Ok(())
 }
 
-/// The published form: the undo log in a round of its own, to the replicas of every group or of one.
+/// Sends the undo log as the published form does: in a round of its own, to the replicas of every group or of one.
 async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::LOG_APART);
     let groups = if ford.switches.is_on(on::LOG_EVERY_GROUP) { txn.groups.len() } else { 1 };
     send_log(cx, txn, groups).await
 }
 
-/// Undo log and data to every replica, each node's in one batch; from here on the outcome is what
-/// the memory says.
+/// Sends undo log and data to every replica, each node's in one batch. From here on only memory says how the
+/// transaction ends.
 async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.pieces.is_empty() {
         return Ok(());
@@ -118,7 +118,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Releases every granted lock; nobody waits for it.
+/// Releases every granted lock; no transaction waits for it.
 fn unlock(ford: &Ford, cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     txn.round.begin();

@@ -1,9 +1,9 @@
 //! FORD: locks beside single-version records, one-sided verbs only.
 //!
-//! After Zhang, Hua, Zuo and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for
-//! Disaggregated Persistent Memory", FAST 2022; the variant `literal` is the paper's text,
-//! `measured` the public code that later papers measured (its own part is in `published.rs`). The classes of bugs that its public code was shown to have are kept as planted bugs
-//! (Pandora, reported for one-sided transactions; see docs/protocols/ford.md).
+//! After Zhang, Hua, Zuo and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for Disaggregated
+//! Persistent Memory", FAST 2022. The variant `literal` is the paper's text. `measured` is the public code that later
+//! papers measured (its own part is in `published.rs`). The classes of bugs that this public code was shown to have
+//! are kept as planted bugs (Pandora, reported for one-sided transactions; see docs/protocols/ford.md).
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -50,7 +50,7 @@ use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::layout::LayoutKind;
 use tarn_store::placement::catalog::Options;
 
-/// The numbers of its own rules.
+/// The numbers of FORD's own rules.
 mod on {
     use super::*;
     pub const WRITE_AFTER_VALIDATION: usize = rule_number(SWITCHES, "write-after-validation");
@@ -114,7 +114,7 @@ const SWITCHES: &[Switch] = &[
     Rule::SiblingWithSplit.of(PUBLISHED),
 ];
 
-/// The numbers of the phases that it enters itself.
+/// The numbers of the phases that FORD enters itself.
 mod phase {
     use super::*;
     pub const LOG_APART: usize = phase_number(PHASES, "log_apart");

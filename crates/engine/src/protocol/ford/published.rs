@@ -1,20 +1,20 @@
-//! What the public code of FORD does at commit and ours does not: the variant `measured`, which later
-//! papers measured (Hu et al., LOTUS, section 2.2, Figures 2 and 3, among them).
+//! The steps that FORD's public code takes at commit and ours does not: the variant `measured`, which later papers
+//! measured (Hu et al., LOTUS, section 2.2, Figures 2 and 3, among them).
 //!
-//! For each record and replica it writes LOCK once more (locked and invisible), then the whole item;
-//! at the backups of the last record it READs a byte, so that the NIC has flushed what it took; when
-//! all of that is acknowledged it clears LOCK at every replica by WRITE, and waits for nothing.
+//! For each record and replica it writes LOCK once more (locked and invisible), then the whole item. At the backups
+//! of the last record it READs a byte, so that the NIC has flushed the writes before it. When all of that is
+//! acknowledged, it clears LOCK at every replica by WRITE, and waits for nothing.
 //!
-//! Invariant: LOCK at a backup decides nothing: it is not read, and is 0 when nobody writes. Whoever
-//! writes it holds the lock at the primary, and clears it by a later WRITE on the same connection; a
-//! WRITE of an earlier holder that comes late leaves a 0 there before its time.
+//! Invariant: LOCK at a backup decides nothing. It is not read, and is 0 when no transaction writes. A transaction
+//! that writes it holds the lock at the primary, and clears it by a later WRITE on the same connection. A late WRITE
+//! of an earlier holder leaves a 0 there before its time.
 
 use crate::site::Context;
 use crate::transaction::working_set::Txn;
 use tarn_fabric::address::GroupId;
 use tarn_store::layout::LOCK_AT;
 
-/// What a flush READ asks for. The public code asks for one byte; a word costs a NIC the same.
+/// Bytes of a flush READ. The public code asks for one byte; a word costs a NIC the same.
 const FLUSH_BYTES: usize = 8;
 
 /// Adds {WRITE LOCK} for every record of `group` that is written, at every replica, in front of its

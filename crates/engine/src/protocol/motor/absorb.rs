@@ -1,10 +1,12 @@
-//! What a round of Motor's execute phase brought, taken in.
+//! Absorbs the answers of a round of Motor's execute phase.
 //!
-//! Invariant: all answers of a round are taken in before any of them aborts the transaction, so that it is
-//! known which locks were granted. What the caller was shown without a lock is either still so when the lock
-//! comes, or the transaction aborts. A declared reader is shown what was there at its T_start: a free head
-//! that was read after T_start was taken has every version up to it, since a writer has its T_commit under
-//! the lock, and releases that when all is written.
+//! Invariant: all answers of a round are absorbed before any of them aborts the transaction, so that it is known
+//! which locks were granted. If the caller was shown a record without a lock, it is unchanged when the lock comes, or
+//! the transaction aborts.
+//!
+//! A declared reader is shown the state of its T_start. A free head that was read after T_start was taken has every
+//! version up to T_start. The reason: a writer takes its T_commit under the lock, and releases the lock when all is
+//! written.
 
 use crate::cluster::rules::Rule;
 use crate::steps::Described as _;
@@ -23,20 +25,19 @@ use tarn_store::schema::Cells;
 use crate::transaction::working_set::{Check, Entry, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::Address;
 
-/// What a declared reader's round came to.
+/// The outcome of a declared reader's round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Look {
-    /// Everything is on its way.
+    /// Every entry makes progress.
     Fine,
-    /// Something has to be looked at again; why, if that does not help.
+    /// Some entry must be read again; the reason to abort, if that does not help.
     Again(AbortReason),
 }
 
-/// One entry's answer, or what it says about the transaction.
+/// The outcome of one entry's answer, or its verdict on the transaction.
 type Taken = Result<Look, AbortReason>;
 
-/// Takes in everything that the round brought; the first reason to abort is returned when all grants are
-/// known.
+/// Absorbs all answers of the round. Returns the first reason to abort, after all grants are known.
 pub(super) fn absorb(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<Look, Failure> {
     note_grants(txn, !motor.keeps(Rule::ReleaseGranted));
     let mut verdict = Ok(Look::Fine);
@@ -93,7 +94,7 @@ fn absorb_lookup(
             entry.body = value_at(txn, entry);
             cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
             if entry.watched && moved && motor.keeps(Rule::ValidateReads) {
-                return Err(AbortReason::VersionChanged); // what the caller was shown is gone
+                return Err(AbortReason::VersionChanged); // the caller was shown a record that is gone
             }
             settle_found(motor, cx, txn, entry, table, consistent)
         }
@@ -101,7 +102,8 @@ fn absorb_lookup(
     }
 }
 
-/// A declared reader looks again at what others hold; whoever else met it aborts.
+/// A declared reader reads a record again that another transaction holds. Any other transaction that finds the lock
+/// aborts.
 fn refused(motor: &Motor, txn: &Txn, entry: &Entry, why: AbortReason) -> Taken {
     match motor.reads_snapshot(txn) && entry.mode == Mode::Read {
         true => Ok(Look::Again(why)),
@@ -109,7 +111,7 @@ fn refused(motor: &Motor, txn: &Txn, entry: &Entry, why: AbortReason) -> Taken {
     }
 }
 
-/// A record's head was read, and is not locked by this transaction.
+/// Goes on with a record whose head was read, and is not locked by this transaction.
 fn settle_found(
     motor: &Motor,
     cx: &Context,
@@ -132,7 +134,7 @@ fn settle_found(
     }
     if !consistent {
         entry.progress = match entry.mode {
-            // What its head says is looked at under the lock, and a bucket that loses a record is locked too.
+            // The head is read again under the lock. A bucket that loses a record is locked, too.
             Mode::Update | Mode::Delete => Progress::Lock,
             Mode::Read | Mode::Insert => Progress::Direct,
         };
@@ -141,7 +143,7 @@ fn settle_found(
     let version = match value::shown(motor, txn, entry, table) {
         Shown::Newest(version) | Shown::Older(_, version) => version,
         Shown::TooOld => return Err(AbortReason::TooOld),
-        // It came after the snapshot: who wants to bring it is too late.
+        // The record came after the snapshot, so an insert of it is too late.
         Shown::Absent(_) if entry.mode == Mode::Insert => return Err(AbortReason::VersionChanged),
         Shown::Absent(version) => {
             (entry.found, entry.version, entry.progress) = (false, version, Progress::Done);
@@ -152,7 +154,7 @@ fn settle_found(
     show(motor, entry, version)?;
     entry.progress = match entry.mode {
         Mode::Update | Mode::Delete => Progress::Lock,
-        // An insert's caller sees what exists already.
+        // The caller of an insert sees a record that exists already.
         Mode::Read | Mode::Insert if entry.cells != Cells::NONE => Progress::Body,
         Mode::Read | Mode::Insert => Progress::Done,
     };
@@ -162,7 +164,7 @@ fn settle_found(
     Ok(Look::Fine)
 }
 
-/// The caller sees this version without a lock.
+/// Notes that the caller sees this version without a lock.
 fn be_shown(motor: &Motor, txn: &Txn, entry: &mut Entry) {
     entry.progress = Progress::Done;
     (entry.stable, entry.watched) = (true, !motor.reads_snapshot(txn));
@@ -171,11 +173,11 @@ fn be_shown(motor: &Motor, txn: &Txn, entry: &mut Entry) {
 fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     entry.found = false;
     if entry.watched && motor.keeps(Rule::ValidateReads) {
-        return Err(AbortReason::VersionChanged); // the caller was shown that it is there
+        return Err(AbortReason::VersionChanged); // the caller was shown that the record exists
     }
     entry.version = txn.lookup(entry).directory_version;
     if entry.mode == Mode::Insert {
-        // `provide_blocks` decides where it goes.
+        // `provide_blocks` decides its slot.
         entry.progress = Progress::Lock;
         entry.address = Address::NULL;
         return Ok(Look::Fine);
@@ -185,12 +187,13 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     let (address, version) = (txn.lookup(entry).directory, entry.version);
     if motor.reads_snapshot(txn) {
         if !entry.stable {
-            // Its chain was read block by block: a record that has gone or moved since the directory was read was there at the snapshot.
+            // The chain was read block by block. A record that has gone or moved since the directory was read may
+            // have existed at the snapshot.
             txn.lookups[entry.lookup as usize].look_again();
             entry.progress = Progress::Locate;
             return Ok(Look::Fine);
         }
-        // What came to the bucket or went since the snapshot may have been this key.
+        // A record that entered or left the bucket since the snapshot may have had this key.
         return match is_seen_at(version, txn.stamps.start) || !motor.switches.is_on(on::TOO_OLD) {
             true => Ok(Look::Fine),
             false => Err(AbortReason::TooOld),
@@ -198,7 +201,7 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     }
     let held = txn.lock_on(address).map(|lock| txn.locks[lock as usize]);
     match held.filter(|lock| lock.verb == HELD) {
-        // The lock may have come after the bucket was read, of which a chain is read block by block.
+        // The lock may have come after the bucket was read: a chain is read block by block.
         Some(lock) if lock.old_version != version && motor.keeps(Rule::ProtectAbsent) => {
             return Err(AbortReason::IndexChanged);
         }
@@ -211,7 +214,7 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     Ok(Look::Fine)
 }
 
-/// Takes over the version that was read; not another one than the caller was shown before.
+/// Notes the version that was read. Refuses another version than the caller was shown before.
 fn show(motor: &Motor, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
     if entry.watched && entry.version != version && motor.keeps(Rule::ValidateReads) {
         return Err(AbortReason::VersionChanged);
@@ -220,7 +223,7 @@ fn show(motor: &Motor, entry: &mut Entry, version: Version) -> Result<(), AbortR
     Ok(())
 }
 
-/// A head that was read where it was seen last, perhaps with its value.
+/// Absorbs a head that was read at its remembered place, perhaps with its value.
 fn absorb_head(
     motor: &Motor,
     cx: &Context,
@@ -253,7 +256,7 @@ fn value_at(txn: &Txn, entry: &Entry) -> Address {
     Address::from_word(txn.round.word(entry.image.plus(VALUE_AT)))
 }
 
-/// A head that was read behind its lock, perhaps with its value.
+/// Absorbs a head that was read behind its lock, perhaps with its value.
 fn absorb_lock(
     motor: &Motor,
     cx: &Context,
@@ -272,7 +275,7 @@ fn absorb_lock(
     }
     if entry.mode != Mode::Update {
         let version = take_directory(txn, entry, table, motor.keeps(Rule::ProtectAbsent))?;
-        // Of a bucket it is not known which of its keys came or went.
+        // A bucket does not tell which of its keys came or went.
         conflicts(motor, txn, version)?;
     }
     let head = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
@@ -286,7 +289,7 @@ fn absorb_lock(
         return take_lock(entry);
     }
     if !is_still_there(txn, entry, table) || value_at(txn, entry) != entry.body {
-        // The lock stays, on whatever lives there now: released at the end like the others.
+        // The lock stays on whichever record lives there now, and is released at the end like the others.
         cx.cache.borrow_mut().forget(entry.table, entry.key);
         let why = if is_direct { AbortReason::StaleAddress } else { AbortReason::VersionChanged };
         return Err(why);
@@ -304,7 +307,8 @@ fn absorb_lock(
     take_lock(entry)
 }
 
-/// Under snapshot isolation: nobody may have written what is to be written since the snapshot.
+/// Under snapshot isolation: no other transaction may have written the record since the snapshot, if this one is to
+/// write it.
 pub(super) fn conflicts(motor: &Motor, txn: &Txn, newest: Version) -> Result<(), AbortReason> {
     match motor.reads_snapshot(txn) && !is_seen_at(newest, txn.stamps.start) {
         true => Err(AbortReason::VersionChanged),
@@ -312,14 +316,14 @@ pub(super) fn conflicts(motor: &Motor, txn: &Txn, newest: Version) -> Result<(),
     }
 }
 
-/// Everything of a record that is locked is here.
+/// Ends the fetch of a locked record: all of it is here.
 fn take_lock(entry: &mut Entry) -> Result<(), AbortReason> {
     entry.progress = Progress::Done;
     entry.watched = false; // the lock protects it now
     Ok(())
 }
 
-/// A value that was read for its head.
+/// Absorbs a value that was read after its head.
 fn absorb_value(
     motor: &Motor,
     cx: &Context,
@@ -335,7 +339,7 @@ fn absorb_value(
         be_shown(motor, txn, entry);
         return Ok(Look::Fine);
     }
-    // Somebody is at it, or was: a declared reader begins anew with this record.
+    // Another transaction is changing the record, or was: a declared reader begins anew with this record.
     let again = value::block_of(entry).plus(table.slot.body_bytes());
     let lock = match value_bytes(table) > tarn_fabric::address::LINE_BYTES {
         true => txn.round.word(again.plus(LOCK_AT)),

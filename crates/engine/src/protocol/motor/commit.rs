@@ -1,9 +1,9 @@
 //! Motor's commit: take a timestamp, validate, write, acknowledge, unlock.
 //!
-//! Invariants: T_commit is taken under all locks, and before what was read is validated; no data are written
-//! before validation has passed; at each node the undo log precedes the data; no lock is released before every
-//! replica has acknowledged its data, or has it in the same batch before; an abort releases exactly what was
-//! granted. The switches give up one after the other: what is left then is the published system.
+//! Invariants: T_commit is taken under all locks, and before reads are validated. No data are written before
+//! validation has passed. At each node the undo log precedes the data. No lock is released before every replica has
+//! acknowledged its data, or has it earlier in the same batch. An abort releases exactly the locks that were granted.
+//! The switches give these up one after the other; without all of them it is the published system.
 
 use crate::cluster::rules::Rule;
 use crate::steps::Described as _;
@@ -25,7 +25,7 @@ use crate::steps::structure::leaves;
 use crate::transaction::working_set::{Intent, Txn};
 use tarn_fabric::round::BufferOffset;
 
-/// Commits the transaction; see the module's text for what is awaited.
+/// Commits the transaction; see the module's text for the phases that it awaits.
 pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.intent == Intent::ReadOnly {
         return Ok(());
@@ -54,8 +54,8 @@ pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result
     write_and_unlock(motor, cx, txn).await
 }
 
-/// Commits a structural transaction, under a timestamp of its own: snapshots of before it do not take what it
-/// leaves for theirs, and those of after it do.
+/// Commits a structural transaction, under a timestamp of its own. So earlier snapshots do not take its result for
+/// theirs, and later ones do.
 pub(super) async fn commit_structure(
     motor: &Motor,
     cx: &Context,
@@ -81,7 +81,7 @@ async fn write_and_unlock(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
     Ok(())
 }
 
-/// Whether everything that a transaction without locks saw was of one moment.
+/// Returns whether all reads of a transaction without locks were of one moment.
 pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
     if txn.intent == Intent::ReadOnly {
         return true;
@@ -91,16 +91,16 @@ pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
     }
     txn.locks.is_empty()
         && match &txn.entries[..] {
-            // A leaf is seen as of one moment, several are not.
+            // The entries of one leaf are of one moment, those of several leaves are not.
             [] => txn.checks.len() <= 1,
-            // Not if it was seen absent and then there.
+            // Not if the record was seen absent first, and present later.
             [only] => only.stable && txn.checks.len() + usize::from(only.watched) <= 1,
             _ => false,
         }
 }
 
-/// Undo log and data to every replica, each node's in one batch; from here on the outcome is what the memory
-/// says.
+/// Sends undo log and data to every replica, each node's in one batch. From here on only memory says how the
+/// transaction ends.
 async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::WRITE);
     let log = motor.switches.is_on(on::UNDO_LOG).then(|| encode_undo(txn));
@@ -135,8 +135,9 @@ async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure
     Ok(())
 }
 
-/// The log, and what nobody is led to yet; when every replica has it, the heads are next. Where every version is whole that is all of
-/// them: in place of an INVISIBLE version there is one that no head names.
+/// Sends the log, and the writes that no head leads to yet. The heads follow when every replica has these. Where
+/// every version is whole, the first batch has all versions: each replaces an INVISIBLE version with one that no head
+/// names.
 async fn write_apart(
     cx: &Context,
     txn: &mut Txn,
@@ -154,7 +155,7 @@ async fn write_apart(
     Ok(())
 }
 
-/// The published form: behind the data, at every replica of what is written, by WRITE.
+/// Adds the unlocks as the published form does: by WRITE behind the data, at every replica of a written record.
 fn add_unlocks_everywhere(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     let Txn { round, locks, .. } = txn;
@@ -168,7 +169,7 @@ fn add_unlocks_everywhere(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Releases every granted lock; nobody waits for it.
+/// Releases every granted lock; no transaction waits for it.
 fn unlock(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     txn.round.begin();

@@ -1,9 +1,9 @@
-//! Motor's execute phase: find, lock and read the records of a block. Here what is sent; what came is taken in
-//! by [`super::absorb`].
+//! Motor's execute phase: finds, locks and reads the records of a block. This file sends; [`super::absorb`] takes in
+//! the answers.
 //!
-//! Invariant: a record that will be written is locked, and its head read again behind the lock, in one batch;
-//! its value is read behind or after that. A declared reader takes T_start before anything is read, and reads
-//! heads before the values that they lead to.
+//! Invariant: a record that will be written is locked, and its head is read again behind the lock, in one batch. Its
+//! value is read behind or after that. A declared reader takes T_start before it reads anything, and reads heads
+//! before the values to which they lead.
 
 use crate::cluster::rules::Rule;
 use crate::steps::Described as _;
@@ -21,13 +21,13 @@ use crate::steps::structure::scans;
 use crate::steps::index::ask_index;
 use crate::transaction::working_set::{Added, Entry, Upgrade, Handle, Intent, LockKind, Progress, Stamps, Txn};
 
-/// How often one fetch of a snapshot looks again at what others hold, before it gives up.
+/// How often one fetch of a snapshot reads records again that others hold, before it gives up.
 const LOOKS_AGAIN: u32 = 3;
 
 /// Bytes of a head that are compared: LOCK and VERSION.
 pub(super) const HEAD_BYTES: usize = 16;
 
-/// Takes up a record that the transaction has not: where it was seen last, or by the index.
+/// Adds an entry for a record: at its remembered place, or by the index.
 pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
     let Added { key, full_key, mode, cells, .. } = added;
     let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
@@ -47,8 +47,8 @@ pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> H
     handle
 }
 
-/// What a further wish for a fetched record needs: it is read where it is, its lock is taken there, its bucket
-/// is looked at.
+/// Prepares a fetched record for a further operation: its cells are read in their place, its lock is taken there, or
+/// its bucket is read.
 pub(super) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     match further {
         Upgrade::Cells => txn.entries[index].progress = Progress::Direct,
@@ -70,7 +70,7 @@ pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
     if txn.stamps.of != Some(txn.tag) {
         txn.stamps = Stamps { of: Some(txn.tag), ..Stamps::NONE };
     }
-    // What holds should this future be dropped.
+    // This holds if the future is dropped.
     txn.failed = Some(Failure::Usage);
     let outcome = fetch_all(motor, cx, txn).await;
     txn.failed = outcome.err();
@@ -115,13 +115,13 @@ async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fai
         if wants_blocks(txn) {
             provide_blocks(cx, txn).await?;
         }
-        // What is added from now on goes into the next round.
+        // Verbs that are added from now on go into the next round.
         txn.round.begin();
     }
     Ok(())
 }
 
-/// The caller went on after a fetch that failed, or that it gave up: the transaction can only end.
+/// Ends a transaction whose caller went on after a fetch that failed, or that it gave up. Returns the failure.
 #[cold]
 fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     suspect_all_locks(txn);
@@ -165,8 +165,8 @@ fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// READs a head where it was seen last; one of several lines between two looks at its first words. The
-/// value comes along if its address is remembered.
+/// READs a head at its remembered place. A head of several lines is read between two READs of its first words. The
+/// value is read in the same batch if its address is remembered.
 fn plan_head(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     enter(cx, phase::READ_HEAD);
     let target = cx.groups.primary(entry.address);
@@ -185,7 +185,7 @@ fn plan_head(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
     }
 }
 
-/// Whether a value is read in its head's batch. Where every version is whole its head alone knows its place.
+/// Returns whether a value is read in its head's batch. Where every version is whole, only its head knows its place.
 #[inline]
 pub(super) fn comes_along(motor: &Motor, entry: &Entry) -> bool {
     motor.switches.is_on(on::READ_TOGETHER)
@@ -195,7 +195,7 @@ pub(super) fn comes_along(motor: &Motor, entry: &Entry) -> bool {
         && entry.mode != Mode::Insert
 }
 
-/// The lock, then the head: in one batch, so that the head is read under the lock. Then the value.
+/// Asks for the lock and READs the head, in one batch, so that the head is read under the lock. Then READs the value.
 fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     enter(cx, phase::LOCK);
     let target = cx.groups.primary(entry.address);
@@ -210,7 +210,8 @@ fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
     }
 }
 
-/// The lock of the bucket's directory record, and what it says; whether the transaction had not asked for it.
+/// Asks for the lock on the bucket's directory record, and READs the record. Returns whether the transaction had not
+/// asked for the lock before.
 fn plan_directory(cx: &Context, txn: &mut Txn, entry: &mut Entry) -> bool {
     let directory = txn.lookup(entry).directory;
     let held = txn.lock_on(directory);

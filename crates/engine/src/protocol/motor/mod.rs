@@ -1,11 +1,10 @@
 //! Motor: several versions of each record, locks beside them, one-sided verbs only.
 //!
-//! After Zhang, Hua, Yang, "Motor: Enabling Multi-Versioning for Distributed Transactions on Disaggregated
-//! Memory", OSDI 2024, as its public code does it, which later papers measured (Hu, Zuo, Hu, Chen, Wang, Yang:
-//! "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", among them): `literal` and
-//! `measured`. We had no copy of the paper: where its text says more than its code, we do not know it. What
-//! that form loses under crashes and concurrency, and what `corrected` does instead, is in
-//! docs/protocols/motor.md.
+//! After Zhang, Hua, Yang, "Motor: Enabling Multi-Versioning for Distributed Transactions on Disaggregated Memory",
+//! OSDI 2024. The variants `literal` and `measured` follow its public code, which later papers measured (Hu, Zuo, Hu,
+//! Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", among them). We had no
+//! copy of the paper: where its text says more than its code, we do not know it. The losses of that form under crashes
+//! and concurrency, and the remedies of `corrected`, are in docs/protocols/motor.md.
 //!
 //! # Round trips (asserted by the tests of budgets)
 //!
@@ -50,10 +49,10 @@ use tarn_store::ids::Failure;
 use crate::transaction::working_set::{Added, Upgrade, Handle, Intent, Txn};
 use switches::{ABORTS, LIMITS, on, PHASES, SWITCHES};
 
-/// Versions of a record, unless the database asks for another number.
+/// The number of versions of a record, unless the database asks for another.
 const VERSIONS: u8 = 2;
 
-/// What was undone leaves the version that readers name as it was.
+/// Undoing a write leaves the version that readers name unchanged.
 fn undone(_: WriteKind, _: u64) -> Option<u64> {
     None
 }
@@ -64,8 +63,8 @@ pub struct Motor {
 }
 
 impl Motor {
-    /// Whether what it reads is of one moment, T_start: what was declared to read alone, and all under
-    /// snapshot isolation.
+    /// Returns whether all reads are of one moment, T_start: those of a transaction that was declared to read only,
+    /// and all under snapshot isolation.
     fn reads_snapshot(&self, txn: &Txn) -> bool {
         txn.intent == Intent::ReadOnly
             || self.switches.isolation() == Isolation::SnapshotIsolation
@@ -97,7 +96,7 @@ impl Described for Motor {
     }
 }
 
-/// Records with several versions: a transaction reads what was newest, or its snapshot.
+/// Records with several versions: a transaction reads the newest one, or the one of its snapshot.
 pub struct Versions;
 
 impl RecordAccess<Motor> for Versions {

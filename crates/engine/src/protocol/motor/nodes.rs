@@ -1,9 +1,9 @@
-//! What of indexes is Motor's: how leaves are protected, and how a structural transaction commits.
+//! Motor's own part in indexes: how leaves are protected, and how a structural transaction commits.
 //!
 //! Invariant: a node, directory record or header has the VERSION of the T_commit under which it changed last, as
-//! records have, or one more than that of a commit that was undone. So a leaf that is free, and whose VERSION is
-//! not above T_start, shows what was there at T_start, if it was read after that was taken: nobody has changed
-//! it since. A snapshot needs no second look at it.
+//! records have. After an undone commit it has one more than that commit's. Take a leaf that was read after T_start
+//! was taken, is free, and has a VERSION not above T_start. It shows the entries of T_start, since it has not changed
+//! after that. A snapshot need not validate it.
 
 use crate::cluster::rules::Rule;
 use crate::steps::Described as _;
@@ -29,7 +29,7 @@ impl Structure for Motor {
         }
     }
 
-    /// Of a leaf it is not known which of its entries came or went, nor when.
+    /// A leaf does not tell which of its entries came or went, nor when.
     fn takes_leaf(&self, txn: &Txn, version: Version) -> Result<(), AbortReason> {
         conflicts(self, txn, version)
     }
@@ -44,7 +44,7 @@ impl Structure for Motor {
     }
 }
 
-/// Directory records, headers and nodes that change get this version.
+/// Gives this version to directory records, headers and nodes that change.
 pub(super) fn stamp(txn: &mut Txn, version: Version) {
     let changes = txn.locks.iter_mut().filter(|it| it.kind == LockKind::Directory && it.writes);
     changes.for_each(|lock| lock.new_version = version);

@@ -1,8 +1,8 @@
-//! What Motor's commit writes: the new value, the delta that leads back, the head that names both.
+//! The writes of Motor's commit: the new value, the delta that leads back, the head that names both.
 //!
-//! Invariant: where the new VERSION of a record is, all of the record is: the head's first line is written last,
-//! VERSION with NEWEST. What was there before goes with each piece, but for a delta and its cell: undone, they
-//! are zeros, so that a version is missing that was the oldest, and none is wrong.
+//! Invariant: where the new VERSION of a record is, the whole new record is: the head's first line is written last,
+//! VERSION with NEWEST. Each piece has the old bytes, except a delta and its cell. Undoing turns these into zeros:
+//! then the oldest version is missing, and none is wrong.
 
 use super::Motor;
 use super::nodes::stamp;
@@ -20,7 +20,7 @@ use crate::transaction::working_set::{Entry, NO_LOCK, PendingWrite, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 
-/// Whether an entry is to be written.
+/// Returns whether an entry is to be written.
 pub(super) fn changes(entry: &Entry) -> bool {
     entry.lock != NO_LOCK
         && match entry.mode {
@@ -32,7 +32,7 @@ pub(super) fn changes(entry: &Entry) -> bool {
 
 /// Gathers the bytes to write, under the transaction's T_commit.
 pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // The entries step aside, so that each can be read beside the rest of the transaction.
+    // Takes the entries out of the transaction, so that each can be read while the rest changes.
     let mut entries = std::mem::take(&mut txn.entries);
     let version = version_at(txn.stamps.commit);
     for entry in entries.iter_mut().filter(|entry| changes(entry)) {
@@ -40,7 +40,7 @@ pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fail
         match entry.mode {
             Mode::Insert if entry.void => {
                 give_back_body(cx, txn, entry.body);
-                // It may have made the bucket's chain longer.
+                // The insert that was taken back may have made the bucket's chain longer.
                 set_new_version(txn, entry.directory_lock, version);
                 continue;
             }
@@ -75,7 +75,7 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     let Some(cell) = cell else {
         return head_pieces(txn, entry, (head, entry.image), NEWEST_AT + 8);
     };
-    // Undone, the cell is nobody's.
+    // Undoing leaves the cell without a version.
     let old = copy_of(txn, entry.image, table.slot.slot_bytes);
     let deltas = deltas(table);
     let (after, undone) = match deltas.is_whole() {
@@ -102,7 +102,7 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     head_pieces(txn, entry, (head, old), NEWEST_AT + 8);
 }
 
-/// The first line of a head, up to `end`: VERSION is a piece of its own, since undoing counts it on.
+/// Adds the first line of a head, up to `end`. VERSION is a piece of its own, since undoing raises it.
 fn head_pieces(
     txn: &mut Txn,
     entry: &Entry,
@@ -113,7 +113,7 @@ fn head_pieces(
     piece(txn, entry.address, images, KEY_AT, end - KEY_AT);
 }
 
-/// `len` bytes from `at` on of what lies at `base`, of which the buffer has two images: new and old.
+/// Adds `len` bytes from `at` on behind `base`; the buffer has their new and old images.
 fn piece(
     txn: &mut Txn,
     base: Address,
@@ -136,7 +136,7 @@ fn copy_of(txn: &mut Txn, image: BufferOffset, bytes: usize) -> BufferOffset {
     copy
 }
 
-/// What the changed columns held so far.
+/// Adds the delta: the old bytes of the changed columns.
 fn delta_piece(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     let payload_bytes = table.slot.payload_bytes;
     let delta = txn.round.reserve_lines(payload_bytes.next_multiple_of(WORD_BYTES));
@@ -151,7 +151,8 @@ fn delta_piece(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     piece(txn, entry.body.plus(at), (delta, zeros), 0, len);
 }
 
-/// The new version, into the place of a cell's: nobody names it before the head does, and undone it is nobody's.
+/// Adds the new version, in the place of a cell's. No head names it before the new head does; undoing leaves it
+/// without a name.
 fn whole_piece(
     txn: &mut Txn,
     entry: &Entry,
@@ -170,7 +171,8 @@ fn whole_piece(
     });
 }
 
-/// STAMP and the changed columns: one piece if a line holds all of the value, so that both change at once.
+/// Adds STAMP and the changed columns. They are one piece if one line holds the whole value, so that both change at
+/// once.
 fn value_pieces(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {
     let new = block_of(entry);
     let old = BufferOffset(entry.old_payload.0 - STAMP_BYTES as u32);
@@ -211,7 +213,7 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     txn.round.set_word(head.plus(VALUE_AT), entry.body.to_word());
     txn.round.set_word(head.plus(NEWEST_AT), version.word());
     if deltas(table).cells() > 0 {
-        // Until now, and since the bucket changed last, there was no such record.
+        // From the bucket's last change until now, there was no such record.
         let old = Version::from_word(floor.word()).absent();
         let words = DeltaCell { old, columns: Cells::NONE, delta: 0 }.words();
         for (index, word) in words.into_iter().enumerate() {
@@ -219,7 +221,8 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
         }
     }
     txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
-    // What a slot without a record held does not matter, but its VERSION and KEY do: the first line is last.
+    // A slot without a record: the bytes that it held do not matter, but its VERSION and KEY do, so the first line is
+    // last.
     let end = slot.used_bytes().next_multiple_of(WORD_BYTES);
     for (from, to, logged) in [(LINE_BYTES, end, false), (VERSION_AT, end.min(LINE_BYTES), true)] {
         if to > from {
@@ -238,7 +241,7 @@ fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     let head = copy_of(txn, entry.image, table.slot.slot_bytes);
     txn.round.set_word(head.plus(VERSION_AT), gone.word());
     txn.round.set_word(head.plus(NEWEST_AT), gone.word());
-    // Of what is deleted nobody is led to any version; undone, the slot has its value back.
+    // No head leads to any version of a deleted record. Undoing gives the slot its value back.
     txn.round.set_word(head.plus(VALUE_AT), Address::NULL.to_word());
     head_pieces(txn, entry, (head, entry.image), NEWEST_AT + 8);
     txn.allocated.push(in_place::gone(entry, table));

@@ -1,13 +1,13 @@
 //! Motor's switches, phases and reasons to abort.
 //!
-//! Invariant: the positions of [`On`] and [`Phase`] are those in [`SWITCHES`] and [`PHASES`].
+//! Invariant: each rule's and phase's number is its position in [`SWITCHES`] or [`PHASES`], found by its name.
 
 use crate::cluster::rules::Rule;
 use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
 use tarn_store::ids::AbortReason;
 use crate::cluster::info::{Limit, Only, Switch};
 
-/// The numbers of its own rules.
+/// The numbers of Motor's own rules.
 pub(super) mod on {
     use super::*;
     pub const WAIT_FOR_LOCKED: usize = rule_number(SWITCHES, "wait-for-locked");
@@ -51,7 +51,7 @@ pub(super) const SWITCHES: &[Switch] = &[
          acknowledged the log and the versions", PUBLISHED),
 ];
 
-/// The numbers of the phases that it enters itself.
+/// The numbers of the phases that Motor enters itself.
 pub(super) mod phase {
     use super::*;
     pub const LOCATE: usize = phase_number(PHASES, "locate");

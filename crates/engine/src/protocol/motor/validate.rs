@@ -1,11 +1,13 @@
-//! Motor's validation: is everything that was read and not locked as it was?
+//! Motor's validation: all reads without a lock must be unchanged.
 //!
-//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's), it is still where it was,
-//! and its NEWEST is what the caller was shown, all in one READ of one line; a directory record or a leaf likewise,
-//! by its VERSION. A split may have moved the record, and put one there that the same transaction wrote: it has
-//! another value's address. These READs are sent when T_commit was taken. Else somebody may lock what was validated, take a T_commit below this
-//! transaction's, and be done: by time he came before, and his value was not seen; a snapshot between the two
-//! would show what no order explains.
+//! Invariant: a record counts as unchanged under three conditions, all seen in one READ of one line. Its LOCK is free
+//! (or this transaction's); it is still in its place; and its NEWEST is the version that the caller was shown. A
+//! directory record or a leaf is compared likewise, by its VERSION. A split may have moved the record, and put
+//! another one there that the same transaction wrote: that one has another value's address.
+//!
+//! These READs are sent after T_commit was taken. Otherwise another transaction may lock a record that was validated,
+//! take a T_commit below this transaction's, and end. By timestamp it came first, but this transaction has not seen
+//! its value. A snapshot between the two would show a state that no order explains.
 
 use crate::cluster::rules::Rule;
 use crate::steps::Described as _;
@@ -16,10 +18,10 @@ use tarn_store::layout::{LOCK_AT, NEWEST_AT, VALUE_AT, VERSION_AT, Version};
 use tarn_store::ids::{AbortReason, Failure};
 use crate::transaction::working_set::Txn;
 
-/// Bytes of a head up to NEWEST: one line's.
+/// Bytes of a head up to NEWEST; they lie in one line.
 const HEAD_BYTES: usize = NEWEST_AT + 8;
 
-/// Re-reads the heads of everything that was read and not locked.
+/// Reads again the heads of all records that were read and not locked, and directory records and leaves likewise.
 pub(super) async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let is_needless = txn.checks.iter().all(|check| check.covered)
         && !txn.entries.iter().any(|entry| entry.watched);

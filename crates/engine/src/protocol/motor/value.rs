@@ -1,10 +1,11 @@
-//! A record's value: how it is read, whether what came is of one moment, and how older versions are made, or found where every
-//! version is whole.
+//! A record's value: how it is read, and whether the bytes that came are of one moment. Older versions are made from
+//! it, or found where every version is whole.
 //!
-//! Invariant: under the record's lock everything is of one moment. Without it a value in one line is the one
-//! that its STAMP names; of a value of several lines, and of deltas, that is known if LOCK and VERSION are
-//! free and the same in a READ behind them as they were in the head that led there. A STAMP is never that of
-//! a commit that was undone: whoever undoes it brings the former one back with the former bytes.
+//! Invariant: under the record's lock everything is of one moment. Without the lock, a value in one line is the one
+//! that its STAMP names. A value of several lines, and deltas, need a further READ of the head behind them. They are
+//! of one moment if LOCK is free in it, and LOCK and VERSION are as in the head that led there.
+//!
+//! A STAMP is never that of a commit that was undone: undoing brings the former STAMP back with the former bytes.
 
 use super::Motor;
 use super::execute::HEAD_BYTES;
@@ -17,10 +18,10 @@ use crate::transaction::working_set::{Entry, NO_LOCK, Txn};
 use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::round::BufferOffset;
 
-/// How this table's versions lie.
+/// Returns the layout of this table's versions.
 ///
 /// # Panics
-/// If they lie otherwise: a database is planned by its protocol.
+/// If records of the table lie otherwise: a database is planned by its protocol.
 pub(super) fn deltas(table: &Table) -> Deltas {
     match table.slot.record {
         RecordLayout::Deltas(deltas) => deltas,
@@ -39,13 +40,13 @@ pub(super) fn value_bytes(table: &Table) -> usize {
     STAMP_BYTES + table.slot.payload_bytes
 }
 
-/// Whether the newest value, read without a lock, needs its head once more.
+/// Returns whether the newest value, read without a lock, needs its head once more.
 #[inline]
 pub(super) fn needs_head(motor: &Motor, table: &Table) -> bool {
     value_bytes(table) > LINE_BYTES && motor.switches.is_on(on::CHECK_HEAD)
 }
 
-/// What the transaction is to see of a record, by its head.
+/// Returns the version that the transaction is to see of a record, by its head.
 pub(super) fn shown(motor: &Motor, txn: &Txn, entry: &Entry, table: &Table) -> Shown {
     let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
     if !motor.reads_snapshot(txn) {
@@ -66,7 +67,7 @@ pub(super) fn plan_newest(cx: &Context, txn: &mut Txn, entry: &mut Entry, table:
     plan_place(cx, txn, entry, table, place);
 }
 
-/// READs one of the places of a record's block, the first if older versions are not whole.
+/// READs one of the places of a record's block; the first one if older versions are not whole.
 fn plan_place(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table, place: usize) {
     let at = deltas(table).place_at(table.slot.payload_bytes, place);
     let target = cx.groups.primary(entry.body).plus(at);
@@ -75,8 +76,8 @@ fn plan_place(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table, pla
     entry.payload = block.plus(STAMP_BYTES);
 }
 
-/// READs the value that the transaction is to see: the newest, the deltas that lead back from it or an older one in its place, and
-/// the head once more if it takes that.
+/// READs the value that the transaction is to see: the newest, with the deltas that lead back from it, or an older
+/// one in its place. READs the head once more if that is needed.
 pub(super) fn plan(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     if entry.lock != NO_LOCK {
         return plan_newest(cx, txn, entry, table);
@@ -119,8 +120,8 @@ pub(super) fn block_of(entry: &Entry) -> BufferOffset {
     BufferOffset(entry.payload.0 - STAMP_BYTES as u32)
 }
 
-/// Whether the newest value that came with its head is that head's: the head was read once more, at `again`,
-/// if it takes that.
+/// Returns whether the newest value that came with its head belongs to that head. If that needs the head once more,
+/// it was read at `again`.
 pub(super) fn fits(
     motor: &Motor,
     txn: &Txn,
@@ -135,7 +136,7 @@ pub(super) fn fits(
     stamp == newest(image_words(txn, entry.image, table))
 }
 
-/// Whether a head is free, and as it was.
+/// Returns whether a head is free, and has not changed.
 fn is_unchanged(txn: &Txn, entry: &Entry, again: BufferOffset) -> bool {
     let lock = txn.round.word(again.plus(LOCK_AT));
     let is_free = lock == 0 || lock == txn.tag.word();
@@ -147,8 +148,8 @@ fn same_head_but_lock(txn: &Txn, first: BufferOffset, second: BufferOffset) -> b
         || txn.round.word(first.plus(8)) == txn.round.word(second.plus(8))
 }
 
-/// Takes in a value that was read by its head, without a lock; whether it is that head's. An older version is
-/// made of it.
+/// Absorbs a value that was read after its head, without a lock. Returns whether the value belongs to that head.
+/// Makes an older version of it, if the transaction is to see one.
 pub(super) fn take(motor: &Motor, txn: &mut Txn, entry: &Entry, table: &Table) -> bool {
     let (block, bytes) = (block_of(entry), table.slot.body_bytes());
     let again = block.plus(bytes);
@@ -185,7 +186,7 @@ fn go_back(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     }
 }
 
-/// A value that was read under the record's lock: copied, so that the old one stays for the log and the delta.
+/// Copies a value that was read under the record's lock, so that the old one stays for the log and the delta.
 pub(super) fn copy(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let bytes = value_bytes(table).next_multiple_of(8);
     let copy = txn.round.reserve_lines(table.slot.body_bytes());
@@ -194,7 +195,7 @@ pub(super) fn copy(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     entry.payload = copy.plus(STAMP_BYTES);
 }
 
-/// The value of a record that is to come: zeros.
+/// Makes the value of a record that is inserted: zeros.
 pub(super) fn begin(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let bytes = table.slot.body_bytes();
     let block = txn.round.reserve_lines(bytes);

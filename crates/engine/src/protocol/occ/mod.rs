@@ -1,8 +1,8 @@
 //! OCC: optimistic concurrency control in four awaited rounds, locks beside single-version records, one-sided verbs only.
 //!
-//! The baseline that OOCC is compared with in its evaluation (Wu, Zhang, Chen, Liao, Shan, Wu, "OOCC: One-round Optimistic
-//! Concurrency Control for Read-Only Disaggregated Transactions"), which calls it FORD-style: FORD without the
-//! fused log. Locks, logs and recovery are those of protocols with undo logs; see docs/protocols/occ.md.
+//! The baseline of OOCC's evaluation (Wu, Zhang, Chen, Liao, Shan, Wu, "OOCC: One-round Optimistic Concurrency
+//! Control for Read-Only Disaggregated Transactions"). The paper calls it FORD-style: FORD without the fused log.
+//! Locks, logs and recovery are those of protocols with undo logs; see docs/protocols/occ.md.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget_occ.rs)
 //!

@@ -1,9 +1,12 @@
 //! OOCC's commit: raise, validate and log in one round; wait out readers' leases; write; acknowledge; unlock.
 //!
-//! Invariants: everything that was read and not locked is looked at again when all locks are held, and none of them lets
-//! readers pass any more; no data are written before that has passed and the log is acknowledged; a copy has a
-//! record's first line before its others; no lock is released before every replica has acknowledged its data, or has it in
-//! the same batch before; who has logged a record that names nobody, and does not write it, takes his entry back before he releases anything.
+//! Invariants: all reads without a lock are validated when all locks are held, and none of these lets readers pass
+//! any more. No data are written before validation has passed and the log is acknowledged. A copy has a record's
+//! first line before its others. No lock is released before every replica has acknowledged its data, or has it
+//! earlier in the same batch.
+//!
+//! A transaction that has logged a record without its writer's name, and does not write it, takes its entry back
+//! before it releases anything.
 
 use crate::cluster::rules::Rule;
 use crate::steps::Described as _;
@@ -24,7 +27,7 @@ use crate::steps::structure::leaves;
 use crate::transaction::working_set::{HeldAs, Lock, Txn};
 use tarn_fabric::address::Target;
 
-/// Commits the transaction; see the module's text for what is awaited.
+/// Commits the transaction; see the module's text for the phases that it awaits.
 pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.is_read_only() {
         return end_reading(oocc, cx, txn).await;
@@ -41,23 +44,24 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
     commit_prepared(oocc, cx, txn, decided).await
 }
 
-/// Commits the growth of an index: its locks keep readers away from the first, and it has read nothing without one.
+/// Commits the growth of an index. Its locks keep readers away from the first, and it has read nothing without a
+/// lock.
 pub(super) async fn commit_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     begin_wait(cx, txn).await;
     let decided = prepare_growth(oocc, cx, txn)?;
     commit_prepared(oocc, cx, txn, decided).await
 }
 
-/// By what recovery knows that a transaction was decided to commit.
+/// The evidence by which recovery knows that a transaction was decided to commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decided {
-    /// The first line of a record, or of an index header, which names who wrote it.
+    /// The first line of a record, or of an index header, which names its writer.
     ByFirstLine,
-    /// A mark in a log area of each group, in front of its data: nodes of ordered indexes do not say who wrote them.
+    /// A mark in a log area of each group, in front of its data: nodes of ordered indexes do not name their writer.
     ByMarks,
 }
 
-/// Commits what is prepared; the wait for readers has begun.
+/// Commits a transaction that is prepared; the wait for readers has begun.
 async fn commit_prepared(
     oocc: &Oocc,
     cx: &Context,
@@ -85,13 +89,15 @@ async fn commit_prepared(
     Ok(())
 }
 
-/// Whether anything that is written names nobody, and there is, or may come to be, another copy of it, which can show it where its lock is lost.
+/// Returns whether a record is written that does not name its writer, and that has, or may come to have, another
+/// copy. That copy can show the record where its lock is lost.
 fn is_nameless(cx: &Context, txn: &Txn) -> bool {
     let may_be_lost = |lock: &Lock| !cx.is_only_copy(lock.address.group());
     txn.locks.iter().any(|lock| lock.writes_nameless() && may_be_lost(lock))
 }
 
-/// A round of its own for what should have been raised before: absences that were found in the round of the locks.
+/// Raises, in a round of its own, locks that should have been raised before: absences were found in the round of the
+/// locks.
 async fn raise_before(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
     if !has_intents || is_needless(txn) || !oocc.switches.is_on(on::RAISE_BEFORE_VALIDATION) {
@@ -104,8 +110,8 @@ async fn raise_before(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     raised(txn)
 }
 
-/// The last locks, what was read, and what will be written: all in one round, and only then is any verdict looked at. If it is no, a log that
-/// names nobody is taken back.
+/// Raises the last locks, validates the reads and sends the log, all in one round. Only then looks at any verdict. If
+/// the verdict is no, takes a log back that has records without a writer's name.
 async fn raise_validate_and_log(
     oocc: &Oocc,
     cx: &Context,
@@ -124,7 +130,7 @@ async fn raise_validate_and_log(
     add_redo_log(cx, txn);
     let takes_back = oocc.switches.is_on(on::TAKE_LOG_BACK) && is_nameless(cx, txn);
     if takes_back {
-        // Dropped from here on, it is for whoever finds its entry.
+        // If the future is dropped from here on, recovery by the entry decides.
         begin_doubt(cx, txn);
     }
     let verdict = match send(cx, txn).await {
@@ -156,7 +162,8 @@ fn raised(txn: &mut Txn) -> Result<(), Failure> {
     }
 }
 
-/// To every copy of one group's log area: as many as the data of that group have, so that the entry is lost only with them.
+/// Adds the log entry for every copy of one group's log area. There are as many copies as that group's data have, so
+/// the entry is lost only with them.
 fn add_redo_log(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::LOG);
     let (log, group) = (encode_redo(txn), txn.groups[0]);
@@ -166,7 +173,7 @@ fn add_redo_log(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// The data, to every replica; from here on the outcome is what the memory says.
+/// Sends the data to every replica. From here on only memory says how the transaction ends.
 async fn write(
     oocc: &Oocc,
     cx: &Context,
@@ -207,7 +214,8 @@ async fn write(
     Ok(())
 }
 
-/// A mark at each copy of what is about to be written, in front of it on the same way: a copy that has anything has that.
+/// Adds a mark at each copy that is about to be written, in front of the data for its node: a copy that has any
+/// data has the mark.
 fn add_marks(cx: &Context, txn: &mut Txn) {
     let copies = cx.groups.whole();
     for index in 0..txn.groups.len() {
@@ -218,8 +226,9 @@ fn add_marks(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// In its log, that the transaction was decided. In front of its locks' release in one batch with its data, too: who finds them given
-/// back without that takes it that the coordinator had known how it ended.
+/// Adds a mark to the transaction's log: it was decided to commit. A mark is also in front of locks' releases that
+/// are in one batch with the data. If recovery finds locks given back and no mark, it concludes that the coordinator
+/// knew how the transaction ended.
 fn add_mark(txn: &mut Txn, log: Target) {
     let Txn { round, tag, .. } = txn;
     let mark = round.reserve(8);
@@ -227,7 +236,7 @@ fn add_mark(txn: &mut Txn, log: Target) {
     round.write_private(log, mark, 8);
 }
 
-/// Releases every lock; nobody waits for it.
+/// Releases every lock; no transaction waits for it.
 fn unlock(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     txn.round.begin();

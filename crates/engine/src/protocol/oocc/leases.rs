@@ -1,11 +1,13 @@
-//! What OOCC does by the clock: readers that were quick enough do not look again, because writers wait. Where memory is near, and for
-//! one call, who begins to write says so instead (`read_together`).
+//! OOCC's use of clocks: readers that were quick enough do not validate, because writers wait. Where memory is near,
+//! and a transaction is one call, a writer announces that it begins to write instead (`read_together`).
 //!
-//! Invariants: a reader opens its window before its first READ is sent and closes it when its last has ended, and the word of
-//! leases is the same before and behind; a writer's wait begins when its last lock is acknowledged, and is as long as the
-//! word says that it loads after that. Then nothing that the reader found unlocked was written within its window: the lock came
-//! after the window's beginning, and the data a whole wait after the lock. What it found locked in the mode that lets it pass
-//! it looks at again (docs/protocols/oocc.md).
+//! Invariants: a reader opens its window before its first READ is sent, and closes it when its last READ has ended.
+//! The word of leases is the same before and after. A writer's wait begins when its last lock is acknowledged. The
+//! wait is as long as the word says that the writer loads after that.
+//!
+//! So nothing that the reader found unlocked was written within its window: the lock came after the window's
+//! beginning, and the data a whole wait after the lock. The reader validates records that it found locked in the mode
+//! that lets it pass (docs/protocols/oocc.md).
 
 use super::{on, Oocc, phase, enter};
 use crate::steps::access::batch_read::{self, BatchOutcome, BatchRead, far};
@@ -18,7 +20,7 @@ use tarn_fabric::local::{EpochSnapshot, DirectMemory};
 use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Wait};
 
-/// Fetches every entry that is not fetched yet, in a window that begins with the transaction's first.
+/// Fetches every entry that is not fetched yet, in a window that opens before the transaction's first READ.
 pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if let Some(word) = opens(cx, txn) {
         txn.leases.reads_since = Some((cx.port.open_window().await, word));
@@ -37,7 +39,7 @@ pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<()
     access::fetch(oocc, cx, txn).await
 }
 
-/// A fetch of a thread whose readers are counted.
+/// Fetches for a thread whose readers are counted (explicit leases).
 async fn fetch_explicitly(
     oocc: &Oocc,
     cx: &Context,
@@ -49,7 +51,7 @@ async fn fetch_explicitly(
         let nobody = cx.nobody_reads(txn).await;
         txn.reading.early.get_or_insert(nobody);
     }
-    // In a window that has not opened nobody is waited for.
+    // No writer waits for a reader without an open window.
     let counts = txn.leases.reads_since.is_some();
     if !oocc.switches.is_on(on::COUNT_BEFORE_READING) {
         let fetched = access::fetch(oocc, cx, txn).await;
@@ -64,7 +66,8 @@ async fn fetch_explicitly(
     access::fetch(oocc, cx, txn).await
 }
 
-/// As [`fetch`], of what [`near::ask`] has begun: the window opens when the lines have had time to come, since nothing was read before.
+/// Ends a fetch that [`near::ask`] has begun, like [`fetch`]. The window opens when the lines have had time to come,
+/// since nothing was read before that.
 #[inline]
 pub(super) fn fetch_near(
     oocc: &Oocc,
@@ -81,8 +84,9 @@ pub(super) fn fetch_near(
     near::read(oocc, cx, txn, memory)
 }
 
-/// A whole transaction that reads records together. It has committed if nobody has begun to write since their lines had time to come: no
-/// clock is looked at for that. Else it looks again. (Where stillness is off a window opens then, and what was read in lease is committed.)
+/// Runs a whole transaction that reads records together. It has committed if no writer has begun to write since its
+/// lines had time to come; this needs no clock. Else it validates. (Where stillness is off, a window opens then, and
+/// reads in lease are committed.)
 #[inline]
 pub(super) fn read_together(
     oocc: &Oocc,
@@ -92,7 +96,8 @@ pub(super) fn read_together(
 ) -> BatchOutcome {
     let stillness = oocc.switches.is_on(on::STILLNESS);
     if !is_again {
-        // Also who needs no lease follows its changes, or its node would be waited for, and given up.
+        // A reader that needs no lease follows its changes, too. Otherwise others would wait for its node, and give
+        // it up.
         let word = cx.node.read_lease();
         if stillness {
             together.moment = Some(memory.moment());
@@ -118,7 +123,7 @@ pub(super) fn read_together(
     }
 }
 
-/// What is to be looked at again of what was read since then: only what was marked, if nobody has begun to write.
+/// Returns which reads since then must be validated: only the marked ones, if no writer has begun to write.
 #[inline]
 fn still_since(cx: &Context, since: Option<EpochSnapshot>, memory: DirectMemory<'_>) -> Which {
     if since.is_some_and(|since| memory.is_still(since)) {
@@ -128,14 +133,15 @@ fn still_since(cx: &Context, since: Option<EpochSnapshot>, memory: DirectMemory<
     Which::All
 }
 
-/// As [`read_together`], by rounds: the window opens before the first of them is sent, and closes behind the last.
+/// Reads records together like [`read_together`], by rounds. The window opens before the first of them is sent, and
+/// closes behind the last.
 pub(super) async fn fetch_together(
     oocc: &Oocc,
     cx: &Context,
     (together, round): (&mut BatchRead, &mut Round),
 ) -> BatchOutcome {
     let word = cx.node.read_lease();
-    // One record that is found needs none; that there is none may take several READs to see.
+    // One record that is found needs no window. But it may take several READs to see that it is absent.
     let opened = match word.read_ns() > 0 {
         true => Some((cx.port.open_window().await, word)),
         false => None,
@@ -153,7 +159,8 @@ pub(super) async fn fetch_together(
     far::look_again(oocc, cx, (together, round), which).await
 }
 
-/// The word of a window that is to open now, if one is: before the transaction's first READ, if reading is all that it asks for.
+/// Returns the word of a window that is to open now, if one is: before the transaction's first READ, if it only asks
+/// to read.
 #[inline]
 fn opens(cx: &Context, txn: &Txn) -> Option<LeaseWord> {
     let has_read = txn.fetched != 0 || txn.read_near || !txn.checks.is_empty();
@@ -164,7 +171,7 @@ fn opens(cx: &Context, txn: &Txn) -> Option<LeaseWord> {
     Some(cx.node.read_lease()).filter(|word| word.read_ns() > 0)
 }
 
-/// A transaction that has only read: what it still has to look at again.
+/// Ends a transaction that has only read: validates the reads that still need it.
 pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let closed = match txn.leases.reads_since.take() {
         Some((window, word)) => Some((cx.port.close_window(window, word.lease()).await, word)),
@@ -176,7 +183,7 @@ pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
     validate_those(oocc, cx, txn, which).await
 }
 
-/// As [`end_reading`], without a round.
+/// Ends a transaction like [`end_reading`], without a round.
 #[inline]
 pub(super) fn end_reading_near(
     oocc: &Oocc,
@@ -188,13 +195,14 @@ pub(super) fn end_reading_near(
     let closed = opened.map(|(window, word)| (memory.close_window(window, word.lease()), word));
     cx.leave_reading(txn);
     let closed = (closed, txn.reading.is_late());
-    // It was followed when the window opened.
+    // The thread followed the word when the window opened.
     let which = still_to_see(oocc, cx, closed, || cx.node.kept_read_lease());
     near::validate(oocc, cx, txn, (memory, which))
 }
 
-/// What is to be looked at again when the window has closed: only what was marked, if nobody has written what was read unlocked,
-/// between the first READ and the last. Under explicit leases that is known of those alone who were counted at all of it before.
+/// Returns which reads must be validated once the window has closed. Only the marked ones, if no record that was read
+/// unlocked was written between the first READ and the last. Under explicit leases this is known only of a reader
+/// that was counted at all records before it read them.
 #[inline]
 fn still_to_see(
     oocc: &Oocc,
@@ -216,14 +224,14 @@ fn still_to_see(
     Which::All
 }
 
-/// A read-write transaction begins: it may be one that is timed.
+/// Begins to time a read-write transaction, if it is one of the sample.
 fn begin_timing(cx: &Context, txn: &mut Txn) {
     if cx.delays.as_ref().is_some_and(|delays| delays.samples()) {
         txn.leases.timed_since = cx.port.stopwatch();
     }
 }
 
-/// A timed transaction has come through a stage.
+/// Notes that a timed transaction has ended a stage.
 #[inline]
 pub(super) fn end_stage(cx: &Context, txn: &mut Txn, stage: Stage) {
     if txn.leases.timed_since.is_some() {
@@ -239,14 +247,14 @@ fn note_stage(cx: &Context, txn: &mut Txn, stage: Stage) {
     }
 }
 
-/// All locks are acknowledged: the wait begins, if there is one.
+/// Begins the wait for readers, if there is one: all locks are acknowledged.
 pub(super) async fn begin_wait(cx: &Context, txn: &mut Txn) {
     if txn.leases.waits_since.is_none() && cx.node.read_lease().wait_ns() > 0 {
         txn.leases.waits_since = Some(cx.port.begin_wait().await);
     }
 }
 
-/// Under explicit leases a range counts at every node of its index before that is read.
+/// Under explicit leases: counts the reader of a range at every node of its index before the node is read.
 pub(super) fn count_nodes(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     let counts = cx.counts_readers() && oocc.switches.is_on(on::COUNT_BEFORE_READING);
     if counts && txn.leases.reads_since.is_some() {
@@ -254,8 +262,8 @@ pub(super) fn count_nodes(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Under explicit leases who has all of his locks asks whether anybody reads the records and leaves that they are on. A growth does not: it moves
-/// what others are counted by.
+/// Under explicit leases: a transaction that has all of its locks asks whether any reader is at their records and
+/// leaves. A growth does not ask: it moves the records by which readers are counted.
 pub(super) fn ask_readers(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     if !cx.counts_readers() {
         return;
@@ -268,7 +276,8 @@ pub(super) fn ask_readers(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Whether every node that may read has said that it reads nothing of what is about to be written.
+/// Returns whether every node that may read has answered that it reads none of the records that are about to be
+/// written.
 async fn nobody_reads(cx: &Context, txn: &mut Txn) -> bool {
     match txn.reading.early {
         _ if !txn.reading.may_ask => false,
@@ -277,7 +286,7 @@ async fn nobody_reads(cx: &Context, txn: &mut Txn) -> bool {
     }
 }
 
-/// Waits until no reader can be in lease that has found any of the locks not there.
+/// Waits until no reader that missed any of the locks can still be in lease.
 pub(super) async fn wait_out(cx: &Context, txn: &mut Txn) {
     let word = cx.node.read_lease();
     if word.wait_ns() == 0 {
@@ -290,7 +299,7 @@ pub(super) async fn wait_out(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::WAIT_OUT);
     let since: Wait = match txn.leases.waits_since.take() {
         Some(since) => since,
-        // There was none to wait for when the locks were acknowledged.
+        // There was no lease to wait for when the locks were acknowledged.
         None => cx.port.begin_wait().await,
     };
     cx.port.end_wait(since, word.wait()).await;

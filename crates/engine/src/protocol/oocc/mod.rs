@@ -1,8 +1,8 @@
 //! OOCC: optimistic readers of one round, because writers wait before they write; locks beside records that say their
 //! version in every line, one-sided verbs only.
 //!
-//! After the paper "OOCC" (see docs/protocols/oocc.md for its full reference), whose text loses serializability and data in
-//! thirteen places; each is a switch here, and what `literal` lacks is a planted bug.
+//! After the paper "OOCC" (see docs/protocols/oocc.md for its full reference). Its text loses serializability and
+//! data in thirteen places. Each is a switch here, and each rule that `literal` lacks is a planted bug.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget_oocc.rs)
 //!
@@ -58,14 +58,15 @@ pub struct Oocc {
 }
 
 impl Oocc {
-    /// In which mode the records of a transaction are locked, by what is known of it: once it has read what it does not
-    /// write, or found something absent, readers that pass could order it before and behind the same other.
+    /// Returns the mode in which a transaction locks records, by the facts that are known so far. Once it has read a
+    /// record that it does not write, or found one absent, its locks must keep readers away. Readers that pass could
+    /// order it both before and behind another transaction.
     fn lock_mode(&self, txn: &Txn) -> HeldAs {
         let writes_all = || {
             let writes = |mode| mode == Mode::Update;
             txn.checks.is_empty() && txn.entries.iter().all(|entry| writes(entry.mode))
         };
-        // Who asks whether anybody reads, and waits if so, is to have kept readers away by then.
+        // A writer that asks whether records are being read, and waits if so, must have kept readers away by then.
         let may_pass = self.switches.is_on(on::IMPLICIT) || !self.switches.is_on(on::EXCLUSIVE_IF_EXPLICIT);
         let passes = self.switches.is_on(on::INTENT)
             && may_pass
@@ -101,7 +102,7 @@ impl Structure for Oocc {
 impl Access for Oocc {
     type Locks = ByCas;
 
-    /// Who wants to write is refused by both modes: it could not have the lock.
+    /// Both modes refuse a writer: it could not get the lock.
     #[inline(always)]
     fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         match LockWord::from_word(lock).held_against(me) {
@@ -119,7 +120,8 @@ impl Access for Oocc {
         node_locks::ask_as(cx, txn, address, (LockKind::Record, held_as))
     }
 
-    /// What is read from now on is not locked: then earlier locks must keep readers away before it is validated.
+    /// Records that are read from now on are not locked. So earlier locks must keep readers away before these reads
+    /// are validated.
     fn plan_piggyback(&self, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
         let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
         let is_late = has_intents && self.lock_mode(txn) == HeldAs::Exclusive;
@@ -167,7 +169,7 @@ impl RedoRules for Oocc {
     }
 }
 
-/// Records in lines: what was read for no longer than a lease is not looked at again.
+/// Records in lines: reads that took no longer than a lease are not validated.
 pub struct InLease;
 
 impl RecordAccess<Oocc> for InLease {
@@ -226,7 +228,7 @@ impl RecordAccess<Oocc> for InLease {
 
     #[inline]
     fn reads_together(cx: &Context) -> bool {
-        // Who is counted where he reads has a working set.
+        // A reader that is counted at its records needs a working set.
         !cx.counts_readers()
     }
 

@@ -1,8 +1,9 @@
-//! What OOCC's commit writes: whole records, whose every line says the new version, and directory records behind them.
+//! The writes of OOCC's commit: whole records, whose every line has the new version, and directory records behind
+//! them.
 //!
-//! Invariant: what is written of a record is all of it but LOCK, whatever has changed, its first line in front: that names
-//! its writer, and whoever recovers him knows by that that he had been decided to commit; of half a line VERSION says so. What says less comes behind: where
-//! chains go on, then directory records.
+//! Invariant: a record is written whole except for LOCK, whichever columns have changed, with its first line in
+//! front. The first line names its writer. So recovery knows that the writer was decided to commit. In a record of
+//! half a line VERSION shows this. Writes that do not show it come behind: links of chains, then directory records.
 
 use crate::cluster::rules::Rule;
 use crate::steps::Described as _;
@@ -21,9 +22,9 @@ use tarn_fabric::round::BufferOffset;
 
 /// Decides the new versions and gathers the bytes to write.
 pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // What inserts have put behind their buckets.
+    // The links to new blocks that inserts have put behind their buckets.
     let chains = txn.pieces.len();
-    // The entries step aside, so that each can be read beside the rest of the transaction.
+    // Takes the entries out of the transaction, so that each can be read while the rest changes.
     let mut entries = std::mem::take(&mut txn.entries);
     for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
         let table = cx.table(entry.table);
@@ -52,8 +53,9 @@ pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     finish(cx, txn, redo_bytes)
 }
 
-/// Completes what the growth of an index writes. The header of a hash index, which names its writer, comes first: a record that
-/// moves says who wrote it before, and a directory record says nothing. Nor do nodes of an ordered index.
+/// Completes the writes of an index's growth. The header of a hash index names its writer, and comes first: a record
+/// that moves names its earlier writer, and a directory record names none. Nodes of an ordered index name none,
+/// either. Returns the evidence for recovery.
 pub(super) fn prepare_growth(
     oocc: &Oocc,
     cx: &Context,
@@ -68,7 +70,7 @@ pub(super) fn prepare_growth(
     Ok(if first.is_some() { Decided::ByFirstLine } else { Decided::ByMarks })
 }
 
-/// Inserts that were taken back may have made their bucket's chain longer.
+/// Gives new versions to buckets whose chain an insert that was taken back may have made longer.
 fn lengthen_for_void(txn: &mut Txn) {
     for index in 0..txn.entries.len() {
         let Entry { void, directory_lock, .. } = txn.entries[index];
@@ -78,7 +80,7 @@ fn lengthen_for_void(txn: &mut Txn) {
     }
 }
 
-/// Nothing comes, so nothing would name the writer: chains stay as they were.
+/// Leaves chains as they were, since no record is inserted: nothing would name the writer.
 fn shorten_chains(cx: &Context, txn: &mut Txn) {
     while let Some(next) = txn.pieces.pop() {
         let block = Address::from_word(txn.round.word(next.new));
@@ -86,7 +88,7 @@ fn shorten_chains(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// A record comes.
+/// Writes a record that is inserted.
 fn insert(oocc: &Oocc, txn: &mut Txn, entry: &Entry, table: &Table) {
     let directory = txn.locks[entry.directory_lock as usize];
     let former = txn.locks[entry.lock as usize].old_version;
@@ -98,7 +100,7 @@ fn insert(oocc: &Oocc, txn: &mut Txn, entry: &Entry, table: &Table) {
     raise_directory(txn, entry.directory_lock, Version::NEVER);
 }
 
-/// All of a record, as it will be.
+/// Writes all of a record, with its new contents.
 fn write_record(oocc: &Oocc, txn: &mut Txn, entry: &Entry, (table, version): (&Table, Version)) {
     let slot = &table.slot;
     let Some(lined) = slot.lined() else { unreachable!("every table of this layout is lined") };
@@ -106,7 +108,7 @@ fn write_record(oocc: &Oocc, txn: &mut Txn, entry: &Entry, (table, version): (&T
     txn.locks[entry.lock as usize].nameless = lined.is_half();
     let Txn { round, pieces, tag, .. } = txn;
     let image = match lined.lines() {
-        // The payload is in a copy of the slot.
+        // The payload is in a copy of the slot already.
         1 => BufferOffset(entry.payload.0 - slot.payload_at as u32),
         _ => {
             let image = round.reserve_lines(slot.slot_bytes);

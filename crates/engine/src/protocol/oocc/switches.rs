@@ -1,12 +1,12 @@
 //! OOCC's switches, phases and reasons to abort.
 //!
-//! Invariant: the positions of [`On`] and [`Phase`] are those in [`SWITCHES`] and [`PHASES`].
+//! Invariant: each rule's and phase's number is its position in [`SWITCHES`] or [`PHASES`], found by its name.
 
 use crate::cluster::rules::Rule;
 use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
 use crate::cluster::info::{Limit, Only, Switch};
 
-/// The numbers of its own rules.
+/// The numbers of OOCC's own rules.
 pub(super) mod on {
     use super::*;
     pub const INTENT: usize = rule_number(SWITCHES, "intent");
@@ -82,7 +82,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     rule("take-log-back", "who has logged a record that names nobody, and does not write it, takes the entry back before it releases a lock; off: it leaves it", OURS),
 ];
 
-/// The numbers of the phases that it enters itself.
+/// The numbers of the phases that OOCC enters itself.
 pub(super) mod phase {
     use super::*;
     pub const IN_LEASE: usize = phase_number(PHASES, "in_lease");

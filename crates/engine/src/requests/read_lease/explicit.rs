@@ -1,11 +1,13 @@
-//! How readers under explicit leases are counted, and asked for: by a look where nodes are in one process, by messages elsewhere.
+//! How readers under explicit leases are counted and asked for: by a look where nodes are in one process, otherwise by
+//! messages.
 //!
-//! Invariants: who asks has all of its locks; it believes that nobody reads only when every life that may read has said so: all members
-//! that run, looked up behind the locks, with no life that is over and not recovered. Who does not answer reads, as far as anybody
-//! knows: a lease is waited out for him. Lives that come later find the locks.
+//! Invariants: a writer that asks has all of its locks. It concludes that there are no readers only when every life
+//! that may read has said so. These are all members that run, looked up after the locks were taken, while no life is
+//! over and not recovered. A life that does not answer counts as reading, and the writer waits out its lease. Lives
+//! that come later find the locks.
 //!
 //! ```text
-//! request   {name u64}*                  reply   whether anybody reads one of them u8
+//! request   {name u64}*                  reply   whether any transaction reads one of them u8
 //! ```
 
 use crate::services::Transport;
@@ -21,19 +23,19 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::rpc::Peer;
 use tarn_store::ids::Mode;
 
-/// In which part of a node's memory a place is, for whoever explores every order.
+/// The part of a node's memory that a place belongs to, for the explorer of every order.
 fn part(readers: &NodeReaders, place: usize) -> LocalPart {
     LocalPart { node: readers.id.slot, number: (place % usize::from(LOCAL_PARTS)) as u16 }
 }
 
 impl Context {
-    /// Whether records that are read are counted for whoever asks.
+    /// Whether readers are counted, for writers that ask.
     #[inline]
     pub(crate) fn counts_readers(&self) -> bool {
         self.readers.is_some()
     }
 
-    /// Counts a transaction at all records that it reads and has not been counted at: before the READs are sent.
+    /// Counts a transaction at all records that it reads and is not counted at. Call it before the READs are sent.
     pub(crate) fn enter_reading(&self, txn: &mut Txn) {
         let Some(its) = &self.readers else { return };
         let (node, Txn { entries, reading, .. }) = (&its.node, txn);
@@ -46,7 +48,7 @@ impl Context {
         node.told();
     }
 
-    /// The same, at the nodes of ordered indexes that the round reads which is about to be sent.
+    /// The same for the nodes of ordered indexes that the next round reads.
     pub(crate) fn enter_nodes(&self, txn: &mut Txn) {
         let Some(its) = &self.readers else { return };
         let (node, Txn { ordered, reading, .. }) = (&its.node, txn);
@@ -68,7 +70,7 @@ impl Context {
         reading.places.push(place as u32);
     }
 
-    /// Its window has closed, or never will.
+    /// The transaction's window has closed, or will never close.
     #[inline]
     pub(crate) fn leave_reading(&self, txn: &mut Txn) {
         if !txn.reading.places.is_empty() {
@@ -85,7 +87,7 @@ impl Context {
         }
     }
 
-    /// Says so where that counts.
+    /// Reports the change to the explorer, and charges virtual time.
     #[inline]
     fn counted_in(&self, node: &NodeReaders, place: usize) {
         if node.transport == Transport::Direct {
@@ -96,8 +98,8 @@ impl Context {
         }
     }
 
-    /// Asks by messages, if that is how: who has all of its locks, and has time until it writes. A message is sent again until
-    /// somebody has waited `within`, which is a lease: by then nobody need be asked.
+    /// Asks other nodes by messages, if messages are in use. The caller has all of its locks, and has time until it
+    /// writes. A message is sent again for at most `within`, which is a lease: after that time no answer is needed.
     pub(crate) fn ask_readers(&self, txn: &mut Txn, within: Nanos) {
         let Some(its) = self.readers.as_ref().filter(|its| its.has_messages()) else { return };
         its.look_around(&*self.database().membership, &self.database().lease_desk);
@@ -115,7 +117,8 @@ impl Context {
         }
     }
 
-    /// Whether nobody reads what the transaction has locked and is about to write. Who does not say is taken to read.
+    /// Whether no transaction reads the records that this one has locked and is about to write. A node that does not
+    /// answer counts as reading.
     pub(crate) async fn nobody_reads(&self, txn: &mut Txn) -> bool {
         let Some(its) = &self.readers else { return false };
         its.look_around(&*self.database().membership, &self.database().lease_desk);
@@ -126,13 +129,13 @@ impl Context {
         }
         match its.node.transport {
             Transport::Own | Transport::Near | Transport::Direct => self.looked_around(its, txn),
-            // Somebody who could not be asked may have gone since, and then nobody was.
+            // A node that could not be asked may have gone since; then no node was asked.
             Transport::Rpc if !txn.reading.has_asked => false,
             Transport::Rpc => self.all_deny(its, &mut txn.reading).await,
         }
     }
 
-    /// A look at each other node's counts.
+    /// Looks at each other node's counts. Returns whether none of them has a reader.
     fn looked_around(&self, its: &ThreadReaders, txn: &Txn) -> bool {
         let others = its.others.borrow();
         let mut all = others.iter().flat_map(|others| &others.all).flatten();
@@ -143,7 +146,7 @@ impl Context {
         !all.any(reads)
     }
 
-    /// Whether a node that can be looked at reads any of it.
+    /// Whether a node whose counts can be looked at has a reader of any of the records.
     fn reads_here(&self, readers: &NodeReaders, txn: &Txn) -> bool {
         if self.port.charges() {
             written(txn).for_each(|_| self.port.charge(Cost::LocalLookup));
@@ -160,10 +163,10 @@ impl Context {
         })
     }
 
-    /// Takes in the answers, up to the first that somebody reads.
+    /// Takes in the answers, until one says that there is a reader. Returns whether none says so.
     async fn all_deny(&self, its: &ThreadReaders, reading: &mut Reading) -> bool {
         poll_fn(|waiting| {
-            // Whoever waits moves messages on: the thread's service may not run before.
+            // A coroutine that waits must move messages on itself: the thread's service may not run before.
             its.serve(&self.port);
             let mut is_any = false;
             reading.asked.retain_mut(|call| match Pin::new(call).poll(waiting) {
@@ -186,7 +189,7 @@ impl Context {
     }
 }
 
-/// What a transaction is going to write, or may: records, and leaves, which are locked as directory records are.
+/// The records and leaves that a transaction writes, or may write. Leaves are locked as directory records are.
 fn written(txn: &Txn) -> impl Iterator<Item = RecordName> {
     let written = txn.entries.iter().filter(|entry| entry.mode != Mode::Read);
     let records = written.map(|entry| RecordName::of(entry.table, entry.key));

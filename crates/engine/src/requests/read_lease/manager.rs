@@ -1,15 +1,16 @@
-//! Who adjusts the length of leases to how long transactions take, and looks after the clocks that leases rest on.
+//! The manager of leases: it adjusts their length to how long transactions take, and monitors the clocks that leases
+//! rely on.
 //!
-//! Invariants: each node that may be asked, or be the manager, runs [`LeaseKeeper::run`]; one of them at most is the
-//! manager, whom the membership service chooses. It keeps nothing that anybody relies on: what is counted is its nodes', the word of
-//! record is the service's, and a change goes on by acknowledgements alone. So one that dies half-way leaves nothing to mend, and who
-//! succeeds it begins with a look of its own. Two of them at a time, of which one is expelled and does not know it, are two
-//! members that ask for changes.
+//! Invariants: each node that may be asked, or be the manager, runs [`LeaseKeeper::run`]. At most one of them is the
+//! manager; the membership service chooses it. The manager keeps nothing that others rely on. Its nodes keep the
+//! counts, the service keeps the word of record, and a change goes on by acknowledgements alone. So a manager that dies
+//! half-way leaves nothing to repair, and its successor begins with a look of its own. Two managers at a time, one of
+//! them expelled without knowing it, are just two members that ask for changes.
 //!
 //! ```text
 //! request   empty                                  reply   how far the node's clock has run u64 | {place u8, count u64}*
 //! ```
-//! After OOCC, section VII, whose manager holds the leases itself and writes them to everybody.
+//! After OOCC, section VII, whose manager holds the leases itself and writes them to all nodes.
 
 use super::monitor::{ClockMonitor, Sighting};
 use crate::cluster::lease::{Delays, LeasePolicy};
@@ -26,16 +27,16 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rpc::{Answer, HandlerId, Peer, Rpc, RpcConfig};
 
-/// Names the handler that says what a node has counted. STAMP is below.
+/// Names the handler that returns a node's counts. STAMP is below.
 pub const DELAYS: HandlerId = HandlerId(9);
 /// How often a keeper looks for calls, and at the word of record.
 const LOOK_AGAIN: Nanos = Nanos(20_000);
-/// How often, while it waits for something that is on its way.
+/// How often it looks while it waits for an answer or an acknowledgement.
 const LOOK_SOON: Nanos = Nanos(1_000);
 /// Datagrams that it takes at a time.
 const BUDGET: usize = 64;
 
-/// One node's part; see the module's text.
+/// One node's keeper; see the module's text.
 pub struct LeaseKeeper {
     cx: Rc<Context>,
     policy: LeasePolicy,
@@ -43,14 +44,14 @@ pub struct LeaseKeeper {
     rpc: Option<(Rpc, u16)>,
 }
 
-/// What the manager remembers from look to look.
+/// The manager's memory from look to look.
 #[derive(Default)]
 struct Memory {
     counted: Option<BTreeMap<NodeId, Delays>>,
     clocks: ClockMonitor,
 }
 
-/// What one look has brought.
+/// The result of one look.
 #[derive(Default)]
 struct Look {
     counted: BTreeMap<NodeId, Delays>,
@@ -58,15 +59,15 @@ struct Look {
 }
 
 impl LeaseKeeper {
-    /// Of a node in one process with all others; `None` if nobody is to adjust leases, or there are none.
+    /// The keeper of a node in one process with all others; `None` if leases are not to be adjusted, or there are none.
     pub fn near(cx: Rc<Context>) -> Option<LeaseKeeper> {
         let policy = cx.database().membership.read_lease_policy()?;
         cx.node.delays()?;
         Some(LeaseKeeper { cx, policy, rpc: None })
     }
 
-    /// Of a node that asks the others by calls, over this thread's messages, which are nobody else's: each asks the thread of its own
-    /// number.
+    /// The keeper of a node that asks the others by calls, over this thread's messages, which serve no other purpose.
+    /// Each keeper asks the threads of its own number.
     pub fn apart(cx: Rc<Context>, config: RpcConfig) -> Option<LeaseKeeper> {
         let keeper = LeaseKeeper::near(cx)?;
         let thread = keeper.cx.port.endpoint().thread;
@@ -80,7 +81,8 @@ impl LeaseKeeper {
         Some(LeaseKeeper { rpc: Some((rpc, thread)), ..keeper })
     }
 
-    /// Answers who asks, follows the word of record, and is the manager if it is to be, until its life is over or `goes_on` says no.
+    /// Answers requests, follows the word of record, and acts as the manager if the service chooses it. It ends when
+    /// its life is over or `goes_on` returns false.
     pub async fn run(&self, goes_on: impl Fn() -> bool) {
         let (port, mut memory) = (&self.cx.port, Memory::default());
         let mut next = port.now() + Nanos(self.policy.every_ns);
@@ -109,7 +111,7 @@ impl LeaseKeeper {
         self.cx.node.read_lease();
     }
 
-    /// One look of the manager's, and what follows from it.
+    /// One look of the manager, and its consequences.
     async fn manage(&self, memory: &mut Memory, goes_on: &impl Fn() -> bool) {
         let (database, drift) = (self.cx.database(), self.cx.port.drift());
         let (membership, desk) = (&database.membership, &database.lease_desk);
@@ -132,7 +134,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Asks all members that run anything.
+    /// Asks all members that run transactions.
     async fn look(&self, goes_on: &impl Fn() -> bool) -> Look {
         let (database, me) = (self.cx.database(), self.cx.node.id);
         let mut look = Look::default();
@@ -149,7 +151,7 @@ impl LeaseKeeper {
         look
     }
 
-    /// `None` of one that does not answer in time: it is asked again at the next look.
+    /// Asks one node; `None` if it does not answer in time. It is asked again at the next look.
     async fn ask(
         &self,
         rpc: &Rpc,
@@ -191,7 +193,7 @@ impl LeaseKeeper {
             self.attend();
             let word = membership.read_lease();
             if word.change() != first.change() && word.change() != second {
-                // Somebody else has gone on from there.
+                // Another manager has gone on from there.
                 return;
             }
             if word.change() == second && membership.read_lease_missing().is_empty() {

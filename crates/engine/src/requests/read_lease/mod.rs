@@ -1,4 +1,4 @@
-//! Leases of readers in use: who reads, how long transactions take, and which clocks run off.
+//! Use of readers' leases: which transactions read, how long transactions take, and which clocks run off.
 //!
 //! Invariant: the rule itself is in [`crate::cluster::lease`].
 

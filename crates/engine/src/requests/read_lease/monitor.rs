@@ -1,21 +1,23 @@
-//! Whose clock runs off: rates of members' clocks against one another, by two readings of each.
+//! Finds clocks that run off: it compares the rates of members' clocks by two readings of each.
 //!
-//! Invariants: a clock that differs from the reference by less than [`OFF_PERCENT`] of what is believed is never named, however
-//! slow messages are, since a reading is known to lie between two of the asker's own. One that differs by all of it is
-//! named as soon as messages were quick enough, beside the time between two readings, that the rest tells.
+//! Invariants: a clock that differs from the reference by less than [`OFF_PERCENT`] of the believed drift is never
+//! named, however slow messages are. The reason is that a reading is known to lie between two of the asker's own. A
+//! clock that differs by all of the believed drift is named as soon as messages are quick against the time between two
+//! readings. Then the remaining part exceeds the uncertainty of the rates.
 //!
-//! Leases rest on rates alone: readers trust `lease·(1 − ρ)`, writers wait `lease·(1 + ρ)`, each by its own clock, so that two clocks may
-//! differ by all but 2ρ (docs/fault-model.md). Those that differ from one reference by 0.8ρ differ by 1.6ρ. The reference is
-//! the member in the middle, since it may be the asker's clock that runs off; of two in the middle, the nearer to the asker's. What is
-//! compared is how far a clock has run. An interval that holds the true time ([`tarn_fabric::port::Port::clock`]) would not do: it is
-//! computed from the same clock, and allows for what is believed of it.
+//! Leases rely on rates alone: readers trust `lease·(1 − ρ)`, writers wait `lease·(1 + ρ)`, each by its own clock. So
+//! two clocks may differ by almost 2ρ (docs/fault-model.md). Two clocks that differ from one reference by 0.8ρ differ
+//! by 1.6ρ. The reference is the member in the middle, since the asker's own clock may be the one that runs off. Of two
+//! in the middle it is the nearer to the asker's. The compared value is how far a clock has run. An interval that holds
+//! the true time ([`tarn_fabric::port::Port::clock`]) would not do: it is computed from the same clock, and allows for
+//! the believed drift.
 
 use std::collections::BTreeMap;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::window::Drift;
 
-/// Of a hundred parts of what is believed, so many are too much (docs/protocols/oocc.md, "Leases").
+/// The percentage of the believed drift that is too much (docs/protocols/oocc.md, "Leases").
 pub const OFF_PERCENT: i128 = 80;
 
 const BILLION: i128 = 1_000_000_000;
@@ -23,15 +25,15 @@ const BILLION: i128 = 1_000_000_000;
 /// One reading of a member's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sighting {
-    /// What the asker's clock showed before the member's was read.
+    /// The asker's clock before the member's was read.
     pub before: Nanos,
-    /// What the member's showed.
+    /// The member's clock.
     pub shown: Nanos,
-    /// What the asker's showed after that.
+    /// The asker's clock after that.
     pub after: Nanos,
 }
 
-/// By how much a clock is faster than the asker's, in parts of a billion: between these.
+/// How much faster than the asker's a clock is, in parts of a billion: between these bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rate {
     low: i128,
@@ -39,10 +41,10 @@ struct Rate {
 }
 
 impl Rate {
-    /// The asker's own.
+    /// The rate of the asker's own clock.
     const OWN: Rate = Rate { low: 0, high: 0 };
 
-    /// `None` if the readings were not apart.
+    /// The rate between two readings; `None` if they were not apart.
     fn of(first: Sighting, last: Sighting, tick_ns: u32) -> Option<Rate> {
         let tick = i128::from(tick_ns);
         let apart = |from: Nanos, to: Nanos| i128::from(to.0) - i128::from(from.0);
@@ -64,14 +66,14 @@ impl Rate {
     }
 }
 
-/// What one asker knows of the others' clocks. Another that takes its place begins anew.
+/// One asker's knowledge of the others' clocks. A successor begins anew.
 #[derive(Clone, Default, Debug)]
 pub struct ClockMonitor {
     first: BTreeMap<NodeId, Sighting>,
 }
 
 impl ClockMonitor {
-    /// Takes in a reading of each member but the asker `by`, and names those whose clocks run off.
+    /// Takes in a reading of each member except the asker `by`, and returns the members whose clocks run off.
     pub fn look(
         &mut self,
         drift: Drift,
@@ -79,7 +81,7 @@ impl ClockMonitor {
         seen: &BTreeMap<NodeId, Sighting>,
     ) -> Vec<NodeId> {
         if drift.ppm() == 0 {
-            // One clock, or none.
+            // There is one clock, or none.
             return Vec::new();
         }
         self.first.retain(|node, _| seen.contains_key(node));
@@ -123,13 +125,13 @@ mod tests {
         NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
     }
 
-    /// What a clock shows that gains so many parts in a million.
+    /// The reading of a clock that gains `ppm` parts in a million.
     fn shows(at: u64, ppm: i64) -> Nanos {
         Nanos((i128::from(at) * i128::from(1_000_000 + ppm) / 1_000_000) as u64)
     }
 
-    /// Looks at these clocks once a second for a minute, the asker's first, with messages that take `way_ns` each; who was named first,
-    /// and at which second.
+    /// Looks at these clocks once a second for a minute, the asker's first, with messages that take `way_ns` each.
+    /// Returns the first second at which a node was named, and the nodes.
     fn watch(ppm: &[i64], way_ns: u64) -> Option<(u64, Vec<NodeId>)> {
         let drift = Drift::new(BELIEVED_PPM, 1).expect("below a million");
         let mut monitor = ClockMonitor::default();
@@ -169,7 +171,8 @@ mod tests {
 
     #[test]
     fn slow_messages_take_more_looks_and_are_enough_in_the_end() {
-        // 20 ms to and fro are 20,000 ppm of a second: sixty looks are too few for 900, and enough for all of a clock's rate.
+        // 20 ms to and fro are 20,000 ppm of a second. Sixty looks are too few to notice 900 ppm; the second look
+        // notices 500,000 ppm.
         assert_eq!(watch(&[0, 0, 900], 10_000_000), None);
         assert_eq!(watch(&[0, 0, 500_000], 10_000_000), Some((2, vec![node(2)])));
         let (second, named) = watch(&[0, 0, 2_000], 1_000_000).expect("in a minute");

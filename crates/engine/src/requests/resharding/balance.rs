@@ -1,9 +1,9 @@
-//! What each node does about load: it publishes its own, looks at the others', and gives its hottest shard away
+//! Each node's balancing of load: it publishes its own load, looks at the others', and gives its hottest shard away
 //! when the rule says so.
 //!
-//! Invariants: a node writes its own word of the pool and reads those of others in one round every interval; a word is
-//! whole, since it is one. A word that does not change, or is of a life that is over, counts for nobody. One coroutine of
-//! each node does it: a node moves one shard at a time.
+//! Invariants: in every interval a node writes its own word of the pool and reads those of others, in one round. A word
+//! is never torn, since it is one word. A word that does not change, or belongs to a life that is over, is ignored. One
+//! coroutine of each node does this, so a node moves one shard at a time.
 //!
 //! ```text
 //! group 0's superblock page, from byte 1,024 on, a word a compute node by its slot
@@ -23,7 +23,7 @@ use tarn_store::placement::catalog::SUPERBLOCK_BYTES;
 use tarn_store::placement::shard_map::ShardId;
 
 const WORDS_AT: u64 = 1_024;
-/// Compute nodes that can take part: those of the first slots.
+/// The number of compute nodes that can take part: those of the first slots.
 pub const NODES_MAX: usize = ((SUPERBLOCK_BYTES - WORDS_AT) / 8) as usize;
 
 /// How long it sleeps at a time.
@@ -36,7 +36,7 @@ fn word_at(slot: NodeSlot) -> Address {
     Address::new(GroupId(0), WORDS_AT + 8 * u64::from(slot.0))
 }
 
-/// What a node publishes.
+/// The word that a node publishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Published {
     /// How often it has published.
@@ -62,7 +62,7 @@ impl Published {
     }
 }
 
-/// One node's part in it.
+/// One node's state.
 struct Balancer {
     recent: Recent,
     rule: Rule,
@@ -72,7 +72,8 @@ struct Balancer {
 }
 
 impl Balancer {
-    /// Publishes one's own word and reads all of them; who has published since the last look, and what.
+    /// Publishes this node's word and reads all words. Returns the nodes that have published since the last look, and
+    /// their latencies.
     async fn exchange(
         &mut self,
         cx: &Context,
@@ -101,7 +102,7 @@ impl Balancer {
         Ok(latencies)
     }
 
-    /// One interval is over: which shard is to go, and to whom.
+    /// One interval is over. Returns the shard to give away and its receiver, if the rule says so.
     async fn interval(
         &mut self,
         cx: &Context,
@@ -144,12 +145,12 @@ pub async fn balance(
     while !stop() && membership.is_member(cx.node.id) {
         let now = cx.port.now();
         if now < next {
-            // In steps, so that it ends soon when it is to.
+            // Sleep in steps, so that it ends soon after `stop`.
             cx.port.sleep((next - now).min(STEP)).await;
             continue;
         }
         next = now + terms.interval;
-        // A round that fails is an interval of which nothing is known.
+        // If a round fails, the interval is skipped.
         let Ok(Some((shard, to))) = balancer.interval(cx, terms).await else { continue };
         let came = move_shard(cx, shard, to, terms.patience).await;
         report(shard, to, came).await;

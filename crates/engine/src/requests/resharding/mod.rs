@@ -1,15 +1,16 @@
-//! Resharding: a shard's locks are granted by another node from now on, while transactions run.
+//! Resharding: another node grants a shard's locks from now on, while transactions run.
 //!
-//! - [`moving`]: one move, step by step. `drain`: when nothing is left of what was granted before.
-//! - [`crate::services::shard_load`]: what a node is asked for, and how long its transactions take. [`crate::services::shard_rule`]: who is overloaded, and who is
-//!   to take over. [`mod@balance`]: each node publishes, looks at the others, and gives its hottest shard away.
+//! - [`moving`]: one move, step by step. `drain`: finds out when all earlier grants are released.
+//! - [`crate::services::shard_load`]: how often a node is asked for locks, and how long its transactions take.
+//!   [`crate::services::shard_rule`]: which node is overloaded, and which takes over. [`mod@balance`]: each node
+//!   publishes, looks at the others, and gives its hottest shard away.
 //!
-//! Invariant: a matter of speed alone: whatever the rule decides, a shard has one owner. Locks move and data stay where
-//! they are, so that a move costs no more than the wait for those who hold some.
+//! Invariant: resharding affects only speed: whatever the rule decides, a shard has one owner. Locks move and data stay
+//! where they are. So a move costs only the wait for transactions that hold some of the locks.
 //!
-//! After Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks"
-//! (§4.3, pass-by-range resharding). Where we differ: the membership service's map decides and no message does
-//! (L11); nobody is aborted by the old owner (L17), see [`moving`].
+//! After Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks" (§4.3,
+//! pass-by-range resharding). We differ in two points: the membership service's map decides, and no message does (L11);
+//! the old owner aborts no transaction (L17), see [`moving`].
 
 pub mod balance;
 pub mod moving;

@@ -1,18 +1,19 @@
 //! One move of a shard: close, drain, tell, give.
 //!
-//! Invariants: the owner closes the shard in the record first, so that from then on nobody grants in it; it gives it away
-//! only when no lock that it had granted there is held, by whomever. What it knows of timestamps reaches the
-//! receiver before the shard does: a holder has heard of the commits of all earlier ones. Each change is a
-//! compare-and-set in the record; a message changes nothing (L11). A move that does not come about, or is dropped
-//! half-way, leaves the shard open at its owner: locks that are still held there are where they are looked for.
+//! Invariants: the owner first closes the shard in the record, so that from then on no node grants its locks. It gives
+//! the shard away only when no transaction holds a lock that it granted there. The owner's greatest timestamp reaches
+//! the receiver before the shard does: so a holder has heard of the commits of all earlier holders. Each change is a
+//! compare-and-set in the record; a message changes nothing (L11). A move that fails, or is dropped half-way, leaves
+//! the shard open at its owner. So locks that are still held are where transactions look for them.
 //!
-//! Who holds locks is waited for and not aborted. The paper's text has the old owner abort who takes longer than 10 ms;
-//! one of those may be past C1, and what it writes then goes over the next holder's (L17). To ask it to give up would
-//! save little: a transaction ends within some rounds, and the work of one that is asked is lost. So a move
-//! is taken back after that time, and is tried again when the rule says so.
+//! A move waits for holders of locks and does not abort them. In the paper's text the old owner aborts holders that
+//! take longer than 10 ms. One of these may be past C1, and its writes then overwrite those of the next holder (L17).
+//! Asking a holder to give up would save little: a transaction ends within some rounds, and its work would be lost. So
+//! a move is taken back after that time, and is tried again when the rule says so.
 //!
-//! Deaths: if the owner's life ends the map says `Recovering` at once, whatever it had said, and its heirs get
-//! the shard by the two barriers of docs/sharding.md. If the receiver's does before the last step, the map refuses that step.
+//! Deaths: if the owner's life ends, the map says `Recovering` at once, whatever it had said. The heirs get the shard
+//! by the two barriers of docs/sharding.md. If the receiver's life ends before the last step, the map refuses that
+//! step.
 
 use crate::cluster::membership::ShardChange;
 use crate::services::Planted;
@@ -24,34 +25,34 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
-/// How often whoever waits looks again.
+/// How often a waiting coroutine looks again.
 const LOOK_EVERY: Nanos = Nanos(1_000);
-/// After which the planted TRANSFER comes a second time.
+/// The time after which the planted TRANSFER comes again.
 const TWICE_AFTER: Nanos = Nanos(60_000);
 
-/// What came of a move.
+/// The result of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Move {
     /// The receiver grants from now on.
     Made {
         /// When the shard was closed, by this node's clock.
         closed_at: Nanos,
-        /// When the record said that it is the receiver's.
+        /// When the record said that the receiver owns it.
         given_at: Nanos,
     },
-    /// Holders took too long, or the receiver did not answer, or is no member: the shard is where it was.
+    /// Holders took too long, or the receiver did not answer, or is no member: the shard stays with its owner.
     TakenBack,
     /// The shard was not this node's to give, or the receiver has it.
     NotOurs,
-    /// This node's life is over: its shards are its heirs'.
+    /// This node's life is over: its heirs get its shards.
     Lost,
 }
 
-/// A shard that is closed, and opens again at its owner unless it is given away.
+/// A closed shard. It opens again at its owner unless it is given away.
 struct Closed<'a> {
     cx: &'a Context,
     shard: ShardId,
-    /// What the record says of it; `None` once it is given away.
+    /// The record's entry of the shard; `None` once it is given away.
     entry: Option<ShardEntry>,
 }
 
@@ -65,7 +66,7 @@ impl<'a> Closed<'a> {
         Some(Closed { cx, shard, entry: Some(closed) })
     }
 
-    /// Whether the receiver has it now.
+    /// Gives the shard away. Returns whether the receiver has it now.
     fn give(mut self, to: NodeId) -> bool {
         let entry = self.entry.expect("it is closed");
         let is_given = change(self.cx, self.shard, entry, entry.next(to, ShardState::Open));
@@ -79,13 +80,13 @@ impl<'a> Closed<'a> {
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
         if let Some(entry) = self.entry {
-            // Refused only if this life is over.
+            // This is refused only if this life is over.
             change(self.cx, self.shard, entry, entry.next(self.cx.node.id, ShardState::Open));
         }
     }
 }
 
-/// Changes the record, and has the node know it; whether it was done.
+/// Changes the record, and updates the node's view. Returns whether the change was made.
 fn change(cx: &Context, shard: ShardId, from: ShardEntry, to: ShardEntry) -> bool {
     let membership = &cx.database().membership;
     let made = membership.change_shard(cx.node.id, shard, from, to) == ShardChange::Made;
@@ -93,7 +94,7 @@ fn change(cx: &Context, shard: ShardId, from: ShardEntry, to: ShardEntry) -> boo
     made
 }
 
-/// Gives a shard of this node to another. Whoever holds locks in it is waited for no longer than `patience`.
+/// Gives a shard of this node to another. It waits no longer than `patience` for transactions that hold locks in it.
 pub async fn move_shard(cx: &Context, shard: ShardId, to: NodeId, patience: Nanos) -> Move {
     if to == cx.node.id {
         return Move::NotOurs;
@@ -124,12 +125,12 @@ fn is_member(cx: &Context, node: NodeId) -> bool {
     cx.database().membership.is_member(node)
 }
 
-/// Whether there is still any sense in it.
+/// Whether the move can still succeed.
 fn goes_on(cx: &Context, to: NodeId, until: Nanos) -> bool {
     cx.port.now() < until && is_member(cx, to) && is_member(cx, cx.node.id)
 }
 
-/// Waits until no lock of the shard is held; whether that came about.
+/// Waits until no lock of the shard is held. Returns whether that happened in time.
 async fn drain(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
     let services = cx.node_services();
     if services.options().planted_move == Some(Planted::Forced) {
@@ -146,7 +147,7 @@ async fn drain(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
     true
 }
 
-/// Tells the receiver what this node knows of timestamps; whether it has heard it.
+/// Tells the receiver the greatest timestamp that this node knows. Returns whether the receiver has answered.
 async fn tell(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
     let known = cx.timestamps.known(cx).max(cx.heard());
     if cx.node_services().transport().is_at_once() {

@@ -1,7 +1,7 @@
-//! A move of a shard, step by step, and what may come between.
+//! A move of a shard, step by step, and the events that may come between.
 //!
-//! Invariants checked: whoever holds a lock is waited for, at the owner and elsewhere, and nobody gets one meanwhile; what
-//! does not come about leaves the shard open where it was; a death of either side leaves one owner at the most.
+//! Invariants checked: a move waits for holders of locks, at the owner and elsewhere, and no transaction gets a lock
+//! meanwhile. A move that fails leaves the shard open where it was. A death of either side leaves at most one owner.
 
 use super::{Move, move_shard};
 use crate::cluster::membership::{Claim, Heirs, Reopening};
@@ -16,7 +16,7 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{AbortReason, Failure, Timestamp};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
-/// Node 0's, at first.
+/// Node 0 owns it at first.
 const SHARD: ShardId = ShardId(0);
 const LONG: Nanos = Nanos(10_000_000_000);
 const TRANSPORTS: [Transport; 3] = [Transport::Rpc, Transport::Near, Transport::Direct];
@@ -26,7 +26,7 @@ fn entry(nodes: &[Context]) -> ShardEntry {
 }
 
 fn locked(nodes: &[Context], by: usize) -> Result<LockSet, Failure> {
-    // What was said before has arrived, the map has been read.
+    // All earlier messages have arrived, and the map has been read.
     (0..100).for_each(|_| nodes.iter().for_each(Context::serve));
     let mut set = LockSet::default();
     set.ask(&nodes[by], LockName::row(0, 7), SHARD, LockMode::Write);
@@ -132,7 +132,7 @@ fn a_receiver_that_dies_gets_nothing() {
     }
 }
 
-/// At every step of the move: its shard is the heirs', by the barriers, as any other of its shards.
+/// The owner dies at every step of the move. The heirs get the shard by the barriers, like any other of its shards.
 #[test]
 fn an_owner_that_dies_while_it_moves_a_shard_leaves_it_to_its_heirs() {
     for transport in TRANSPORTS {

@@ -1,19 +1,18 @@
 //! Timestamps: the order of commits, for protocols that keep several versions of a record.
 //!
-//! Invariants, for every source, whoever crashes:
-//! - A commit's timestamp is given once, and is above all that were given, and all that [`Timestamps::start`]
+//! Invariants, for every source and any crash:
+//! - A commit's timestamp is given once. It is above all timestamps that were given, and all that [`Timestamps::start`]
 //!   returned, before it was asked for.
-//! - A start is at least every timestamp whose transaction was acknowledged before the start was asked for.
-//!   A reader with start S sees the versions at S and below: whoever gets a timestamp after the reader has
-//!   S gets one above S, so that what the reader sees does not change any more.
-//! - [`Timestamps::known`] is a Lamport clock (Lamport, "Time, clocks, and the ordering of events in a
-//!   distributed system", CACM 1978): the greatest timestamp that the node has heard of. Whoever gives a
-//!   lock up sends along what he knows, and whoever gets it [observes](Timestamps::observe) that, so that
-//!   after a grant it is at least the timestamp of each earlier holder. The timestamp of a commit is above
-//!   what its node knew when it asked.
+//! - A start is at least every timestamp whose transaction was acknowledged before the start was asked for. A reader
+//!   with start S sees the versions at S and below. A transaction that asks for a timestamp after the reader has S gets
+//!   one above S. So the state that the reader sees changes no more.
+//! - [`Timestamps::known`] is a Lamport clock (Lamport, "Time, clocks, and the ordering of events in a distributed
+//!   system", CACM 1978): the greatest timestamp that the node has seen. A node that releases a lock sends its clock
+//!   along, and the node that gets the lock [observes](Timestamps::observe) it. So after a grant the clock is at least
+//!   the timestamp of each earlier holder. The timestamp of a commit is above its node's clock when it asked.
 //!
-//! LOTUS takes timestamps from "a scalable timestamp service in the compute pool" (paper, §5); what a
-//! restart of it must not do is in docs/timestamps.md. FORD takes none.
+//! LOTUS takes timestamps from "a scalable timestamp service in the compute pool" (paper, §5). docs/timestamps.md lists
+//! the errors that a restart of it must avoid. FORD takes none.
 
 mod pool;
 mod service;
@@ -28,22 +27,22 @@ use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::error::FabricError;
 use tarn_store::ids::{Failure, Timestamp};
 
-/// Where timestamps' words stand in the pool: group 0's superblock page, in the line after the stamp of
-/// the plan. First the counter of [`Timestamps::Pool`] or the bound of a service, then the bound's view.
+/// The place of the timestamps' words in the pool: group 0's superblock page, in the line after the stamp of the plan.
+/// The first word is the counter of [`Timestamps::Pool`] or the bound of a service, the second is the bound's view.
 pub fn pool_word() -> Address {
     Address::new(GroupId(0), 64)
 }
 
 impl Context {
-    /// The thread as one that asks a service.
+    /// The thread, as a caller of a service.
     fn caller(&self) -> Caller<'_> {
         Caller { membership: &*self.database().membership, node: self.node.id, port: &self.port }
     }
 }
 
 impl Timestamps {
-    /// What the node knows: below every timestamp that one of its transactions asks for from now on.
-    /// Free of messages.
+    /// The greatest timestamp that the node has seen. It is below every timestamp that one of its transactions asks for
+    /// from now on. It needs no message.
     #[inline]
     pub fn known(&self, cx: &Context) -> Timestamp {
         match self {
@@ -52,18 +51,18 @@ impl Timestamps {
         }
     }
 
-    /// The node has heard of this one, with a lock that somebody gave up.
+    /// The node has seen this timestamp, with a lock that another transaction released.
     #[inline]
     pub fn observe(&self, cx: &Context, seen: Timestamp) {
         match self {
-            // All that is given is known.
+            // Every timestamp that was given is known.
             Timestamps::Counter => debug_assert!(seen <= cx.database().counter.last()),
             _ => cx.hears(seen),
         }
     }
 
-    /// Not below any timestamp whose transaction was acknowledged before this was called; all that are
-    /// asked for once it has returned are above it.
+    /// A timestamp not below that of any transaction that was acknowledged before this call. All timestamps that are
+    /// asked for after it has returned are above it.
     ///
     /// # Errors
     /// The fabric's.
@@ -79,10 +78,10 @@ impl Timestamps {
         Ok(start)
     }
 
-    /// Above all that anybody has got from this database before this was called, and given once.
+    /// A timestamp above all that this database gave before this call. It is given once.
     ///
     /// # Errors
-    /// The fabric's; a timestamp may have been used up, and nobody has it.
+    /// The fabric's. A timestamp may then have been used up without being given.
     #[inline]
     pub async fn commit(&self, cx: &Context) -> Result<Timestamp, Failure> {
         let commit = match self {
@@ -97,11 +96,11 @@ impl Timestamps {
         Ok(commit)
     }
 
-    /// Takes timestamps until one is late enough: then every later one is. A pool's counter whose memory node is
-    /// gone gives none any more, and those of the next configuration are above all of this one.
+    /// Takes timestamps until one is late enough; every later one is late enough too. A pool's counter whose memory
+    /// node is gone gives none any more, and those of the next configuration are above all of this one.
     ///
     /// # Errors
-    /// As [`Timestamps::commit`].
+    /// Those of [`Timestamps::commit`].
     pub(crate) async fn pass(
         &self,
         cx: &Context,
@@ -121,9 +120,9 @@ impl Timestamps {
         }
     }
 
-    /// Waits until everybody's next timestamp is above `given`: before a transaction that has it is
-    /// acknowledged, or one of its locks released, and before a recoverer releases what it held. Ready at
-    /// once unless timestamps are taken from clocks.
+    /// Waits until every node's next timestamp is above `given`. A transaction with this timestamp waits before it is
+    /// acknowledged or releases a lock; a recoverer waits before it releases the transaction's locks. Ready at once
+    /// unless timestamps are taken from clocks.
     #[inline]
     pub async fn wait_out(&self, cx: &Context, given: Timestamp) {
         if let Timestamps::Clock(_) = self {

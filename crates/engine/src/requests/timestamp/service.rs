@@ -1,16 +1,16 @@
 //! The timestamp service: a node of the compute pool that counts.
 //!
 //! Invariants:
-//! - It gives nothing at or above its *bound*, and a bound is at every copy of [`super::pool_word`] before it
-//!   is used: at the primary first and then at the others, so that a copy that is being filled ends up with it
-//!   as well.
-//! - Who succeeds begins at the greatest bound of any live copy, once no member takes timestamps of those
-//!   before ([`Membership::succeed_timestamper`]) and none of them can write to memory any more. So it
-//!   begins above all that was ever given (deviation L20: a service that just counts on after a
-//!   restart gives timestamps twice).
+//! - It gives nothing at or above its *bound*. A bound is at every copy of [`super::pool_word`] before it is used. It
+//!   is written at the primary first and then at the others, so that a copy that is being filled has it in the end as
+//!   well.
+//! - A successor begins at the greatest bound of any live copy. Before that, no member takes timestamps of earlier
+//!   services any more ([`Membership::succeed_timestamper`]), and none of these can write to memory. So the successor
+//!   begins above all timestamps that were ever given (deviation L20: a service that just counts on after a restart
+//!   gives timestamps twice).
 //!
-//! A window is 2^20 timestamps and is extended when half of it is used up: one WRITE a copy for half a million
-//! commits. What a restart leaves unused is lost, which nobody notices.
+//! A window is 2^20 timestamps. It is extended when half of it is used up: one WRITE to each copy for half a million
+//! commits. A restart loses the unused rest, which has no effect.
 //!
 //! ```text
 //! request   how many u32: 0 to start               reply   since u64 | first u64: 0 if none can be given now
@@ -34,13 +34,13 @@ use tarn_store::ids::{Failure, Timestamp, ViewNumber};
 /// How often it looks whether its window runs out, or whether it may begin.
 const LOOK_AGAIN: Nanos = Nanos(20_000);
 
-/// What can be chosen about a service.
+/// The options of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceConfig {
-    /// Timestamps that one bound is good for.
+    /// The number of timestamps that one bound allows.
     pub window: u64,
-    /// **Breaks the contract**: a service begins where a fresh one would, and fences nobody. Here so that tests
-    /// prove that they would notice.
+    /// **Breaks the contract**: a service begins where a fresh one would, and fences no predecessor. It is here so that
+    /// tests prove that they would notice.
     #[doc(hidden)]
     pub planted_unfenced: bool,
 }
@@ -51,18 +51,18 @@ impl Default for ServiceConfig {
     }
 }
 
-/// What the cores of one service share.
+/// The state that the cores of one service share.
 #[derive(Debug, Default)]
 struct Count {
-    /// The next to be given.
+    /// The next timestamp to be given.
     next: AtomicU64,
-    /// Beyond the last that may be given; 0 while it does not serve.
+    /// One more than the last that may be given; 0 while it does not serve.
     bound: AtomicU64,
     since: AtomicU64,
 }
 
 impl Count {
-    /// So many adjacent timestamps; the first of them.
+    /// Gives `many` adjacent timestamps, and returns the first of them.
     fn give(&self, many: u64) -> Option<u64> {
         let bound = self.bound.load(Ordering::Acquire);
         let fits = |next: u64| (next + many <= bound).then_some(next + many);
@@ -70,14 +70,14 @@ impl Count {
     }
 }
 
-/// One life of the service; clones are the same one.
+/// One life of the service; clones are the same life.
 #[derive(Clone, Debug)]
 pub struct StampService {
     count: Arc<Count>,
     config: ServiceConfig,
 }
 
-/// A try that runs, as far as the configuration is concerned.
+/// It counts as a running try, so that the configuration does not change.
 struct Busy<'a>(&'a Context);
 
 impl Drop for Busy<'_> {
@@ -87,7 +87,7 @@ impl Drop for Busy<'_> {
 }
 
 impl StampService {
-    /// One that does not serve yet.
+    /// A service that does not serve yet.
     ///
     /// # Panics
     /// If the window is empty.
@@ -96,7 +96,7 @@ impl StampService {
         StampService { count: Arc::default(), config }
     }
 
-    /// One that serves without a bound, and so without a memory: to measure what asking it costs.
+    /// A service without a bound, and so without memory. It is for measuring the cost of a request.
     pub fn of_no_database() -> StampService {
         let service = StampService::new(ServiceConfig::default());
         service.count.next.store(Timestamp::LOADED.0 + 1, Ordering::Release);
@@ -104,7 +104,8 @@ impl StampService {
         service
     }
 
-    /// What a core of the service runs for [`crate::services::timestamp::STAMP`]; `port` is charged with the work.
+    /// The handler that a core of the service runs for [`crate::services::timestamp::STAMP`]; `port` is charged with
+    /// the work.
     pub fn handler(
         &self,
         port: Port,
@@ -126,8 +127,8 @@ impl StampService {
         self.count.bound.load(Ordering::Acquire) > 0
     }
 
-    /// Serves on the node of `cx` from when it may until that life is over, or `goes_on` says no: it succeeds
-    /// whoever did, and sees to its bound.
+    /// Serves on the node of `cx`, from when it may until that life is over or `goes_on` returns false. It succeeds the
+    /// last service, and extends its bound.
     pub async fn run(&self, cx: &Context, goes_on: impl Fn() -> bool) {
         while goes_on() && cx.database().membership.is_member(cx.node.id) {
             let done = match self.serves() {
@@ -135,7 +136,7 @@ impl StampService {
                 true if self.left() < self.config.window / 2 => self.extend(cx).await,
                 true => Ok(()),
             };
-            // What the fabric refused, it may grant in the next configuration.
+            // The fabric may allow in the next configuration a step that it refuses now.
             if done.is_err() || self.serves() {
                 cx.port.sleep(LOOK_AGAIN).await;
             }
@@ -148,7 +149,7 @@ impl StampService {
         bound.load(Ordering::Acquire).saturating_sub(next.load(Ordering::Acquire))
     }
 
-    /// Succeeds whoever served, if nobody does.
+    /// Succeeds the last service, if no node serves.
     async fn begin(&self, cx: &Context) -> Result<(), Failure> {
         let membership = &cx.database().membership;
         let Succession::Granted { since, before } = membership.succeed_timestamper(cx.node.id)
@@ -157,7 +158,7 @@ impl StampService {
             return Ok(());
         };
         self.count.since.store(since.0, Ordering::Release);
-        // What this process counted, if it did so before there was a service.
+        // Timestamps that this process's counter gave before there was a service.
         let mut given = cx.database().counter.last().0 + 1;
         if !self.config.planted_unfenced {
             let _busy = self.enter(cx).await?;
@@ -170,7 +171,7 @@ impl StampService {
         self.extend(cx).await
     }
 
-    /// Writes down a bound beyond this one, and gives what is below it.
+    /// Writes a bound beyond the present one to memory, then allows the timestamps below it.
     async fn extend(&self, cx: &Context) -> Result<(), Failure> {
         let _busy = self.enter(cx).await?;
         let Count { next, bound, since } = &*self.count;
@@ -188,7 +189,7 @@ impl StampService {
         Ok(())
     }
 
-    /// The copies stay those that they are while this is held.
+    /// The set of copies does not change while the result is held.
     async fn enter<'a>(&self, cx: &'a Context) -> Result<Busy<'a>, Failure> {
         while !cx.enter() {
             cx.adopt(None).await?;
@@ -197,7 +198,7 @@ impl StampService {
     }
 }
 
-/// The greatest bound that any live copy knows.
+/// The greatest bound that any live copy has.
 async fn read_bound(cx: &Context, since: ViewNumber) -> Result<u64, Failure> {
     let mut bound = 0;
     for copy in cx.groups.whole().counted(pool_word()) {
@@ -206,7 +207,7 @@ async fn read_bound(cx: &Context, since: ViewNumber) -> Result<u64, Failure> {
         cx.port.execute(&mut round).await?;
         let [found, of] = *round.array::<2>(at);
         if of > since.0 {
-            // Somebody has succeeded since: this life is over, and learns it late.
+            // Another service has succeeded since: this life is over, and learns it late.
             return Err(cx.port.note_failure(FabricError::Fenced).into());
         }
         bound = bound.max(found);

@@ -1,7 +1,7 @@
-//! What every source promises, on the local backend.
+//! The promises of every source of timestamps, on the local backend.
 //!
-//! Invariant checked: along one run in which everybody is acknowledged before the next asks, commits ascend,
-//! and each start lies between what was acknowledged and what is given next.
+//! Invariant checked, in one run in which each transaction is acknowledged before the next asks: commits ascend. Each
+//! start lies between the last acknowledged timestamp and the next one given.
 
 use super::pool_word;
 use crate::cluster::membership::EmbeddedMembership;
@@ -70,7 +70,7 @@ fn commits_ascend_and_starts_lie_between_them() {
     }
 }
 
-/// Whoever gets a lock knows of those who had it, without asking anybody.
+/// A node that gets a lock learns the greatest timestamp of its earlier holders, without a message.
 #[test]
 fn what_is_heard_is_known_and_bounds_the_next_commit() {
     for make in sources() {

@@ -1,8 +1,8 @@
-//! What the words of a lock bucket mean.
+//! The meaning of the words of a lock bucket.
 //!
-//! Invariant: a slot is free exactly if its word is 0, so that whoever gives up the last hold leaves a 0 and
-//! nothing else. (Layout: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated
-//! Locks"; we give the bucket a bit of its own and somewhere to spill to.)
+//! Invariant: a slot is free exactly if its word is 0. So the release of the last hold stores 0 and nothing else.
+//! (Layout: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks". We add a bit to the
+//! bucket, and room to spill.)
 //!
 //! ```text
 //! a bucket is a line:  0 header | 8 slot 1 | … | 56 slot 7
@@ -19,10 +19,10 @@ pub(super) const WORDS: usize = if cfg!(loom) { 3 } else { 8 };
 pub const SLOTS: usize = WORDS - 1;
 /// Bytes of a bucket.
 pub const BUCKET_BYTES: usize = 8 * WORDS;
-/// Most readers of one lock.
+/// The greatest number of readers of one lock.
 pub const READERS_MAX: u64 = 127;
 
-/// The bit of whoever changes the bucket's slots.
+/// The bit of a thread that changes the bucket's slots.
 pub(super) const BIT: u64 = 1 << 63;
 const SPILL_SHIFT: u32 = 32;
 const SPILL_MASK: u64 = (1 << 31) - 1;
@@ -44,13 +44,13 @@ pub(super) fn fingerprint(hash: u64) -> u64 {
     hash & !HOLDERS_MASK
 }
 
-/// Whether a word that is not 0 is this fingerprint's slot.
+/// Whether a word that is not 0 belongs to a slot with this fingerprint.
 #[inline(always)]
 pub(super) fn is_of(word: u64, fingerprint: u64) -> bool {
     word ^ fingerprint <= HOLDERS_MASK
 }
 
-/// Who holds it.
+/// The holders of a slot.
 #[inline(always)]
 pub(super) fn holders(word: u64) -> u64 {
     word & HOLDERS_MASK
@@ -63,7 +63,7 @@ pub(super) fn takes_readers(word: u64) -> bool {
     holders.is_multiple_of(READER) && holders != 0 && holders < READERS_MAX * READER
 }
 
-/// What is left of a slot when one reader goes.
+/// The slot's word after one reader has left.
 #[inline(always)]
 pub(super) fn without_reader(word: u64) -> u64 {
     if holders(word) == READER { 0 } else { word - READER }
@@ -75,13 +75,13 @@ pub(super) fn spill(header: u64) -> Option<u32> {
     (((header >> SPILL_SHIFT) & SPILL_MASK) as u32).checked_sub(1)
 }
 
-/// 0 if there is none.
+/// The spill field; 0 if there is none.
 #[inline(always)]
 pub(super) fn spill_bits(header: u64) -> u64 {
     header & (SPILL_MASK << SPILL_SHIFT)
 }
 
-/// A header that leads there.
+/// The header with this spill bucket.
 pub(super) fn with_spill(header: u64, spill: Option<u32>) -> u64 {
     let word = spill.map_or(0, |number| u64::from(number) + 1);
     debug_assert!(word <= SPILL_MASK);
@@ -94,7 +94,7 @@ pub(super) fn count(header: u64) -> u32 {
     (header & COUNT_MASK) as u32
 }
 
-/// A header that has seen one more.
+/// The header with one more write grant.
 #[inline(always)]
 pub(super) fn counted(header: u64) -> u64 {
     header & !COUNT_MASK | header.wrapping_add(1) & COUNT_MASK

@@ -1,8 +1,8 @@
-//! What a compute node has granted to transactions of others.
+//! Locks that a compute node has granted to other nodes' transactions.
 //!
-//! Invariants: a transaction is here while it holds anything here; giving up is for the whole transaction, and
-//! may be repeated. A message's locks are granted together or not at all. What a dead life held stays until
-//! its transactions are settled, since until then what it had begun to write is guarded by nothing else.
+//! Invariants: a transaction is listed while it holds anything here. A release is for the whole transaction, and may be
+//! repeated. The locks of a message are granted together or not at all. The locks of a dead life stay until its
+//! transactions are settled. Until then nothing else guards the records that it had begun to write.
 
 use super::holds::Holds;
 use super::message::Ask;
@@ -12,31 +12,30 @@ use tarn_fabric::address::NodeId;
 use tarn_store::ids::TxnId;
 use tarn_store::placement::shard_map::ShardId;
 
-/// One transaction's.
+/// One transaction's locks.
 #[derive(Default, Debug)]
 struct Granted {
     holds: Holds,
-    /// Whose locks they are, and in which epoch: each once.
+    /// The shards of these locks, with their epochs: each once.
     shards: Vec<(ShardId, u32)>,
 }
 
-/// See the module's text.
+/// The grants; see the module's text.
 #[derive(Default, Debug)]
 pub struct Grants {
-    /// Whose, in no order: there are about as many as other nodes have coordinators, and to look through their words costs less
-    /// than to keep them sorted.
+    /// The holders, in no order. There are about as many as other nodes have coordinators; searching their words costs
+    /// less than keeping them sorted.
     txns: Vec<TxnId>,
-    /// What, in the same places.
+    /// Their locks, at the same places.
     held: Vec<Granted>,
-    /// Empty, with their room.
+    /// Empty entries, kept for their capacity.
     spare: Vec<Granted>,
 }
 
 const SPARE_MAX: usize = 64;
 
 impl Grants {
-    /// Locks all of `asks` for `txn`, or nothing more than it had; `on_write` as in
-    /// [`LockTable::acquire`].
+    /// Locks all of `asks` for `txn`, or nothing more than it had. `on_write` is called as in [`LockTable::acquire`].
     pub fn ask(
         &mut self,
         table: &LockTable,
@@ -72,12 +71,12 @@ impl Grants {
         self.txns.iter().position(|it| *it == txn)
     }
 
-    /// Each transaction with what it holds.
+    /// Each transaction with its locks.
     fn all(&self) -> impl Iterator<Item = (TxnId, &Granted)> {
         self.txns.iter().copied().zip(&self.held)
     }
 
-    /// Gives up what `txn` holds; whether it held anything.
+    /// Releases the locks of `txn`. Returns whether it held any.
     pub fn release(&mut self, table: &LockTable, txn: TxnId) -> bool {
         let Some(at) = self.place(txn) else { return false };
         self.txns.swap_remove(at);
@@ -90,8 +89,8 @@ impl Grants {
         true
     }
 
-    /// Gives up what transactions of these lives hold, and adds the names to `dropped`; how many transactions there
-    /// were.
+    /// Releases the locks of these lives' transactions, and adds the names to `dropped`. Returns the number of
+    /// transactions.
     pub fn drop_lives(
         &mut self,
         table: &LockTable,
@@ -118,7 +117,7 @@ impl Grants {
         lives
     }
 
-    /// **Breaks the invariant** of moves: gives up what transactions hold that have locks of a shard.
+    /// **Breaks the invariant** of moves: releases all locks of transactions that hold locks of a shard.
     pub(crate) fn planted_drop(&mut self, table: &LockTable, shard: ShardId) {
         let all: Vec<TxnId> = self.of_shard(shard).collect();
         for txn in all {
@@ -132,24 +131,24 @@ impl Grants {
         self.all().filter(move |(_, granted)| has(granted)).map(|(txn, _)| txn)
     }
 
-    /// Transactions that hold anything.
+    /// The number of transactions that hold anything.
     pub fn len(&self) -> usize {
         self.txns.len()
     }
 
-    /// Whether none does.
+    /// Whether no transaction holds anything.
     pub fn is_empty(&self) -> bool {
         self.txns.is_empty()
     }
 
-    /// Stands for all that is granted, for whoever tells states apart.
+    /// A digest of all grants, for code that tells states apart.
     pub fn digest(&self) -> u64 {
         use tarn_fabric::rng::mix;
         let one = |(txn, granted): (TxnId, &Granted)| {
             let names = granted.holds.names();
             names.fold(mix(txn.word()), |all, (name, mode)| mix(all ^ name.hash() ^ mode as u64))
         };
-        // The same in whatever order they stand.
+        // The sum does not depend on the order of the list.
         self.all().map(one).fold(0, u64::wrapping_add)
     }
 }

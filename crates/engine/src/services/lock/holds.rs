@@ -1,9 +1,9 @@
-//! What one transaction holds in one lock table.
+//! The locks of one transaction in one lock table.
 //!
-//! Invariants: each slot is held once by the transaction, whatever it asks for and how often: what it asks
-//! for again it has, a writer may read, and the only reader may become the writer. Two of its names may
-//! share a slot (once in 2^64 pairs of tables): then they share the hold, in the stronger of their modes, and
-//! do not refuse one another. What is held is given up once.
+//! Invariants: the transaction holds each slot once, whatever it asks for and how often. A request for a lock that it
+//! holds is granted. A writer may read, and the only reader may become the writer. Two of its names may share a slot
+//! (once in 2^64 pairs of tables). Then they share the hold, in the stronger of their modes, and do not refuse one
+//! another. Each hold is released once.
 
 use super::name::{LockMode, LockName, NameKind};
 use super::table::{LockTable, Place};
@@ -11,14 +11,15 @@ use super::table::{LockTable, Place};
 /// A name that the transaction has locked.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
-    /// The name, field by field: whoever copies it whole, right after its fields were stored, waits for them.
+    /// The name, field by field. A copy of the whole name, right after its fields were stored, would have to wait for
+    /// these stores.
     key: u64,
     table: u16,
     kind: NameKind,
     place: Place,
-    /// How the name is locked.
+    /// The mode of the name.
     mode: LockMode,
-    /// How its slot is; `None` if the slot is an earlier hold's.
+    /// The mode of the slot; `None` if an earlier hold has the slot.
     slot: Option<LockMode>,
 }
 
@@ -37,17 +38,16 @@ impl Hold {
     }
 }
 
-/// See the module's text.
+/// The holds; see the module's text.
 #[derive(Default, Debug)]
 pub struct Holds {
     list: Vec<Hold>,
-    /// One bit of 64 for each name's hash: what is not here is not in the list.
+    /// One bit of 64 for each name's hash: a name whose bit is not set is not in the list.
     seen: u64,
 }
 
 impl Holds {
-    /// Locks `name`; whether it was granted. `on_write` is told of a write grant, as in
-    /// [`LockTable::acquire`].
+    /// Locks `name`. Returns whether it was granted. `on_write` is told of a write grant, as in [`LockTable::acquire`].
     #[inline(always)]
     pub fn ask(
         &mut self,
@@ -69,7 +69,7 @@ impl Holds {
         true
     }
 
-    /// The slot is the transaction's already.
+    /// Asks for a name whose slot the transaction has already.
     #[cold]
     fn ask_again(
         &mut self,
@@ -94,7 +94,7 @@ impl Holds {
         true
     }
 
-    /// How a name is locked.
+    /// The mode in which a name is locked, if it is.
     #[inline]
     pub fn is_held(&self, name: LockName) -> Option<LockMode> {
         if self.seen & 1 << (name.hash() >> 58) == 0 {
@@ -103,7 +103,7 @@ impl Holds {
         self.list.iter().find(|held| held.name() == name).map(|held| held.mode)
     }
 
-    /// Whether nobody else holds a name's lock; also of a name that is not held.
+    /// Whether no other transaction holds a name's lock; true also for a name that is not held.
     pub fn is_alone(&self, table: &LockTable, name: LockName) -> bool {
         let held = self.list.iter().find(|held| held.name() == name);
         held.is_none_or(|held| table.has_one_holder(held.place))
@@ -114,19 +114,19 @@ impl Holds {
         self.list.iter().map(|held| (held.name(), held.mode))
     }
 
-    /// Names that are locked.
+    /// The number of locked names.
     #[inline]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether nothing is.
+    /// Whether no name is locked.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Gives up all but the names that were locked first. A slot that became a writer's meanwhile stays so.
+    /// Releases all but the `count` names that were locked first. A slot that became a writer's meanwhile stays so.
     pub fn keep_first(&mut self, table: &LockTable, count: usize) {
         for held in self.list.drain(count..) {
             if let Some(mode) = held.slot {
@@ -135,7 +135,7 @@ impl Holds {
         }
     }
 
-    /// Gives up everything.
+    /// Releases everything.
     #[inline]
     pub fn release(&mut self, table: &LockTable) {
         for held in &self.list {

@@ -1,9 +1,9 @@
-//! What others than holders see of a lock table: who caches versions, who judges, who explores.
+//! The lock table's view for others than holders: caches of versions, judges, explorers.
 //!
-//! Invariant: what is kept of a lock's record is kept while the bucket's bit is held, nobody writes it or did when it
-//! was read, and no write of its bucket was granted since; the next write grant drops it under the same bit. (Hu
-//! et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", drops it before the grant, so
-//! that a reader in between can bring it back.) The rest only looks.
+//! Invariant: a version is kept under three conditions, and while the bucket's bit is held. No transaction writes the
+//! lock. None wrote it when the version was read. No write of its bucket was granted since. The next write grant drops
+//! the version under the same bit. (Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks",
+//! drops it before the grant, so a reader in between can bring it back.) The other functions only look.
 
 use super::bucket::{self, WRITER, fingerprint, is_of};
 use super::sync::Ordering;
@@ -15,17 +15,17 @@ impl LockTable {
         bucket::count(self.bucket(self.home(hash))[0].load(Ordering::Acquire))
     }
 
-    /// The count of write grants if nobody writes the lock: to be asked before something is read that is to be kept
-    /// by [`LockTable::keep`]. What is read while somebody writes may be of before he wrote, and he may be gone
-    /// without another grant when it is to be kept. (The explorer found that: `half-commit`.)
+    /// The count of write grants, if no transaction writes the lock. Ask for it before a read whose result
+    /// [`LockTable::keep`] shall keep. A read beside a writer may return the state before the write. The writer may be
+    /// gone, without another grant, when the result is kept. (The explorer found that: `half-commit`.)
     pub fn unwritten(&self, hash: u64) -> Option<u32> {
         let count = self.count(hash);
         self.keep(hash, count, || ()).then_some(count)
     }
 
-    /// Runs `act` with the bucket's bit if nobody writes the lock and no write of its bucket was granted
-    /// since the count was `count`, which [`LockTable::unwritten`] said; whether it ran. What `act` keeps is dropped by
-    /// the next write grant.
+    /// Runs `act` with the bucket's bit, if no transaction writes the lock and no write of its bucket was granted since
+    /// [`LockTable::unwritten`] returned `count`. Returns whether it ran. The next write grant drops the versions that
+    /// `act` keeps.
     pub fn keep(&self, hash: u64, count: u32, act: impl FnOnce()) -> bool {
         let (home, print) = (self.home(hash), fingerprint(hash));
         let header = match self.bits {
@@ -47,7 +47,7 @@ impl LockTable {
         may
     }
 
-    /// Slots in use. It looks at the whole table: for whoever judges a node at rest.
+    /// The number of slots in use. It looks at the whole table: it is for judges of a node at rest.
     pub fn held(&self) -> usize {
         let buckets = 0..self.homes + self.spills;
         let used = |number| {
@@ -57,7 +57,7 @@ impl LockTable {
         buckets.map(used).sum()
     }
 
-    /// Stands for all that is held, wherever its slot is, for whoever tells states apart.
+    /// A digest of all that is held, wherever its slot is, for code that tells states apart.
     pub fn digest(&self) -> u64 {
         let buckets = 0..self.homes + self.spills;
         let slots = buckets.flat_map(|number| &self.bucket(number)[1..]);
@@ -65,7 +65,7 @@ impl LockTable {
         used.map(tarn_fabric::rng::mix).fold(0, u64::wrapping_add)
     }
 
-    /// Stands for the counts of write grants of all buckets.
+    /// A digest of the counts of write grants of all buckets.
     pub fn counts_digest(&self) -> u64 {
         let count = |home| u64::from(bucket::count(self.bucket(home)[0].load(Ordering::Acquire)));
         let counted = (0..self.homes).filter(|home| count(*home) > 0);

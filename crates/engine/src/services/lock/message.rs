@@ -1,14 +1,14 @@
-//! What compute nodes say to one another about locks, byte by byte.
+//! Messages between compute nodes about locks, byte by byte.
 //!
-//! Invariant: a message that is cut short, or says what there is not (a shard, a timestamp, a transaction's
-//! name), is refused as a whole; nobody reads past its end.
+//! Invariant: a message is refused as a whole if it is cut short, or names a shard, a timestamp or a transaction that
+//! cannot exist. No code reads past its end.
 //!
 //! ```text
-//! LOCK     0 transaction | 8 what the sender knows | 16 asks, each of 20 bytes
+//! LOCK     0 transaction | 8 sender's greatest timestamp | 16 asks, each of 20 bytes
 //!   ask    0 key | 8 epoch of the shard 4 | 12 shard 2 | 14 table 2 | 16 mode | 17 kind | 18 zero 2
-//!   reply  0 what the owner knows | 8 verdict | 9 zero 7 | 16 the shard's entry, if it is another one
+//!   reply  0 owner's greatest timestamp | 8 verdict | 9 zero 7 | 16 the shard's entry, if it is another one
 //! RELEASE  0 transaction | 8 its commit timestamp, or 0      reply: nothing
-//! TRANSFER 0 what the sender knows | 8 shard 2               reply: nothing
+//! TRANSFER 0 sender's greatest timestamp | 8 shard 2         reply: nothing
 //! ```
 
 use super::name::{LockMode, LockName, NameKind};
@@ -16,11 +16,11 @@ use tarn_fabric::rpc::HandlerId;
 use tarn_store::ids::{OwnerTag, Timestamp, TxnId};
 use tarn_store::placement::shard_map::{SHARDS, ShardId};
 
-/// Asks for locks of the shards of a node; all of them or none.
+/// Asks for locks in shards of a node: all of them or none.
 pub const LOCK: HandlerId = HandlerId(0);
-/// Gives up whatever a transaction holds there.
+/// Releases all locks that a transaction holds at a node.
 pub const RELEASE: HandlerId = HandlerId(1);
-/// Says what the owner of a shard knows of timestamps, before it gives the shard to whom it says it.
+/// Tells the receiver of a shard the greatest timestamp that its owner has seen, before the owner gives the shard away.
 pub const TRANSFER: HandlerId = HandlerId(2);
 
 const LOCK_HEAD_BYTES: usize = 16;
@@ -32,25 +32,25 @@ const TRANSFER_BYTES: usize = 10;
 /// One lock that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
-    /// Which.
+    /// The name of the lock.
     pub name: LockName,
-    /// How.
+    /// The mode.
     pub mode: LockMode,
-    /// In which shard the asker finds it.
+    /// The shard in which the asker finds it.
     pub shard: ShardId,
-    /// Which epoch of the shard the asker knows.
+    /// The epoch of the shard that the asker knows.
     pub epoch: u32,
 }
 
-/// What an owner says.
+/// An owner's verdict on a LOCK message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Verdict {
-    /// All of it is granted.
+    /// All locks of the message are granted.
     Granted = 0,
-    /// Somebody else holds one of them; nothing of the message is granted.
+    /// Another transaction holds one of the locks; none of the message is granted.
     Conflict = 1,
-    /// A shard is another node's, or another epoch's, or closed; nothing of the message is granted.
+    /// A shard belongs to another node, has another epoch, or is closed; none of the message is granted.
     WrongOwner = 2,
     /// The asker's life is over.
     NotMember = 3,
@@ -59,11 +59,11 @@ pub enum Verdict {
 /// An owner's reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockReply {
-    /// The greatest timestamp that the owner has heard of.
+    /// The greatest timestamp that the owner has seen.
     pub known: Timestamp,
-    /// What it says.
+    /// The owner's verdict.
     pub verdict: Verdict,
-    /// For [`Verdict::WrongOwner`], what the owner knows of the shard as a word, or 0.
+    /// For [`Verdict::WrongOwner`], the owner's entry of the shard as a word, or 0.
     pub entry: u64,
 }
 
@@ -119,7 +119,7 @@ pub fn put_lock(
     asks.for_each(|ask| ask.put(bytes));
 }
 
-/// Reads one: who asks, what it knows, for what. `None` if it is none.
+/// Reads a LOCK message: the asker, its greatest timestamp and the asks. `None` if it is malformed.
 pub fn take_lock(bytes: &[u8]) -> Option<(TxnId, Timestamp, impl Iterator<Item = Ask> + Clone)> {
     let (txn, known) = (name(bytes)?, timestamp(bytes, 8)?);
     let (asks, rest) = bytes[LOCK_HEAD_BYTES..].as_chunks::<ASK_BYTES>();
@@ -130,14 +130,14 @@ pub fn take_lock(bytes: &[u8]) -> Option<(TxnId, Timestamp, impl Iterator<Item =
 }
 
 impl LockReply {
-    /// Writes it.
+    /// Writes the reply.
     pub fn put(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.known.0.to_le_bytes());
         bytes.extend((self.verdict as u64).to_le_bytes());
         bytes.extend(self.entry.to_le_bytes());
     }
 
-    /// Reads it; `None` if it is none.
+    /// Reads a reply; `None` if it is malformed.
     pub fn take(bytes: &[u8]) -> Option<LockReply> {
         let all = [Verdict::Granted, Verdict::Conflict, Verdict::WrongOwner, Verdict::NotMember];
         let verdict = *all.get(usize::try_from(word(bytes, 8)?).ok()?)?;
@@ -152,7 +152,7 @@ pub fn put_release(bytes: &mut Vec<u8>, txn: TxnId, committed: Option<Timestamp>
     bytes.extend(committed.map_or(0, |at| at.0).to_le_bytes());
 }
 
-/// Reads one.
+/// Reads a RELEASE message; `None` if it is malformed.
 pub fn take_release(bytes: &[u8]) -> Option<(TxnId, Option<Timestamp>)> {
     let (txn, at) = (name(bytes)?, timestamp(bytes, 8)?);
     let committed = (at != Timestamp::ZERO).then_some(at);
@@ -165,7 +165,7 @@ pub fn put_transfer(bytes: &mut Vec<u8>, shard: ShardId, known: Timestamp) {
     bytes.extend(shard.0.to_le_bytes());
 }
 
-/// Reads one.
+/// Reads a TRANSFER message; `None` if it is malformed.
 pub fn take_transfer(bytes: &[u8]) -> Option<(ShardId, Timestamp)> {
     let bytes: &[u8; TRANSFER_BYTES] = bytes.try_into().ok()?;
     Some((shard(bytes[8], bytes[9])?, timestamp(bytes, 0)?))

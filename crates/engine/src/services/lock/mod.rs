@@ -1,17 +1,18 @@
-//! Locks in compute nodes: which transaction may read or write what, decided by the node whose shard it is.
+//! Locks in compute nodes: the node that owns a shard decides which transaction may read or write its records.
 //!
-//! - [`name`]: what is locked, and how. [`crate::transaction::lock_set`]: what one transaction holds and asks for, here and elsewhere.
-//! - [`table`]: a node's table of locks; `bucket` its words, `spill` what does not fit, `look` what
-//!   others see of it.
-//! - [`versions`]: what a node remembers of the records that it grants.
-//! - [`holds`]: one transaction's in one table. [`grants`]: those of other nodes' transactions.
-//! - [`message`]: what nodes say to one another. `service` answers. `closing`: what still runs after a reply.
+//! - [`name`]: names of locks, and modes. [`crate::transaction::lock_set`]: one transaction's locks and requests, here
+//!   and elsewhere.
+//! - [`table`]: a node's table of locks. `bucket` defines its words, `spill` adds room, `look` is its view for others
+//!   than holders.
+//! - [`versions`]: the versions that a node remembers of records whose locks it grants.
+//! - [`holds`]: one transaction's locks in one table. [`grants`]: the locks of other nodes' transactions.
+//! - [`message`]: the messages between nodes. `service` answers them. `closing`: work that goes on after a reply.
 //!   `at_once`: the same without messages, within a process.
-//! - `watched`: what whoever explores every order is told of all this.
-//! - `sync`: its atomics, so that they can be modelled. `planted`: what it must not do.
+//! - `watched`: reports all this to the explorer of every order.
+//! - `sync`: the table's atomics, so that they can be modelled. `planted`: planted bugs.
 //!
-//! Invariant: nobody waits for a lock; one that cannot be had is refused, and the transaction tries again.
-//! See docs/locks.md. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with
+//! Invariant: no transaction waits for a lock. A lock that cannot be granted is refused, and the transaction tries
+//! again. See docs/locks.md. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with
 //! Disaggregated Locks".)
 
 mod bucket;
@@ -30,7 +31,7 @@ mod tests;
 pub mod versions;
 pub(crate) mod watch;
 
-/// What a model of the table's synchronisation needs, and nobody else.
+/// The parts that a model of the table's synchronisation needs. Only models use them.
 #[cfg(loom)]
 pub mod modelled {
     pub use super::bucket::BUCKET_BYTES;

@@ -1,19 +1,17 @@
-//! What is locked: names, modes, and where a name's lock lies.
+//! Names of locks, their modes, and the place of a name's lock.
 //!
-//! Invariant: two different things have different names, and a name says which kind of thing it is: two
-//! tables' records of one key are two locks. (Algorithm 1 of Hu et al., "LOTUS: Optimizing Disaggregated
-//! Transactions with Disaggregated Locks", hashes the key alone, so that a transaction on two tables
-//! collides with itself.)
+//! Invariant: two different things have different names, and a name says which kind of thing it names. Records of two
+//! tables with the same key have two locks. (Algorithm 1 of Hu et al., "LOTUS: Optimizing Disaggregated Transactions
+//! with Disaggregated Locks", hashes the key alone, so a transaction on two tables collides with itself.)
 
 use tarn_fabric::address::Address;
 use tarn_fabric::rng::mix;
 
-/// What a name is the name of.
+/// The kind of thing that a name stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum NameKind {
-    /// A record, whether it exists or not: by its key, or by its key's hash where the key is longer than
-    /// a word.
+    /// A record, whether it exists or not: by its key, or by the hash of a key that is longer than a word.
     Row = 0,
     /// A node of an ordered index: by its address.
     Node = 1,
@@ -22,43 +20,43 @@ pub enum NameKind {
 }
 
 impl NameKind {
-    /// From its number in a message.
+    /// The kind with this number in a message.
     pub fn from_number(number: u8) -> Option<NameKind> {
         [NameKind::Row, NameKind::Node, NameKind::Bucket].get(usize::from(number)).copied()
     }
 }
 
-/// The name of a lock. Longer keys go by their hash: two of them may share a lock, which costs an abort
-/// now and then and nothing else.
+/// The name of a lock. Longer keys go by their hash: two of them may share a lock, which costs an abort now and then
+/// and nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LockName {
-    /// Which table; for a node or a bucket the table that its index is of.
+    /// The table; for a node or a bucket, the table of its index.
     pub table: u16,
-    /// What it is.
+    /// The kind of thing.
     pub kind: NameKind,
     /// The packed key or its hash; an address as a word.
     pub key: u64,
 }
 
 impl LockName {
-    /// A record's.
+    /// The name of a record.
     #[inline]
     pub fn row(table: u16, key: u64) -> LockName {
         LockName { table, kind: NameKind::Row, key }
     }
 
-    /// A node's of an ordered index.
+    /// The name of a node of an ordered index.
     pub fn node(table: u16, address: Address) -> LockName {
         LockName { table, kind: NameKind::Node, key: address.to_word() }
     }
 
-    /// A bucket's of a hash index.
+    /// The name of a bucket of a hash index.
     pub fn bucket(table: u16, address: Address) -> LockName {
         LockName { table, kind: NameKind::Bucket, key: address.to_word() }
     }
 
-    /// Where its lock lies and what it is told apart by. Names of one table and kind never share a hash,
-    /// since the function is a bijection of the key; others do once in 2^64.
+    /// The hash that decides where the lock lies and tells it apart. Names of one table and kind never share a hash,
+    /// since the function is a bijection of the key. Two other names share one with a chance of one in 2^64.
     #[inline]
     pub fn hash(self) -> u64 {
         let kind = (self.kind as u64) << 16 | u64::from(self.table);
@@ -66,7 +64,7 @@ impl LockName {
     }
 }
 
-/// How it is locked.
+/// The mode of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockMode {
     /// With other readers.

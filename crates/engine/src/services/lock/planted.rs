@@ -1,6 +1,6 @@
-//! What the lock table must not do: the text of the paper where it loses the exclusion of writers.
+//! Planted bugs of the lock table: the text of the paper where it loses the exclusion of writers.
 //!
-//! Invariant: reached through [`super::table::Bits`]'s planted values alone, which tests give and nobody else.
+//! Invariant: only the planted values of [`super::table::Bits`] lead here, and only tests use them.
 
 use super::bucket::{READER, WRITER};
 use super::name::LockMode;

@@ -1,12 +1,12 @@
-//! What a compute node does when another asks it for locks.
+//! A compute node's answers to other nodes that ask for locks.
 //!
-//! Invariants: it grants what is its own alone: shards that the map gives to this life, open, in the epoch that
-//! the asker knows, to members alone. A message runs at most once (calls are at-most-once, and sessions
-//! are ordered), so that a LOCK that comes twice, or late, grants nothing that nobody will give up: that is
-//! hole L8 of the paper's text. Nobody waits here.
+//! Invariants: the node grants only locks of its own shards: those that the map gives to this life, open, in the epoch
+//! that the asker knows. It grants them only to members. A message runs at most once (calls are at-most-once, and
+//! sessions are ordered). So a LOCK that comes twice, or late, grants nothing that would never be released: that is
+//! hole L8 of the paper's text. No function waits here.
 //!
-//! The asker's view is not compared, as our plan had it: what matters of it is who owns the shard, which its
-//! epoch says, and whether the asker lives, which is looked up.
+//! The asker's view is not compared, though our plan had it. Two facts of it matter. The epoch says which node owns the
+//! shard. The membership service says whether the asker lives.
 
 use super::message::{self, Ask, LOCK, LockReply, RELEASE, TRANSFER, Verdict};
 use super::name::LockName;
@@ -20,7 +20,7 @@ use tarn_store::ids::{Timestamp, TxnId};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
 impl NodeServices {
-    /// Grants all of `asks` to `txn`, or nothing of them.
+    /// Grants all of `asks` to `txn`, or none of them.
     pub(crate) fn lock(
         &self,
         txn: TxnId,
@@ -29,8 +29,8 @@ impl NodeServices {
     ) -> LockReply {
         let reply = |verdict, entry| LockReply { known: self.seen.get(), verdict, entry };
         self.seen.raise(known);
-        // The lock on grants comes first: who closes a shard waits for those who are behind it, and so does who
-        // gives up what the recovered held.
+        // Lock the grants first. A node that closes a shard waits for requests that hold this lock; so does a node that
+        // drops the grants of recovered lives.
         let grants = &mut *self.grants_of(txn);
         if !self.membership.is_member(txn.node()) {
             return reply(Verdict::NotMember, 0);
@@ -51,7 +51,7 @@ impl NodeServices {
         reply(if granted { Verdict::Granted } else { Verdict::Conflict }, 0)
     }
 
-    /// What the map says of an ask's shard: it is read again if the asker knows another epoch.
+    /// The map's entry of an ask's shard. The record is read again if the asker knows another epoch.
     fn entry_for(&self, ask: &Ask) -> Option<ShardEntry> {
         let entry = self.shards.entry(ask.shard);
         match entry.is_some_and(|entry| entry.epoch == ask.epoch) {
@@ -60,20 +60,21 @@ impl NodeServices {
         }
     }
 
-    /// Gives up what `txn` holds here. What lives held that are over is given up once they are recovered: the last
-    /// writes of one that was expelled may have been refused.
+    /// Releases the locks of `txn` here. The locks of a life that is over are released once it is recovered, since the
+    /// last writes of an expelled life may have been refused.
     pub(crate) fn release(&self, txn: TxnId, committed: Option<Timestamp>) {
         if !self.membership.is_member(txn.node()) {
             return;
         }
-        // Before anybody else can have the lock.
+        // Raise the timestamp before any other transaction can have the lock.
         if let Some(committed) = committed {
             self.seen.raise(committed);
         }
         self.grants_of(txn).release(&self.locks, txn);
     }
 
-    /// The owner of a shard is about to give it to this node, and knows of so much. Whose the shard is the map says.
+    /// The owner of a shard is about to give it to this node, and tells its greatest timestamp. The map decides the
+    /// owner.
     pub(crate) fn transfer(&self, shard: ShardId, known: Timestamp) {
         self.seen.raise(known);
         self.shards.reread(&*self.membership, shard);
@@ -82,8 +83,8 @@ impl NodeServices {
         }
     }
 
-    /// Gives up what lives hold that are recovered, and says what that was; whether lives hold anything that are
-    /// dead and are not.
+    /// Releases the locks of recovered lives, and adds their names to `dropped`. Returns whether dead lives that are
+    /// not recovered hold anything.
     pub(crate) fn drop_recovered(
         &self,
         by: impl Fn(NodeId) -> bool,
@@ -98,7 +99,7 @@ impl NodeServices {
     }
 }
 
-/// Has a thread answer to messages about locks. One that is none does nothing, and is counted as refused.
+/// Makes a thread answer messages about locks. A malformed message does nothing, and is counted as refused.
 pub(crate) fn register(rpc: &Rpc, services: &Arc<NodeServices>) {
     let (its, port) = (Arc::clone(services), rpc.port().clone());
     rpc.register(LOCK, move |request, bytes| {
@@ -128,7 +129,7 @@ pub(crate) fn register(rpc: &Rpc, services: &Arc<NodeServices>) {
     });
 }
 
-/// In virtual time: one look at the transaction's grants, and one compare-and-swap a lock.
+/// Charges virtual time: one look at the transaction's grants, and one compare-and-swap for each lock.
 fn charge(port: &Port, locks: usize) {
     if port.charges() {
         port.charge(Cost::LocalLookup);

@@ -1,13 +1,13 @@
-//! Where a lock bucket spills to when its slots do not suffice.
+//! Spill buckets: room for a lock bucket whose slots do not suffice.
 //!
-//! Invariants: a spill bucket is free, or behind one home bucket; it is put there, taken away, and its slots
-//! change, under that one's bit alone. It is taken away when its last slot is given up, so that none is
-//! lost. The list of free ones is a stack in one word, with a count of changes against a word that has come
-//! back. A bucket that was never used is followed in the list by the next, so that nothing need be
-//! written, and no memory touched, before the first is used.
+//! Invariants: a spill bucket is free, or chained behind one home bucket. It is chained and unchained, and its slots
+//! change, only under the bit of that home bucket. It is unchained when its last slot is released, so none is lost. The
+//! list of free spill buckets is a stack in one word, with a count of changes to detect a word that has come back. In
+//! the list, a bucket that was never used is followed by the next one. So nothing is written, and no memory touched,
+//! before the first use.
 //!
-//! Without it a transaction that locks more keys of one bucket than the bucket has slots would be refused
-//! for ever.
+//! Without spilling, a transaction that locks more keys of one bucket than the bucket has slots would be refused for
+//! ever.
 
 use super::bucket::{self, BIT, WORDS};
 use super::name::LockMode;
@@ -15,7 +15,8 @@ use super::sync::{AtomicU64, Ordering};
 use super::table::{LockTable, Place};
 
 impl LockTable {
-    /// In a spill bucket nobody comes or goes without the bit of its home: so that it can be given back.
+    /// Releases a lock in a spill bucket. It takes the bit of the home bucket, so that an empty spill bucket can be
+    /// freed.
     #[cold]
     pub(super) fn release_spilled(&self, place: Place, hash: u64, mode: LockMode) {
         let home = self.home(hash);
@@ -32,7 +33,7 @@ impl LockTable {
         self.give(home, header);
     }
 
-    /// A free spill bucket, put behind the bucket with this header: its first slot.
+    /// Chains a free spill bucket behind the bucket with this header, and returns its first slot.
     #[cold]
     pub(super) fn spill(&self, header: &mut u64) -> Option<Place> {
         let mut free = self.free.load(Ordering::Acquire);
@@ -41,7 +42,7 @@ impl LockTable {
             if spill == self.spills {
                 return None;
             }
-            // A spill bucket that was never used is followed by the next.
+            // In the list, a spill bucket that was never used is followed by the next one.
             let its = self.bucket(self.homes + spill)[0].load(Ordering::Relaxed);
             let next = u64::from(bucket::spill(its).unwrap_or(spill + 1));
             match self.change_free(free, next) {
@@ -62,7 +63,7 @@ impl LockTable {
         self.free.compare_exchange(free, changes | first, won, lost).map(|_| ())
     }
 
-    /// Takes an empty spill bucket out of its chain, for others to use.
+    /// Takes an empty spill bucket out of its chain, and frees it.
     fn unlink(&self, header: &mut u64, spill: u32) {
         let its = bucket::spill(self.bucket(self.homes + spill)[0].load(Ordering::Relaxed));
         let mut at = bucket::spill(*header).expect("the bucket is in the chain");
@@ -91,7 +92,7 @@ impl LockTable {
         }
     }
 
-    /// Spill buckets in use.
+    /// The number of spill buckets in use.
     pub fn spilled(&self) -> usize {
         let followed = |header: u64| bucket::spill(header & !BIT).map(|it| self.homes + it);
         let behind = |home: u32| {

@@ -1,46 +1,45 @@
 //! Atomics of the lock table, and of the counts of readers, so that their synchronisation can be modelled.
 //!
-//! Invariant: in an ordinary build this is the standard library and nothing else. Built with `--cfg loom`
-//! the same code runs on loom's types, which try every interleaving and every value that a weaker machine
-//! may show (Norris and Demsky, "CDSChecker", OOPSLA 2013, whose method loom has). What orders one
-//! thread's accesses for another is named by a [`Site`], so that a model can take it away and prove that
-//! it would have noticed. It is the way of `crates/fabric/src/local/sync.rs`.
+//! Invariant: in an ordinary build this is the standard library and nothing else. Built with `--cfg loom` the same code
+//! runs on loom's types. They try every interleaving and every value that a weaker machine may show (Norris and Demsky,
+//! "CDSChecker", OOPSLA 2013, whose method loom has). A [`Site`] names each ordering between threads. So a model can
+//! take it away and prove that it would have noticed. `crates/fabric/src/local/sync.rs` works the same way.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an ordering is for.
+/// The purpose of an ordering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Site {
-    /// Whoever has a bucket's bit sees what the one before did under it.
+    /// A thread that takes a bucket's bit sees all that the last holder of the bit did under it.
     BitTaken,
-    /// What is done under a bucket's bit comes before it is given back.
+    /// All that a thread does under a bucket's bit comes before it gives the bit back.
     BitReleased,
-    /// What a holder did comes before its lock is free.
+    /// All that a holder did comes before its lock is free.
     SlotReleased,
-    /// Whoever is granted a lock sees what its last holders did.
+    /// A thread that is granted a lock sees all that its last holders did.
     SlotTaken,
-    /// Whoever joins readers sees, through the first of them, what the last writer did.
+    /// A reader that joins others sees, through the first of them, all that the last writer did.
     ClaimPublished,
-    /// Whoever finds a set of cached versions even sees what was written before.
+    /// A thread that finds a set of cached versions even sees all that was written before.
     EntryRead,
-    /// Whoever has seen anything of a change sees, looking again, that there was one.
+    /// A thread that has seen any part of a change sees, when it looks again, that there was a change.
     EntryReadAgain,
-    /// Whoever changes a set sees what the one before did.
+    /// A thread that changes a set sees all that the thread before did to it.
     EntryTaken,
-    /// A set is odd before anything of it changes.
+    /// A set is odd before any part of it changes.
     EntryChanging,
-    /// What a set's writer did comes before the set is even again.
+    /// All that a set's writer did comes before the set is even again.
     EntryWritten,
-    /// A reader is counted before he reads anything (`crates/engine/src/services/readers.rs`).
+    /// A reader is counted before it reads anything (`crates/engine/src/services/readers.rs`).
     ReadingTold,
-    /// A writer has his locks before he looks who reads.
+    /// A writer has its locks before it looks for readers.
     ReadingAsked,
-    /// What a reader did comes before he is counted no more.
+    /// All that a reader did comes before it is no longer counted.
     ReadingEnded,
-    /// Whoever finds that a reader is counted no more writes behind what he read.
+    /// A writer that finds a reader no longer counted writes after all of that reader's reads.
     ReadingSeenEnded,
 }
 
@@ -91,7 +90,7 @@ pub(crate) use tarn_fabric::local::Words;
 #[cfg(loom)]
 pub(crate) type Words = Box<[AtomicU64]>;
 
-/// Words that are all zero, in memory that is touched when it is used.
+/// Words that are all zero. Their memory is touched only when it is used.
 pub(crate) fn zeroed(count: usize) -> Words {
     #[cfg(not(loom))]
     let words = Words::zeroed(count);
@@ -100,7 +99,7 @@ pub(crate) fn zeroed(count: usize) -> Words {
     words
 }
 
-/// The line of a word will be written soon: a hint.
+/// A hint that the line of this word will be written soon.
 #[inline(always)]
 pub(crate) fn fetch_to_write(_word: &AtomicU64) {
     #[cfg(not(loom))]

@@ -1,16 +1,17 @@
-//! The lock table of a compute node: who may read or write what, decided in this node's memory.
+//! The lock table of a compute node: this node's memory decides which transactions may read or write a record.
 //!
 //! Invariants:
-//! - A lock has one writer, or readers, or nobody. Its slot stays where it is while it is held.
-//! - A slot is claimed under its bucket's bit only: two who look for a free slot at a time could otherwise
-//!   give one key to two writers. It is given up without the bit, and readers join readers without it, both
-//!   by a compare-and-swap of a word that was loaded once.
-//! - A write grant, what the caller does with it at once (a cached version is dropped, say) and the
-//!   bucket's count of write grants are one step for everybody who has the bit.
-//! - Nobody waits: a lock that cannot be had is refused. The bit is waited for, but not for long.
+//! - A lock has one writer, or readers, or no holder. Its slot stays where it is while it is held.
+//! - A slot is claimed only under its bucket's bit. Otherwise two threads that look for a free slot at the same time
+//!   could give one key to two writers. A slot is released without the bit, and readers join readers without it. Both
+//!   use a compare-and-swap of a word that was loaded once.
+//! - Three things are one step for every thread that takes the bit: a write grant, the caller's action with it (for
+//!   example, dropping a cached version), and the bucket's count of write grants.
+//! - No transaction waits for a lock: a lock that cannot be granted is refused. Threads wait for the bit, but not for
+//!   long.
 //!
-//! (Disaggregated locks: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks",
-//! whose text has no bit: there two requests that both find a slot free can both be granted.)
+//! (Disaggregated locks: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", whose text
+//! has no bit: there two requests that both find a slot free can both be granted.)
 
 use super::bucket::{
     self, BIT, BUCKET_BYTES, READER, WORDS, WRITER, fingerprint, is_of, takes_readers,
@@ -20,38 +21,38 @@ use super::planted::planted_pause;
 use super::sync::{AtomicU64, Ordering, Site, Words, fetch_to_write, order, pause, zeroed};
 use tarn_store::ids::UsageError;
 
-/// Size of a lock table unless told otherwise: 524,288 buckets.
+/// The default size of a lock table, in bytes: 524,288 buckets.
 pub const LOCK_TABLE_BYTES_DEFAULT: u64 = 32 << 20;
-/// For so many buckets there is one to spill to, and never fewer than a few.
+/// The number of home buckets for each spill bucket. A table has at least a few spill buckets.
 const HOMES_PER_SPILL: u64 = 16;
 const SPILLS_MIN: u64 = if cfg!(loom) { 1 } else { 16 };
-/// Most bytes of a table: a place has 32 bits.
+/// The largest size of a table, in bytes: a place has 32 bits.
 const TABLE_BYTES_MAX: u64 = 16 << 30;
-/// How often a thread looks whether a bucket's bit is free before it is refused. What is done under a bit
-/// takes nanoseconds, unless its thread is not running: then an abort is better than to wait for it.
+/// How often a thread looks whether a bucket's bit is free before it is refused. Work under a bit takes nanoseconds,
+/// unless its thread is not running. In that case an abort is better than a wait.
 const LOOKS_MAX: u32 = if cfg!(loom) { 2 } else { 1 << 12 };
 
-/// How threads of the node keep out of each other's way in a bucket.
+/// How threads of the node exclude each other in a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bits {
     /// There is one thread: it needs no bits.
     Alone,
     /// By the bucket's bit.
     Shared,
-    /// **Breaks the invariant**: finds a free slot, then claims it by a compare-and-swap, as the paper's
-    /// text has it. Here so that tests prove that they would notice.
+    /// **Breaks the invariant**: finds a free slot, then claims it by a compare-and-swap, as the paper's text has it.
+    /// It is here so that tests prove that they would notice.
     #[doc(hidden)]
     PlantedNoBit,
-    /// **Breaks the invariant**: readers look at a slot, then load it again to join. Likewise.
+    /// **Breaks the invariant**: readers look at a slot, then load it again to join. It is here for the same reason.
     #[doc(hidden)]
     PlantedTwoLoads,
 }
 
-/// Where a granted lock's slot is.
+/// The place of a granted lock's slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place(pub(super) u32);
 
-/// See the module's text.
+/// The lock table; see the module's text.
 pub struct LockTable {
     words: Words,
     pub(super) homes: u32,
@@ -61,21 +62,21 @@ pub struct LockTable {
     pub(super) free: AtomicU64,
 }
 
-/// What a search of a bucket and its spill buckets has found.
+/// The result of a search of a bucket and its spill buckets.
 pub(crate) enum Found {
     /// The lock's slot, and its word.
     Held(Place, u64),
-    /// A free slot, and the lock is nobody's.
+    /// A free slot; the lock has no holder.
     Free(Place),
     /// Neither.
     Full,
 }
 
 impl LockTable {
-    /// A table whose buckets take `bytes`, rounded down to a power of two; a sixteenth is added to spill to.
+    /// A table whose buckets take `bytes`, rounded down to a power of two. A sixteenth is added for spill buckets.
     ///
     /// # Errors
-    /// Names the size and what is allowed.
+    /// Names the size and the allowed range.
     pub fn new(bytes: u64, bits: Bits) -> Result<LockTable, UsageError> {
         if !(BUCKET_BYTES as u64..=TABLE_BYTES_MAX).contains(&bytes) {
             return Err(UsageError {
@@ -91,13 +92,13 @@ impl LockTable {
         Ok(LockTable { words, homes, spills, bits, free: AtomicU64::new(0) })
     }
 
-    /// How its threads keep out of each other's way.
+    /// How the table's threads exclude each other.
     pub fn bits(&self) -> Bits {
         self.bits
     }
 
-    /// Whether who holds so many locks was refused the next because it holds most of the table: nothing is left to
-    /// spill to, and half of the slots are its own.
+    /// Whether a holder of `held` locks was refused because it holds most of the table itself: no spill bucket is free,
+    /// and half of the slots are its own.
     #[cold]
     pub(crate) fn is_full_of(&self, held: usize) -> bool {
         let is_spent = self.free.load(Ordering::Acquire) as u32 == self.spills;
@@ -124,26 +125,25 @@ impl LockTable {
         at >= self.homes * WORDS as u32
     }
 
-    /// A lock will be asked for soon: its bucket's line may be on its way until then.
+    /// A hint that a lock will be asked for soon: its bucket's line may be fetched until then.
     #[inline(always)]
     pub fn fetch_ahead(&self, hash: u64) {
         fetch_to_write(&self.bucket(self.home(hash))[0]);
     }
 
-    /// Where a lock's bucket lies: a hint, for whoever asks for its line among others.
+    /// The line of a lock's bucket: a hint, for code that prefetches several lines.
     #[inline(always)]
     pub fn line(&self, hash: u64) -> *const u8 {
         self.line_in(self.words.as_ptr().cast(), hash)
     }
 
-    /// The same in a table as large as this one whose first line is there: a hint, which may point to what is gone.
+    /// The same in a table of equal size with this first line. It is a hint: the table may be gone.
     #[inline(always)]
     pub(crate) fn line_in(&self, first: *const u8, hash: u64) -> *const u8 {
         first.wrapping_add(self.home(hash) as usize * BUCKET_BYTES)
     }
 
-    /// Grants a lock, or refuses it. `on_write` is run if it is granted to a writer, together with the
-    /// grant; it may not come back to this table.
+    /// Grants a lock, or refuses it. `on_write` runs together with a grant to a writer; it may not call this table.
     #[inline(always)]
     pub fn acquire(&self, hash: u64, mode: LockMode, on_write: impl FnOnce()) -> Option<Place> {
         let (home, print) = (self.home(hash), fingerprint(hash));
@@ -186,7 +186,7 @@ impl LockTable {
         place
     }
 
-    /// Takes a bucket's bit: its header without it; `None` if somebody has had it for long.
+    /// Takes a bucket's bit, and returns the header without it. `None` if another thread has had the bit for long.
     pub(crate) fn take(&self, home: u32) -> Option<u64> {
         let word = &self.bucket(home)[0];
         for _ in 0..LOOKS_MAX {
@@ -199,7 +199,7 @@ impl LockTable {
         None
     }
 
-    /// As [`LockTable::take`], however long it takes.
+    /// The same as [`LockTable::take`], however long it takes.
     pub(crate) fn take_at_last(&self, home: u32) -> u64 {
         loop {
             if let Some(header) = self.take(home) {
@@ -214,7 +214,7 @@ impl LockTable {
         self.bucket(home)[0].store(header & !BIT, order(Site::BitReleased, Ordering::Release));
     }
 
-    /// A reader joins others without the bit: the word says that there are some, of this very lock.
+    /// A reader joins others without the bit: the slot's word says that there are readers of this very lock.
     #[inline]
     fn join_beside(&self, home: u32, print: u64) -> Option<Place> {
         let bucket = self.bucket(home);
@@ -237,7 +237,7 @@ impl LockTable {
         None
     }
 
-    /// Decides, with the bit or alone. Returns the header to leave as well.
+    /// Decides on a request, with the bit or as the only thread. Returns also the header to store.
     #[inline(never)]
     fn grant<const ALONE: bool>(
         &self,
@@ -265,7 +265,7 @@ impl LockTable {
         self.claim((number, self.bucket(number), at), header, (print, mode), on_write)
     }
 
-    /// Gives a free slot of a bucket to the first who holds it.
+    /// Gives a free slot of a bucket to its first holder.
     #[inline(always)]
     fn claim(
         &self,
@@ -285,7 +285,7 @@ impl LockTable {
         (Some(place), bucket::counted(header))
     }
 
-    /// The lock's slot, or a free one, in a bucket and those that it has spilled to.
+    /// Finds the lock's slot, or a free one, in a bucket and its spill buckets.
     pub(crate) fn find(&self, home: u32, mut header: u64, print: u64) -> Found {
         let (mut free, mut number) = (None, home);
         loop {
@@ -306,7 +306,7 @@ impl LockTable {
         free.map_or(Found::Full, Found::Free)
     }
 
-    /// A reader joins those of a slot that nobody else can claim meanwhile.
+    /// A reader joins the readers of a slot. No other thread can claim the slot meanwhile.
     pub(crate) fn join<const ALONE: bool>(&self, place: Place, mut word: u64) -> Joined {
         let slot = self.slot(place);
         loop {
@@ -328,7 +328,7 @@ impl LockTable {
         }
     }
 
-    /// The only reader becomes the writer; whether it did. `on_write` is as in [`LockTable::acquire`].
+    /// Makes the only reader the writer. Returns whether it did. `on_write` is as in [`LockTable::acquire`].
     pub fn upgrade(&self, place: Place, hash: u64, on_write: impl FnOnce()) -> bool {
         let (home, print) = (self.home(hash), fingerprint(hash));
         let is_bare = matches!(self.bits, Bits::Alone | Bits::PlantedNoBit);
@@ -350,15 +350,15 @@ impl LockTable {
         is_writer
     }
 
-    /// Whether whoever holds a lock is its only holder: a hint, others may come and go.
+    /// Whether a lock has exactly one holder. It is a hint: others may come and go.
     pub fn has_one_holder(&self, place: Place) -> bool {
         matches!(bucket::holders(self.slot(place).load(Ordering::Relaxed)), WRITER | READER)
     }
 
-    /// Gives up one hold of a lock.
+    /// Releases one hold of a lock.
     ///
     /// # Panics
-    /// In builds with assertions, if nobody has it: our bug.
+    /// In builds with assertions, if the lock has no holder: our bug.
     #[inline]
     pub fn release(&self, place: Place, mode: LockMode, hash: impl FnOnce() -> u64) {
         if self.is_spilled(place) {
@@ -389,7 +389,7 @@ impl LockTable {
     }
 }
 
-/// Whether nobody holds a lock of a bucket, nor of those that it has spilled to: most are so most of the time.
+/// Whether no lock of a bucket or its spill buckets is held. Most buckets are empty most of the time.
 #[inline(always)]
 fn is_empty(bucket: &[AtomicU64; WORDS], header: u64) -> bool {
     let order = order(Site::SlotTaken, Ordering::Acquire);
@@ -397,11 +397,11 @@ fn is_empty(bucket: &[AtomicU64; WORDS], header: u64) -> bool {
     used | bucket::spill_bits(header) == 0
 }
 
-/// What became of a reader that wanted to join.
+/// The result of a reader's attempt to join.
 pub(crate) enum Joined {
-    /// It did.
+    /// It joined.
     Yes,
-    /// There is a writer, or there are too many.
+    /// There is a writer, or there are too many readers.
     No,
     /// The others have gone, and the slot with them.
     Gone,

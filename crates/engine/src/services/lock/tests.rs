@@ -1,8 +1,7 @@
-//! The lock table against a map of who holds what, and under real threads.
+//! The lock table against a map of holders, and under real threads.
 //!
-//! Invariants checked: a lock has one writer or readers; a refusal has a holder; nothing is left of locks that
-//! were given up, spill buckets included; and the two ways in which the paper's text breaks that are
-//! noticed.
+//! Invariants checked: a lock has one writer or readers. A refused lock has a holder. Released locks leave nothing
+//! behind, spill buckets included. The two ways in which the paper's text breaks this are noticed.
 
 use super::bucket::{READERS_MAX, SLOTS};
 use super::name::{LockMode, LockName};
@@ -173,7 +172,7 @@ fn a_size_that_cannot_be_is_refused() {
     }
 }
 
-/// Keys of one bucket, under threads: how each stands (writers in the upper half, readers below).
+/// Keys of one bucket, under threads. A state counts a key's holders: writers in the upper half, readers below.
 struct Watched {
     table: LockTable,
     states: Vec<AtomicU64>,
@@ -188,7 +187,7 @@ impl Watched {
         Watched { table: LockTable::new(64, bits).unwrap(), states, broken: AtomicBool::new(false) }
     }
 
-    /// One hold; `false` once anybody has seen two that must not be at a time.
+    /// Takes and releases one lock; `false` once any thread has seen two holders that exclude each other.
     fn hold(&self, key: u64, mode: LockMode) -> bool {
         let Some(place) = self.table.acquire(hash(key), mode, || {}) else {
             return !self.broken.load(Ordering::SeqCst);
@@ -205,7 +204,7 @@ impl Watched {
             self.broken.store(true, Ordering::SeqCst);
         }
         (0..before % 3 + key % 5).for_each(|_| std::hint::spin_loop());
-        // Of a broken table nothing is given up: its slots may be another's.
+        // A broken table releases nothing: its slots may belong to others.
         if self.broken.load(Ordering::SeqCst) {
             return false;
         }
@@ -214,7 +213,7 @@ impl Watched {
         true
     }
 
-    /// Runs threads that draw keys and modes; whether nothing wrong was seen.
+    /// Runs threads that draw keys and modes. Returns whether nothing wrong was seen.
     fn run(&self, threads: u64, tries: u64) -> bool {
         std::thread::scope(|scope| {
             for thread in 0..threads {
@@ -245,7 +244,7 @@ fn threads_never_hold_a_lock_against_one_another() {
     }
 }
 
-/// The paper's text: no bit, find a free slot and claim it; and a reader who looks twice. An assertion of the table
+/// The paper's text: no bit, find a free slot and claim it; and a reader that loads twice. An assertion of the table
 /// may notice before the states do.
 #[test]
 fn the_papers_two_ways_to_grant_wrongly_are_noticed() {

@@ -1,12 +1,12 @@
-//! What a compute node remembers of version tables of its own shards: it grants their write locks itself, so that
-//! nobody changes one without its knowing.
+//! Version tables of its own shards that a compute node remembers. The node grants their write locks itself, so none
+//! changes without its knowledge.
 //!
-//! Invariants: an entry is one table as it was at one moment, and bears the [`Stamp`] of that moment: how many write
-//! grants its lock's bucket had seen, and the epoch in which the node owned its shard. Whoever asks names the stamp
-//! that the entry must have, so that nothing has to be dropped: a grant counts, and a shard that comes back
-//! comes in another epoch. What is read is whole, however many write at the same time; an entry that cannot be had at
-//! once is as if it were not there. Hash-partitioned into sets of [`WAYS`], of each of which the least recently used
-//! goes. (The cache is of Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with
+//! Invariants: an entry is one table as it was at one moment, and bears the [`Stamp`] of that moment. A stamp is the
+//! number of write grants that its lock's bucket had seen, and the epoch in which the node owned its shard. A reader
+//! names the stamp that the entry must have, so nothing has to be dropped: a grant counts, and a shard that comes back
+//! comes in another epoch. A read is whole, however many threads write at the same time. An entry that cannot be read
+//! at once counts as missing. The cache is hash-partitioned into sets of [`WAYS`]; each set evicts its least recently
+//! used entry. (The cache is of Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with
 //! Disaggregated Locks", §4.4, which drops entries.)
 //!
 //! ```text
@@ -19,7 +19,7 @@ use tarn_fabric::address::Address;
 
 /// Entries of a set; in models fewer.
 pub const WAYS: usize = if cfg!(loom) { 1 } else { 8 };
-/// Entries of a node's cache unless told otherwise.
+/// The default number of entries of a node's cache.
 pub const VERSION_CACHE_ENTRIES_DEFAULT: usize = 65_536;
 
 const SEQ: usize = 0;
@@ -29,14 +29,14 @@ const TAGS: usize = 2;
 const HEAD_WORDS: usize = if cfg!(loom) { 3 } else { 8 };
 /// Words of an entry before the slot's.
 const ENTRY_WORDS: usize = 3;
-/// Where KEY is among a slot's words.
+/// The place of KEY among a slot's words.
 const KEY_WORD: usize = tarn_store::layout::KEY_AT / 8;
-/// The entries in the order 0, 1, 2, …: the last has been used least recently.
+/// The entries in the order 0, 1, 2, …: the last is the least recently used.
 const ORDER_FIRST: u64 = 0x7654_3210;
 
 const _: () = assert!(TAGS + WAYS.div_ceil(2) <= HEAD_WORDS && WAYS <= 8);
 
-/// Of which moment an entry is: see the module's text.
+/// The moment of an entry: see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     /// Write grants that the bucket of its lock had seen.
@@ -57,18 +57,18 @@ impl Stamp {
     }
 }
 
-/// Whose version table it is: a record's.
+/// The record whose version table it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Whose {
     /// The hash of its lock's name.
     pub hash: u64,
-    /// Its table.
+    /// The record's table.
     pub table: u16,
-    /// Its key word.
+    /// The record's key word.
     pub key: u64,
 }
 
-/// See the module's text.
+/// The cache; see the module's text.
 pub struct VersionCache {
     sets: usize,
     /// Words of the largest slot's used part.
@@ -77,7 +77,8 @@ pub struct VersionCache {
 }
 
 impl VersionCache {
-    /// Room for so many tables, rounded up to whole sets, of at most so many words. 0 of either: it keeps nothing.
+    /// Room for `entries` tables, rounded up to whole sets, of at most `slot_words` words each. If either is 0 it keeps
+    /// nothing.
     pub fn new(entries: usize, slot_words: usize) -> VersionCache {
         let sets = if slot_words == 0 { 0 } else { entries.div_ceil(WAYS) };
         let mut cache = VersionCache { sets, slot_words, words: zeroed(0) };
@@ -88,7 +89,7 @@ impl VersionCache {
         cache
     }
 
-    /// Whether it keeps anything.
+    /// Whether the cache keeps anything.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.sets > 0
@@ -112,7 +113,7 @@ impl VersionCache {
         &self.words[number * self.set_words()..][..self.set_words()]
     }
 
-    /// By the hash's upper half: the lock table goes by the lower.
+    /// The set of a hash, by its upper half: the lock table uses the lower half.
     fn set_of(&self, hash: u64) -> &[AtomicU64] {
         self.set(((u128::from(hash) * self.sets as u128) >> 64) as usize)
     }
@@ -121,7 +122,7 @@ impl VersionCache {
         &set[HEAD_WORDS + way * self.entry_words()..][..self.entry_words()]
     }
 
-    /// The entry of this record, if it has a place. What is found may be changed at the same time.
+    /// The entry of this record, if it has one. Another thread may change the entry at the same time.
     fn find(&self, set: &[AtomicU64], whose: Whose) -> Option<usize> {
         (0..WAYS).find(|&way| tag(set, way) == tag_of(whose.hash) && self.is_of(set, way, whose))
     }
@@ -133,7 +134,8 @@ impl VersionCache {
             && entry[ENTRY_WORDS + KEY_WORD].load(Ordering::Relaxed) == key
     }
 
-    /// The table of versions, if it is there with this stamp: its slot's address, and the slot's first words in `into`.
+    /// The table of versions, if it is there with this stamp. Returns its slot's address, and copies the slot's first
+    /// words to `into`.
     pub fn get(&self, whose: Whose, stamp: Stamp, into: &mut [u64]) -> Option<Address> {
         if !self.is_on() || into.len() > self.slot_words {
             return None;
@@ -150,7 +152,7 @@ impl VersionCache {
         for (into, word) in into.iter_mut().zip(&entry[ENTRY_WORDS..]) {
             *into = word.load(Ordering::Relaxed);
         }
-        // What was read is read before SEQ is looked at again.
+        // All words are read before SEQ is looked at again.
         fence(Site::EntryReadAgain, Ordering::Acquire);
         if !is_of_then || set[SEQ].load(Ordering::Relaxed) != before {
             return None;
@@ -159,8 +161,8 @@ impl VersionCache {
         Some(Address::from_word(address))
     }
 
-    /// Remembers a table, under the rule of [`crate::services::lock`]: it is as at `stamp`, and the caller holds the lock or is
-    /// within [`super::table::LockTable::keep`]. Not if somebody else changes the set just now.
+    /// Remembers a table as it is at `stamp`, under the rule of [`crate::services::lock`]. The caller holds the lock or
+    /// is within [`super::table::LockTable::keep`]. It does nothing if another thread changes the set just now.
     pub fn put(&self, whose: Whose, stamp: Stamp, address: Address, slot: &[u64]) {
         if !self.is_on() || slot.len() > self.slot_words {
             return;
@@ -178,7 +180,7 @@ impl VersionCache {
         });
     }
 
-    /// Nothing has changed in the table since `from`: its entry, if it is of then, is now of `to`.
+    /// Nothing has changed in the table since `from`: an entry with that stamp gets the stamp `to`.
     pub fn restamp(&self, whose: Whose, from: Stamp, to: Stamp) {
         if !self.is_on() {
             return;
@@ -193,7 +195,7 @@ impl VersionCache {
         });
     }
 
-    /// Stands for all that is kept, whatever its place, for whoever tells states apart.
+    /// A digest of all entries, whatever their places, for code that tells states apart.
     pub fn digest(&self) -> u64 {
         let entries = (0..self.sets).flat_map(|set| (0..WAYS).map(move |way| (set, way)));
         let digest = |(set, way)| {
@@ -206,7 +208,7 @@ impl VersionCache {
         entries.filter(used).map(digest).fold(0, u64::wrapping_add)
     }
 
-    /// Changes a set, which is odd meanwhile; not at all if somebody else does.
+    /// Changes a set, which is odd meanwhile. It does nothing if another thread changes the set.
     fn change(&self, hash: u64, act: impl FnOnce(&[AtomicU64])) {
         let set = self.set_of(hash);
         let seq = set[SEQ].load(Ordering::Relaxed);
@@ -214,7 +216,7 @@ impl VersionCache {
         let is_mine = seq.is_multiple_of(2)
             && set[SEQ].compare_exchange(seq, seq + 1, taken, Ordering::Relaxed).is_ok();
         if is_mine {
-            // Whoever sees anything of what follows sees that it is odd.
+            // A thread that sees any part of the change sees that the set is odd.
             fence(Site::EntryChanging, Ordering::Release);
             act(set);
             set[SEQ].store(seq + 2, order(Site::EntryWritten, Ordering::Release));
@@ -237,7 +239,8 @@ fn set_tag(set: &[AtomicU64], way: usize, tag: u32) {
     word.store(others | u64::from(tag) << shift, Ordering::Relaxed);
 }
 
-/// This entry is the one that was used last. Two who say so at once may lose one of the two: an order it stays.
+/// Makes this entry the most recently used. Of two threads that do so at once, one may lose; the word stays a valid
+/// order.
 fn use_first(set: &[AtomicU64], way: usize) {
     let order = set[USED].load(Ordering::Relaxed);
     let next = moved_first(order, way as u64);
@@ -277,7 +280,7 @@ mod tests {
         Address::new(GroupId(1), 64 * (key + 1))
     }
 
-    /// A slot's words, all of which say which write they are of.
+    /// A slot's words. All but the key hold the number of the write.
     fn slot(key: u64, write: u64) -> [u64; WORDS] {
         std::array::from_fn(|word| if word == KEY_WORD { key } else { write })
     }
@@ -313,7 +316,7 @@ mod tests {
     }
 
     proptest! {
-        /// One set against a list in the order of use.
+        /// Compares one set with a list in the order of use.
         #[test]
         fn the_least_recently_used_goes(steps in prop::collection::vec((0u64..20, any::<bool>()), 1..200)) {
             let cache = VersionCache::new(WAYS, WORDS);

@@ -1,7 +1,7 @@
 //! The parts of a compute node's memory that other nodes look at, for the explorer of every order.
 //!
-//! Invariant: where nodes look into each other's memory in one step ([`Transport::Direct`]), every look and every change names its part.
-//! (docs/design/0018-explorer-beside-memory.md)
+//! Invariant: where nodes look into each other's memory in one step ([`Transport::Direct`]), every look and every
+//! change names its part. (docs/design/0018-explorer-beside-memory.md)
 
 use super::name::LockName;
 use crate::services::{NodeServices, Transport};
@@ -9,37 +9,37 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::backend::{LOCAL_PARTS, LocalPart};
 use tarn_fabric::port::Port;
 
-/// The last timestamp that the node has heard of.
+/// The greatest timestamp that the node has seen.
 pub(crate) const SEEN: u16 = 0;
-/// Its view of the shards.
+/// The node's view of the shards.
 pub(crate) const VIEW: u16 = 1;
-/// What was granted to others, by their slots.
+/// Grants to other nodes, by their slots.
 pub(crate) const GRANTS: std::ops::Range<u16> = 2..10;
 
 pub(crate) fn part(node: NodeId, number: u16) -> LocalPart {
     LocalPart { node: node.slot, number }
 }
 
-/// A lock's part, which is its bucket's: a write grant of one lock counts for all of them.
+/// The part of a lock, which is that of its bucket: a write grant of one lock counts for all locks of the bucket.
 pub(crate) fn lock(node: NodeId, name: LockName) -> LocalPart {
     bucket(node, name.hash())
 }
 
-/// What the locks with this hash share, and what is remembered of their records. The tables of explored nodes have
-/// 256 buckets.
+/// The part of all locks with this hash, and of the remembered versions of their records. The tables of explored nodes
+/// have 256 buckets.
 pub(crate) fn bucket(node: NodeId, hash: u64) -> LocalPart {
     let first = GRANTS.end;
     part(node, first + ((hash & 0xff) % u64::from(LOCAL_PARTS - first)) as u16)
 }
 
-/// What the transactions of a node were granted.
+/// The part of the grants to a node's transactions.
 pub(crate) fn grants(owner: NodeId, to: NodeId) -> LocalPart {
     part(owner, GRANTS.start + to.slot.0 % GRANTS.len() as u16)
 }
 
-/// A node has looked whether transactions of the dead still hold anything, and has dropped these locks.
+/// A node has looked whether transactions of dead lives still hold anything, and has dropped these locks.
 pub(crate) fn looked_after(port: &Port, node: &NodeServices, dropped: &[LockName]) {
-    // Where nobody is lost nothing was looked for.
+    // If no life is lost, there was nothing to look for.
     if node.transport() != Transport::Direct || node.membership.ended().is_empty() {
         return;
     }

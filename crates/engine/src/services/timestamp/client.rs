@@ -1,12 +1,12 @@
 //! A thread's way to the timestamp service.
 //!
-//! Invariant: what its coroutines ask for in one turn goes to the service in one call, and each gets one of
-//! the timestamps that came back. A timestamp counts only if the service that gave it still is the one:
-//! looked up after the reply came, so that one that was succeeded meanwhile, and may not know it, has given
-//! nothing. The database's membership answers that without a message.
+//! Invariant: the requests of the thread's coroutines in one turn go to the service in one call, and each coroutine
+//! gets one of the returned timestamps. A timestamp counts only if the service that gave it is still the timestamper.
+//! The client checks that after the reply has come. So a service that was succeeded meanwhile, and may not know it, has
+//! given nothing. The database's membership answers this question without a message.
 //!
-//! A call that ends in an error is made again, of whoever serves by then: what the first one took is lost. So
-//! asking takes as long as there is no service; it ends with this node's life at the latest.
+//! A call that ends in an error is made again, to the node that serves by then; timestamps that the first call took are
+//! lost. So a request takes as long as there is no service. It ends with this node's life at the latest.
 
 use super::{REPLY_BYTES, STAMP};
 use crate::cluster::membership::{Membership, Timestamper};
@@ -23,10 +23,10 @@ use tarn_store::ids::{Failure, Timestamp, ViewNumber};
 
 /// Datagrams that a waiting coroutine takes at a time.
 const BUDGET: usize = 16;
-/// Before it asks again.
+/// The pause before the next request.
 const PAUSE: Nanos = Nanos(2_000);
 
-/// A thread that asks.
+/// A thread that asks for timestamps.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
     /// Says which node serves.
@@ -40,12 +40,12 @@ pub struct Caller<'a> {
 /// How a thread asks.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientConfig {
-    /// Cores of the service: each thread keeps to one.
+    /// Cores of the service; each thread uses one of them.
     pub cores: u16,
     /// How long a call may take before it is made again.
     pub patience: Nanos,
-    /// **Breaks the contract**: keeps to the service that it knows, as long as that answers. Here so that tests prove that they would
-    /// notice.
+    /// **Breaks the contract**: keeps using the service that it knows, as long as that answers. It is here so that
+    /// tests prove that they would notice.
     #[doc(hidden)]
     pub planted_unfenced: bool,
 }
@@ -61,7 +61,7 @@ pub struct StampClient {
     rpc: Rpc,
     config: ClientConfig,
     batches: RefCell<Batches>,
-    /// Who has answered last.
+    /// The service that answered last.
     known: Cell<Option<Timestamper>>,
 }
 
@@ -69,15 +69,15 @@ pub struct StampClient {
 struct Batches {
     all: Vec<Batch>,
     free: Vec<usize>,
-    /// The one that has not left yet.
+    /// The batch that has not been sent yet.
     open: Option<usize>,
 }
 
-/// What some coroutines of the thread ask for together.
+/// The joint request of some coroutines of the thread.
 struct Batch {
-    /// Timestamps that they want.
+    /// The number of timestamps that they want.
     wanted: u32,
-    /// Coroutines that have not gone.
+    /// The number of coroutines that still wait.
     waiting: u32,
     state: State,
 }
@@ -85,7 +85,7 @@ struct Batch {
 enum State {
     Open,
     Called(CallFuture),
-    /// Since when the service serves that has answered, and the first timestamp; `None`: it did not.
+    /// The view since which the answering service serves, and the first timestamp; `None` if the call failed.
     Answered(Option<(ViewNumber, u64)>),
 }
 
@@ -93,7 +93,8 @@ enum State {
 struct Part<'a> {
     client: &'a StampClient,
     batch: usize,
-    /// Which of its timestamps; a start is below those that are asked for with it.
+    /// The index of its commit timestamp in the batch; `None` for a start, which gets the timestamp below the batch's
+    /// first.
     place: Option<u32>,
 }
 
@@ -111,7 +112,7 @@ impl Drop for Part<'_> {
 }
 
 impl StampClient {
-    /// Over a thread's messages, which others may use as well.
+    /// A client over a thread's messages, which others may use as well.
     ///
     /// # Panics
     /// If the service has no core.
@@ -120,12 +121,12 @@ impl StampClient {
         StampClient { rpc, config, batches: RefCell::default(), known: Cell::new(None) }
     }
 
-    /// One timestamp of the coroutine's own.
+    /// A commit timestamp that only this coroutine has.
     pub(crate) async fn commit(&self, cx: Caller<'_>) -> Result<Timestamp, Failure> {
         self.ask(cx, true).await
     }
 
-    /// The last that was given.
+    /// The last timestamp that was given.
     pub(crate) async fn start(&self, cx: Caller<'_>) -> Result<Timestamp, Failure> {
         self.ask(cx, false).await
     }
@@ -161,7 +162,7 @@ impl StampClient {
         commits: bool,
     ) -> Option<(ViewNumber, Timestamp)> {
         let part = self.join(commits);
-        // Whoever runs in this turn joins; then the first of them sends.
+        // All coroutines that run in this turn join; then the first of them sends.
         cx.port.yield_now().await;
         self.send(cx, part.batch, service);
         let answer = poll_fn(|waiting| {
@@ -196,7 +197,7 @@ impl StampClient {
         Part { client: self, batch: index, place }
     }
 
-    /// Sends a batch that nobody has sent.
+    /// Sends a batch, unless it was sent already.
     fn send(&self, cx: Caller<'_>, index: usize, service: Timestamper) {
         let Batches { all, open, .. } = &mut *self.batches.borrow_mut();
         let batch = &mut all[index];
@@ -213,7 +214,7 @@ impl StampClient {
         batch.state = State::Called(call);
     }
 
-    /// What has become of a batch that was sent.
+    /// The answer to a batch that was sent, if it has come.
     fn look(
         &self,
         index: usize,
@@ -233,7 +234,7 @@ impl StampClient {
     }
 }
 
-/// Since when who has answered serves, and the first timestamp, unless there is none.
+/// The view since which the answering service serves, and the first timestamp; `None` if it gave none.
 fn read_reply(reply: &[u8]) -> Option<(ViewNumber, u64)> {
     let reply: &[u8; REPLY_BYTES] = reply.try_into().ok()?;
     let [since, first] =

@@ -1,14 +1,13 @@
-//! Timestamps of clocks whose uncertainty is bounded: nobody is asked, and what commits waits.
+//! Timestamps from clocks of bounded uncertainty: a thread asks no other node, and a commit waits.
 //!
-//! Invariant: whoever has a timestamp has taken it at a true time at or before it, and gives nothing away
-//! before a true time after it (the commit wait of Corbett et al., "Spanner: Google's globally-distributed
-//! database", OSDI 2012). So timestamps of transactions one after the other ascend, though no two clocks
-//! agree.
+//! Invariant: a thread takes a timestamp at a true time at or before that timestamp. It reveals nothing before a true
+//! time after the timestamp (the commit wait of Corbett et al., "Spanner: Google's globally-distributed database", OSDI
+//! 2012). So timestamps of successive transactions ascend, though no two clocks agree.
 //!
-//! A start is waited out as well. A reader whose clock is ahead, and who begins to read at once, may read a
-//! record, and then somebody whose clock is behind gets a timestamp below the reader's, with its versions in
-//! the records that the reader has yet to read: half a transaction. (Spanner's readers wait until the replica
-//! that they ask has passed their time.)
+//! A start waits too. Suppose that a reader whose clock is ahead began to read at once. After it has read one record, a
+//! writer whose clock is behind may get a timestamp below the reader's. Its versions then appear in records that the
+//! reader has still to read, and the reader sees half a transaction. (Spanner's readers wait until the replica that
+//! they ask has passed their time.)
 //!
 //! ```text
 //! 61                16 | 15      6 | 5     0
@@ -22,14 +21,14 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::port::Port;
 use tarn_store::ids::{Explanation, SLOTS_MAX, THREADS_MAX, Timestamp};
 
-/// A tick, in nanoseconds: what a clock that is exact makes a commit wait at the most.
+/// A tick, in nanoseconds: the longest commit wait with an exact clock.
 const TICK_NS: u64 = 64;
 const TAKER_BITS: u32 = 16;
 const TICKS_MAX: u64 = Timestamp::MAX.0 >> TAKER_BITS;
 
 const _: () = assert!(SLOTS_MAX * THREADS_MAX == 1 << TAKER_BITS);
 
-/// A thread's timestamps of its node's clock.
+/// A thread's timestamps from its node's clock.
 #[derive(Debug, Default)]
 pub struct ClockStamps {
     /// The tick that was used last.
@@ -37,15 +36,15 @@ pub struct ClockStamps {
 }
 
 impl ClockStamps {
-    /// The end of the last tick that is over for everybody, or will be when this returns.
+    /// The end of the last tick that is over by every clock, or will be when this returns.
     pub(crate) async fn start(&self, port: &Port) -> Timestamp {
-        // Who was acknowledged had a tick that was over: below the one that may be now.
+        // An acknowledged transaction had a tick that was over: it is below the present tick.
         let start = before_tick(tick(port.clock().latest));
         wait_out(port, start).await;
         start
     }
 
-    /// Above all that were given to whoever was acknowledged, and above what the node knows.
+    /// A timestamp above those of all acknowledged transactions, and above the greatest that the node has seen.
     pub(crate) fn commit(&self, port: &Port, seen: &LastSeen) -> Result<Timestamp, Explanation> {
         let known = seen.get().0 >> TAKER_BITS;
         let tick = tick(port.clock().latest).max(self.last.get() + 1).max(known + 1);

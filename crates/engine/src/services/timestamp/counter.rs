@@ -1,8 +1,8 @@
 //! Timestamps of one process: a counter that its threads share.
 //!
-//! Invariant: what it gives is above what it gave, since additions to one word are in one order, and what
-//! is loaded after an addition has returned shows it. It lives as long as the memory nodes do: they are
-//! mapped memory of the same process, or a fabric's that ends with it.
+//! Invariant: each timestamp is above all earlier ones, since additions to one word are in one order. A load after an
+//! addition has returned shows that addition. The counter lives as long as the memory nodes do: they are mapped memory
+//! of the same process, or of a fabric that ends with it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_store::ids::Timestamp;
@@ -21,23 +21,23 @@ impl Default for SharedCounter {
 }
 
 impl SharedCounter {
-    /// Whose next one is above `last`: for memory that has versions up to it.
+    /// A counter whose next timestamp is above `last`, for memory that has versions up to it.
     pub fn after(last: Timestamp) -> SharedCounter {
         SharedCounter { last: AtomicU64::new(last.0) }
     }
 
-    /// From now on it gives nothing up to `last`: for memory that has versions of another source.
+    /// From now on the counter gives no timestamp up to `last`. It is for memory that has versions from another source.
     pub fn raise(&self, last: Timestamp) {
         self.last.fetch_max(last.0, Ordering::AcqRel);
     }
 
-    /// The greatest that was given.
+    /// The greatest timestamp that was given.
     #[inline]
     pub fn last(&self) -> Timestamp {
         Timestamp(self.last.load(Ordering::Acquire))
     }
 
-    /// The next.
+    /// The next timestamp.
     #[inline]
     pub fn next(&self) -> Timestamp {
         Timestamp(self.last.fetch_add(1, Ordering::AcqRel) + 1)

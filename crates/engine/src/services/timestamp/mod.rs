@@ -1,7 +1,7 @@
 //! Sources of timestamps, as compute nodes and threads hold them.
 //!
-//! Invariant: which source gives which timestamp, and what a caller may rely on, is said where they are asked:
-//! [`crate::requests::timestamp`].
+//! Invariant: [`crate::requests::timestamp`], where timestamps are asked for, says which source gives which timestamp
+//! and its promises.
 
 mod client;
 mod clock;
@@ -23,7 +23,7 @@ pub const STAMP: HandlerId = HandlerId(8);
 /// Bytes of a reply.
 pub const REPLY_BYTES: usize = 16;
 
-/// The greatest timestamp that a compute node has heard of.
+/// The greatest timestamp that a compute node has seen.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct LastSeen(AtomicU64);
@@ -35,31 +35,31 @@ impl Default for LastSeen {
 }
 
 impl LastSeen {
-    /// It.
+    /// The greatest timestamp seen.
     #[inline]
     pub fn get(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::Acquire))
     }
 
-    /// Has heard of this one.
+    /// The node has seen this timestamp.
     #[inline]
     pub fn raise(&self, Timestamp(to): Timestamp) {
-        // Most of the time it is known already, and then the line stays with every reader.
+        // Usually the timestamp is known already, and then the line stays in the cache of every reader.
         if self.0.load(Ordering::Relaxed) < to {
             self.0.fetch_max(to, Ordering::AcqRel);
         }
     }
 }
 
-/// Where a thread's timestamps come from: all threads of a database have the same source.
+/// The source of a thread's timestamps: all threads of a database have the same source.
 pub enum Timestamps {
     /// The counter of the process that all compute nodes run in ([`crate::site::Database::counter`]).
     Counter,
-    /// A counter in the pool: a READ to start, a FETCH_AND_ADD to commit, at the primary alone. For
-    /// the explorer and for simulated clusters.
+    /// A counter in the pool: a READ for a start, a FETCH_AND_ADD for a commit, at the primary alone. It is for the
+    /// explorer and for simulated clusters.
     Pool(Address),
     /// A service at a node of the compute pool, by messages.
     Service(Box<StampClient>),
-    /// Clocks of bounded uncertainty. What commits waits for its timestamp to be past.
+    /// Clocks of bounded uncertainty. A commit waits until its timestamp is past.
     Clock(ClockStamps),
 }

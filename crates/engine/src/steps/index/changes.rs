@@ -1,8 +1,8 @@
-//! What the changes of a transaction bring with them: versions of directory records and their fingerprints,
-//! and the pieces that write them.
+//! The consequences of a transaction's changes: versions of directory records, their fingerprints, and the pieces
+//! that write them.
 //!
-//! Invariant: a directory record's VERSION is written with its fingerprints, in one WRITE, after everything
-//! that it stands for. For protocols that keep old bytes in their log and locks in memory nodes.
+//! Invariant: a directory record's VERSION is written with its fingerprints, in one WRITE, after everything that it
+//! covers. For protocols that keep old bytes in their log and locks in memory nodes.
 
 use crate::site::Context;
 use crate::steps::log::chain;
@@ -13,11 +13,11 @@ use tarn_store::index::prints::Prints;
 use tarn_store::layout::{DIRECTORY_STAMP_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// Completes what is written: of locks that are not, the old version; the VERSIONs of directory records,
-/// headers and nodes; the groups.
+/// Completes the writes. Notes the old version of locks whose records are not written. Adds the VERSIONs of directory
+/// records, headers and nodes. Collects the groups that are written.
 ///
 /// # Errors
-/// What is to be logged is longer than a log may be.
+/// The log entry would be longer than a log may be.
 pub(crate) fn finish(
     cx: &Context,
     txn: &mut Txn,
@@ -26,7 +26,7 @@ pub(crate) fn finish(
     for index in 0..txn.locks.len() {
         let lock = txn.locks[index];
         if !lock.writes {
-            // Held, not written: the log says so by naming one version twice.
+            // The record is held and not written. The log says so by naming one version twice.
             txn.locks[index].new_version = lock.old_version;
         } else if lock.kind == LockKind::Directory {
             version_piece(txn, lock.address, lock.old_version, lock.new_version);
@@ -45,14 +45,14 @@ pub(crate) fn finish(
     chain::note_length(cx, txn, (log_bytes(txn), room))
 }
 
-/// The body provided for an insert that was taken back.
+/// Gives back the body that was provided for an insert that was taken back.
 pub(crate) fn give_back_body(cx: &Context, txn: &mut Txn, body: Address) {
     if let Some(index) = txn.allocated.iter().position(|block| block.address == body) {
         cx.take_back(txn.allocated.swap_remove(index));
     }
 }
 
-/// The bucket's fingerprints, once the entry's slot holds the key with this hash, or nothing.
+/// Changes the bucket's fingerprints: the entry's slot will hold the key with this hash, or (`None`) nothing.
 pub(crate) fn change_prints(txn: &mut Txn, entry: &Entry, table: &Table, hash: Option<u64>) {
     let lock = &mut txn.locks[entry.directory_lock as usize];
     let slot = (lock.address, entry.address);
@@ -65,7 +65,7 @@ pub(crate) fn set_new_version(txn: &mut Txn, lock: u32, version: Version) {
     lock.writes = true;
 }
 
-/// A bucket that gains or loses a record gets a VERSION above its own and above `floor`.
+/// Gives a bucket that gains or loses a record a VERSION above its own and above `floor`.
 pub(crate) fn raise_directory(txn: &mut Txn, lock: u32, floor: Version) {
     let lock = &mut txn.locks[lock as usize];
     let raised = lock.old_version.present_after(floor);
@@ -84,13 +84,13 @@ pub(crate) fn version_piece(txn: &mut Txn, record: Address, old: Version, new: V
     txn.pieces.push(PendingWrite { address, new, old, len_bytes: 8, logged: true });
 }
 
-/// STAMP and PRINTS behind the VERSION whose piece was added last, in the line and in the buffer: one
-/// WRITE brings them. Nothing is logged: under any other VERSION they say nothing.
+/// Adds STAMP and PRINTS behind the VERSION whose piece was added last. They follow it in the line and in the buffer,
+/// so one WRITE brings all three. Their old bytes are not logged: under any other VERSION they mean nothing.
 fn prints_piece(txn: &mut Txn, lock: &Lock) {
     let Some(version) = txn.pieces.last().copied() else { return };
     let (stamp, word) = (version.new.plus(8), txn.round.reserve(8));
     debug_assert!(version.old == stamp && word == stamp.plus(8));
-    // The old VERSION steps aside.
+    // Moves the old VERSION out of the way.
     let old = txn.round.reserve(8);
     txn.round.set_word(old, lock.old_version.word());
     txn.round.set_word(stamp, lock.new_version.word());

@@ -1,7 +1,7 @@
-//! What transactions do to hash indexes: blocks for new records, records that move, bytes that change.
+//! Changes of hash indexes by transactions: blocks for new records, records that move, bytes that change.
 //!
-//! Invariant: bytes of an index change only under the lock of their directory record, or of the index header. How indexes lie and are
-//! searched: [`tarn_store::index`].
+//! Invariant: bytes of an index change only under the lock of their directory record, or of the index header. The
+//! layout and the search of indexes: [`tarn_store::index`].
 
 pub(crate) mod changes;
 pub(crate) mod recheck;
@@ -15,7 +15,8 @@ use tarn_store::index::hash::Lookup;
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
 
-/// Who changes or deletes a record needs all columns that its index keys are made of.
+/// Adds all columns that index keys are made of to the cells of an access that deletes the record, or changes any of
+/// these columns.
 #[inline(always)]
 pub(crate) fn widened(table: &Table, mode: Mode, cells: Cells) -> Cells {
     let changes =
@@ -23,14 +24,14 @@ pub(crate) fn widened(table: &Table, mode: Mode, cells: Cells) -> Cells {
     if changes { cells.union(table.index_cells) } else { cells }
 }
 
-/// From here on the entry asks the index; an insert or delete needs the bucket's directory record
-/// in any case.
+/// Begins the entry's lookup in the index. An insert or delete needs the bucket's directory record in any case: it
+/// begins at the bucket (`at_bucket`).
 pub(crate) fn ask_index(cx: &Context, txn: &mut Txn, index: usize, at_bucket: bool) {
     let Txn { entries, lookups, .. } = txn;
     begin_lookup(cx, &mut entries[index], lookups, at_bucket);
 }
 
-/// As [`ask_index`], for an entry at hand.
+/// Begins a lookup like [`ask_index`], for an entry at hand.
 #[inline(never)]
 pub(crate) fn begin_lookup(
     cx: &Context,

@@ -1,8 +1,7 @@
-//! What was read of a record's place, held against what was believed of it.
+//! Compares a read of a record's place with the transaction's belief about it.
 //!
-//! Invariant: what a transaction believes of a place it has from an earlier READ, its own or an earlier
-//! transaction's; it counts only if what is read there now says the same. For protocols whose locks are words of
-//! memory nodes.
+//! Invariant: a transaction's belief about a place comes from an earlier READ, its own or an earlier transaction's.
+//! The belief counts only if the place reads the same now. For protocols whose locks are words of memory nodes.
 
 use super::changes::give_back_body;
 use crate::site::Context;
@@ -14,7 +13,7 @@ use tarn_store::index::prints::Prints;
 use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// Whether the image read at a remembered address is the record that was looked for.
+/// Returns whether the image read at a remembered address is that of the record.
 #[inline]
 pub(crate) fn is_still_there(txn: &Txn, entry: &Entry, table: &Table) -> bool {
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
@@ -27,7 +26,7 @@ pub(crate) fn is_still_there(txn: &Txn, entry: &Entry, table: &Table) -> bool {
             == txn.round.bytes(entry.full_key, len)
 }
 
-/// A remembered address was wrong: ask the index.
+/// Forgets a remembered address that was wrong, and asks the index.
 pub(crate) fn relocate(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     cx.cache.borrow_mut().forget(entry.table, entry.key);
     (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
@@ -36,8 +35,8 @@ pub(crate) fn relocate(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &T
     entry.body = Address::NULL;
 }
 
-/// A slot that held a record before may still have that record's memory attached: use it, and give back what was
-/// provided.
+/// Uses the memory that is still attached to a slot from an earlier record, if there is any. Then gives back the body
+/// that was provided.
 pub(crate) fn keep_attached(cx: &Context, txn: &mut Txn, entry: &mut Entry, attached: Address) {
     if attached.is_null() {
         return;
@@ -46,10 +45,10 @@ pub(crate) fn keep_attached(cx: &Context, txn: &mut Txn, entry: &mut Entry, atta
     entry.body = attached;
 }
 
-/// The bucket's directory record, read under its lock; its VERSION.
+/// Absorbs the bucket's directory record, read under its lock. Returns its VERSION.
 ///
 /// # Errors
-/// It is not as it was when the record was looked for, and absences are protected.
+/// The directory record has changed since the lookup, and absences are protected.
 pub(crate) fn take_directory(
     txn: &mut Txn,
     entry: &Entry,

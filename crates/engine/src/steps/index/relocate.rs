@@ -1,20 +1,20 @@
-//! What a split changes: which record goes to which slot, and the bytes that say so.
+//! The changes of a split: which record goes to which slot, and the bytes that say so.
 //!
-//! Half of the old bucket's records move to the new bucket, each into its own bin if there is room.
-//! Then the old bucket is tidied: records away from their bin go home, records of the chain come
-//! into the bucket. Emptied overflow blocks stay linked and are used again.
+//! Half of the old bucket's records move to the new bucket, each into its own bin if there is room. Then the old
+//! bucket is tidied: records away from their bin go home, and records of the chain come into the bucket. Emptied
+//! overflow blocks stay linked and are used again.
 //!
 //! Invariants:
-//! - A move changes no record: KEY, VERSION, payload and body are the same before and after. So a
-//!   key's versions are not touched, and histories need not know of splits.
-//! - A slot's VERSION only grows: a record is put only into a slot whose VERSION was below its own,
-//!   and a slot that a record left gets a VERSION above that record's.
-//! - A split that is undone leaves no trace in any key's versions. A slot that one record leaves and
-//!   another takes gets its old VERSION back, and is told by its VERSION's jump from an update
-//!   ([`tarn_store::log::undo::LoggedRecord::restored_version`]). Only one that lies in one line may be taken: the
-//!   lines of a longer one could be read from before and after.
-//! - Bodies are neither lost nor shared: a slot that a record left keeps no pointer to its body; it
-//!   takes over the body that a filled slot had left over from an earlier record, or none.
+//! - A move changes no record: KEY, VERSION, payload and body are the same before and after. So a key's versions are
+//!   not touched, and histories need not know of splits.
+//! - A slot's VERSION only grows. A record is put only into a slot whose VERSION was below its own. A slot that a
+//!   record left gets a VERSION above that record's.
+//! - A split that is undone leaves no trace in any key's versions. A slot that one record leaves and another takes
+//!   gets its old VERSION back. The jump of its VERSION distinguishes it from an update
+//!   ([`tarn_store::log::undo::LoggedRecord::restored_version`]). Only a slot that lies in one line may be taken so:
+//!   of a longer one, a reader could see lines from before and after.
+//! - Bodies are neither lost nor shared. A slot that a record left keeps no pointer to its body. It takes over the
+//!   body that a filled slot had left over from an earlier record, or none.
 
 use crate::transaction::working_set::{PendingWrite, Txn};
 use std::ops::Range;
@@ -28,12 +28,12 @@ use tarn_store::layout::{
 };
 use tarn_store::placement::catalog::Table;
 
-/// Which of the two buckets a slot belongs to.
+/// The bucket that a slot belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// The one being split.
+    /// The bucket that is split.
     Old,
-    /// The one that comes into use.
+    /// The bucket that comes into use.
     New,
 }
 
@@ -42,14 +42,14 @@ pub enum Side {
 pub struct SeenSlot {
     /// Where it lies.
     pub address: Address,
-    /// Its image in the round's buffer; replaced by the one read under its lock.
+    /// Its image in the round's buffer; replaced later by the one read under its lock.
     pub image: BufferOffset,
     side: Side,
-    /// Which bin of the bucket, or none: it lies in the chain.
+    /// Its bin of the bucket; `None` if it lies in the chain.
     bin: Option<u8>,
     key: u64,
     version: Version,
-    /// The bin that its record would like.
+    /// The home bin of its record.
     home: u8,
     /// Whether its record belongs to the new bucket.
     leaves: bool,
@@ -60,34 +60,34 @@ pub struct SeenSlot {
 }
 
 impl SeenSlot {
-    /// The key of the record that it holds before.
+    /// Returns the key of the record that it holds before the split.
     pub fn held_key(&self) -> Option<u64> {
         self.version.is_present().then_some(self.key)
     }
 
-    /// Whether a record of this version may come: VERSIONs grow, and over another record's by more than an
-    /// update's does.
+    /// Returns whether a record of this version may come. VERSIONs grow; over another record's VERSION they grow by
+    /// more than an update adds.
     fn may_take(&self, version: Version) -> bool {
         let jump = if self.version.is_present() { 2 } else { 1 };
         version.counter() >= self.version.counter() + jump
     }
 }
 
-/// The slots of both buckets and their chains, and who goes where.
+/// The slots of both buckets and their chains, with the place to which each record goes.
 #[derive(Default)]
 pub struct Relocation {
     slots: Vec<SeenSlot>,
-    /// In how many copies they lie.
+    /// The number of copies in which the slots lie.
     copies: usize,
 }
 
 impl Relocation {
-    /// Of slots in a group with so many copies.
+    /// Makes a plan for slots in a group with so many copies.
     pub fn of(copies: usize) -> Relocation {
         Relocation { slots: Vec::new(), copies }
     }
 
-    /// Takes in a block: a bucket (`in_chain` false) or a block of its chain.
+    /// Adds the slots of a block: a bucket (`in_chain` false) or a block of its chain.
     pub fn add_block(
         &mut self,
         table: &Table,
@@ -123,14 +123,14 @@ impl Relocation {
         }
     }
 
-    /// Blocks that the new bucket's chain needs.
+    /// Returns how many blocks the new bucket's chain needs.
     pub fn blocks_wanted(&self, table: &Table) -> usize {
         let leaving = |slot: &&SeenSlot| slot.version.is_present() && slot.leaves;
         let leaving = self.slots.iter().filter(leaving).count();
         leaving.saturating_sub(table.geometry.slots).div_ceil(table.geometry.slots)
     }
 
-    /// Decides who goes where. False if a record that must leave found no slot.
+    /// Decides where each record goes. Returns false if a record that must leave found no slot.
     pub fn plan(&mut self) -> bool {
         let leaving = |slot: &SeenSlot| slot.leaves;
         for home in [true, false] {
@@ -144,7 +144,7 @@ impl Relocation {
         !(0..self.slots.len()).any(|at| self.slots[at].leaves && self.slots[at].holds == Some(at))
     }
 
-    /// Moves every record that `moves` names and that has not moved yet to the first free slot that
+    /// Moves records for which `moves` is true, and that have not moved yet. Each goes to the first free slot that
     /// `suits` it.
     fn place(
         &mut self,
@@ -169,7 +169,7 @@ impl Relocation {
         }
     }
 
-    /// The slots that change: to be locked, and read again into the images given back.
+    /// The slots that change: the caller locks them, and reads them again into new images.
     pub fn changed(&mut self) -> impl Iterator<Item = &mut SeenSlot> {
         self.slots.iter_mut().enumerate().filter_map(|(at, slot)| {
             let before = slot.version.is_present().then_some(at);
@@ -177,14 +177,14 @@ impl Relocation {
         })
     }
 
-    /// How many slots change.
+    /// Returns how many slots change.
     pub fn changes(&self) -> usize {
         let before = |(at, slot): &(usize, &SeenSlot)| slot.version.is_present().then_some(*at);
         self.slots.iter().enumerate().filter(|each| each.1.holds != before(each)).count()
     }
 
-    /// Whether the plan still holds for the images that were read under the locks: records may have
-    /// been updated since, but nothing came or went, and versions still grow.
+    /// Returns whether the plan still holds for the images that were read under the locks. Records may have been
+    /// updated since; but none may have come or gone, and versions must still grow.
     pub fn still_holds(&mut self, round: &Round) -> bool {
         let mut same = true;
         for slot in self.changed() {
@@ -201,8 +201,8 @@ impl Relocation {
         same && self.slots.iter().enumerate().all(grows)
     }
 
-    /// Adds the bytes to write, and the versions to the locks: those from `first_lock` on are of
-    /// the changed slots, in order.
+    /// Adds the bytes to write, and sets the versions of the locks. The locks from `first_lock` on belong to the
+    /// changed slots, in order.
     pub fn write(&self, table: &Table, txn: &mut Txn, first_lock: usize) {
         if matches!(table.slot.record, RecordLayout::Packed(_) | RecordLayout::Cells(_)) {
             return self.write_whole(table, txn);
@@ -235,9 +235,11 @@ impl Relocation {
         }
     }
 
-    /// As [`Relocation::write`], of slots with several versions, which move whole and as they are, in one line each. Their
-    /// VERSION is no version of theirs. A slot that is free at the primary may have been left at another copy by an insert
-    /// that died: it is made free at each, so that a key whose slot is chosen anew has no other there.
+    /// Writes like [`Relocation::write`], but slots with several versions. They move whole and unchanged, each in one
+    /// line. The VERSION of such a slot is not the version of its record.
+    ///
+    /// A slot that is free at the primary may have been left used at another copy, by an insert that died. So it is
+    /// made free at each copy: a key whose slot is chosen anew has no other slot there.
     fn write_whole(&self, table: &Table, txn: &mut Txn) {
         let bytes = table.slot.slot_bytes;
         let empty = txn.round.reserve_lines(bytes);
@@ -257,9 +259,9 @@ impl Relocation {
         }
     }
 
-    /// As [`Relocation::write`], of records in lines, which are written whole, first lines first: one that comes as it was, one
-    /// that has gone under a version of its slot's own. Neither names another writer than before: of who moves records the
-    /// header says so.
+    /// Writes like [`Relocation::write`], but records in lines. They are written whole, first lines first. A record
+    /// that comes is unchanged. A record that has gone gets a version that follows its slot's. Neither names another
+    /// writer than before: the header names the transaction that moves records.
     fn write_lined(&self, lined: Lined, txn: &mut Txn, first_lock: usize) {
         let changed = |(at, slot): &(usize, &SeenSlot)| {
             slot.holds != slot.version.is_present().then_some(*at)
@@ -285,7 +287,7 @@ impl Relocation {
         }
     }
 
-    /// Bodies of free slots that are filled now: their pointers are about to be overwritten.
+    /// Returns the bodies of free slots that are filled now: their pointers are about to be overwritten.
     fn left_over_bodies(&self, table: &Table, round: &Round) -> Vec<Address> {
         let Some(body_at) = table.slot.body_at else { return Vec::new() };
         let filled = |slot: &&SeenSlot| !slot.version.is_present() && slot.holds.is_some();
@@ -299,10 +301,10 @@ fn is_home(record: &SeenSlot, to: &SeenSlot) -> bool {
     to.bin == Some(record.home)
 }
 
-/// A record comes: everything but LOCK is as it was where it came from.
+/// Fills a slot with a record: everything but LOCK is as it was in the slot that the record leaves.
 fn fill(table: &Table, txn: &mut Txn, to: &SeenSlot, from: &SeenSlot) {
     let slot = &table.slot;
-    // The payload of a slot without a record does not matter, but its VERSION, KEY and BODY do.
+    // A slot without a record: its payload does not matter, but its VERSION, KEY and BODY do.
     let header_end = slot.body_at.map_or(KEY_AT + 8, |body_at| body_at + 8);
     let whole = to.version.is_present();
     let parts = [(VERSION_AT, header_end, true), (header_end, slot.used_bytes(), whole)];
@@ -317,7 +319,7 @@ fn fill(table: &Table, txn: &mut Txn, to: &SeenSlot, from: &SeenSlot) {
     }
 }
 
-/// A record has gone, and its body with it.
+/// Empties a slot that a record has left, its body included. Returns the slot's new version.
 fn empty(table: &Table, txn: &mut Txn, slot: &SeenSlot, body: Address) -> Version {
     let version = slot.version.absent_after();
     let end = table.slot.body_at.map_or(KEY_AT, |body_at| body_at + 8);
@@ -337,7 +339,7 @@ fn empty(table: &Table, txn: &mut Txn, slot: &SeenSlot, body: Address) -> Versio
     version
 }
 
-/// Adds lines to write under a lock: these parts of what lies at `new`, over `old`.
+/// Adds lines to write under a lock: these parts of the bytes at `new`, over those at `old`.
 pub fn write_lines(
     txn: &mut Txn,
     (address, old): (Address, BufferOffset),
@@ -362,8 +364,8 @@ pub fn write_word(txn: &mut Txn, address: Address, old: u64, new: u64) {
     txn.pieces.push(PendingWrite { address, new, old, len_bytes: 8, logged: true });
 }
 
-/// How many slots of the block whose image lies at `at` hold a record, as if it had as many slots
-/// as its bins have.
+/// Returns how many slots of the block whose image lies at `at` hold a record, scaled to as many slots as its bins
+/// have.
 pub fn used_slots(table: &Table, round: &Round, at: BufferOffset) -> usize {
     let version = |slot: usize| {
         let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes + VERSION_AT;
@@ -374,7 +376,7 @@ pub fn used_slots(table: &Table, round: &Round, at: BufferOffset) -> usize {
     used * Geometry::BIN_SLOTS / slots
 }
 
-/// The depth that both buckets have after the split.
+/// Returns the depth that both buckets have after the split.
 pub fn depth_after(step: &Step) -> u64 {
     u64::from(step.before.level) + 1
 }

@@ -1,4 +1,4 @@
-//! What splits write, held against memory as words: whatever moves, nothing is lost, and an undone split leaves no trace.
+//! Tests of the writes of a split, against memory as words: nothing is lost, and an undone split leaves no trace.
 //!
 //! Invariant: memory is written by pieces alone, as a commit and an undo would.
 
@@ -37,7 +37,8 @@ fn read(txn: &mut Txn, table: &Table, memory: &Memory, at: Address) -> BufferOff
     image
 }
 
-/// Key, version and, for rows of their own, body of every record; and every body pointer.
+/// The key, version and body of every record (a body only for rows that have their own memory); and every body
+/// pointer.
 fn contents(
     table: &Table,
     memory: &Memory,

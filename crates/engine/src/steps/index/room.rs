@@ -1,7 +1,7 @@
 //! Room for inserts: a slot for every key that is known to be absent, and a body.
 //!
-//! Invariant: no two inserts of a transaction take one slot. What is chosen here is taken only
-//! under the slot's lock and the directory's, both compared with what the choice was made from.
+//! Invariant: no two inserts of a transaction take one slot. A slot that is chosen here is taken only under its lock
+//! and the directory's. Both are then compared with the reads on which the choice rested.
 
 use crate::site::Context;
 use crate::transaction::working_set::{Allocated, Entry, Memory, PendingWrite, Progress, Txn};
@@ -11,16 +11,16 @@ use tarn_store::index::growth::Shard;
 use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use tarn_store::placement::catalog::Table;
 
-/// Whether an insert waits for its slot.
+/// Returns whether any insert may wait for its slot.
 pub(crate) fn wants_blocks(txn: &Txn) -> bool {
-    // An insert has asked the index.
+    // Every insert has begun a lookup in the index.
     !txn.lookups.is_empty()
         && txn.entries[txn.fetched..].iter().any(|entry| entry.mode == Mode::Insert)
 }
 
 /// Gives every insert whose key is known to be absent a slot, and a body if it needs one.
 pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // Inserts before have their slots' locks.
+    // Inserts of earlier fetches have locked their slots already.
     let first = txn.fetched;
     for index in first..txn.entries.len() {
         let entry = txn.entries[index];
@@ -31,11 +31,11 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
             continue;
         }
         let table = cx.table(entry.table);
-        // A slot whose record was read, and is gone since, does not count: validation will tell.
+        // An insert whose record was found does not count, even if the record is gone since: validation will tell.
         let takes = |other: &Entry, slot| {
             other.mode == Mode::Insert && !other.found && other.address == slot
         };
-        // A readers' lock on it was for its last record.
+        // A readers' lock on the slot was for its last record.
         let is_locked = |slot| {
             let lock = txn.lock_on(slot).map(|lock| txn.locks[lock as usize].held_as);
             lock.is_some_and(|held_as| !held_as.is_shared())
@@ -45,7 +45,7 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
         let chosen = txn.lookup(&entry).free.filter(|&(slot, _)| !is_taken(slot));
         let group = txn.lookup(&entry).group();
         if chosen.is_none() && txn.lookup(&entry).free.is_some() {
-            // Another insert of this transaction has the slot: look again once that is locked.
+            // Another insert of this transaction has the slot: look again once the slot is locked.
             txn.lookups[entry.lookup as usize].restart_at_bucket();
             txn.entries[index].progress = Progress::Locate;
             continue;
@@ -71,8 +71,8 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
     Ok(())
 }
 
-/// The bucket's chain is full: a new block, whose first slot the insert takes. NEXT of the last
-/// block is written at commit, under the directory's lock.
+/// Finds a slot in a new block, since the bucket's chain is full. NEXT of the last block is written at commit, under
+/// the directory's lock.
 async fn extend_chain(
     cx: &Context,
     txn: &mut Txn,
@@ -96,10 +96,10 @@ async fn extend_chain(
     Ok(block.plus(DIRECTORY_BYTES))
 }
 
-/// A free slot in the blocks by which the transaction has made a chain longer so far, from `tail` on.
+/// Returns a free slot in the blocks that the transaction has added to a chain so far, from `tail` on.
 ///
 /// # Errors
-/// There is none: where NEXT of the chain's last block lies.
+/// No slot is free. The error is the address of NEXT in the chain's last block.
 pub(crate) fn room_in_new(
     txn: &Txn,
     table: &Table,

@@ -1,12 +1,17 @@
-//! Readers' locks that are leases in LOCK words: no reader gives one back, and writers wait them out.
+//! Readers' locks that are leases in LOCK words: no reader gives a lease back, and writers wait until it ends.
 //!
-//! Invariants: a lease says until when by true time it holds, of which every clock knows an interval; a reader counts on it as long as the
-//! latest moment that it may be now is before that, a writer replaces it once the earliest is behind. Where clocks know nothing of each
-//! other the word says whose lease it is: then nobody shares another's, and a writer waits out a whole lease from when
-//! it has seen the word, which began before. A transaction has its window open from before the first lease was asked for, and
-//! commits by leases alone only while the first to end still holds.
+//! Invariants: a lease says until when it holds, in true time. Every clock knows an interval that contains the true
+//! time. A reader relies on the lease while the latest moment of that interval is before the lease's end. A writer
+//! replaces the lease once the earliest moment is behind its end.
 //!
-//! Wei, Shi, Chen, Chen, Chen, "Fast In-memory Transaction Processing using RDMA and HTM", SOSP 2015, section 4; see docs/protocols/drtm.md.
+//! Where clocks know nothing of each other, the word says whose lease it is. Then no reader shares another's lease. A
+//! writer waits for the length of a whole lease from the moment when it has seen the word: the lease began before.
+//!
+//! A transaction opens its window before it asks for its first lease. It commits by leases alone only while the first
+//! lease to end still holds.
+//!
+//! Wei, Shi, Chen, Chen, Chen, "Fast In-memory Transaction Processing using RDMA and HTM", SOSP 2015, section 4; see
+//! docs/protocols/drtm.md.
 
 use super::Locks;
 use crate::cluster::rules::{Phase, Rule};
@@ -19,14 +24,15 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{Failure, Mode, OwnerTag};
 use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
 
-/// So often a lock is asked for again whose word has changed meanwhile: then others were faster each time.
+/// The most times that a lock is asked for again because its word has changed meanwhile: other transactions were
+/// faster each time.
 const AGAIN_MAX: u8 = 4;
 
 /// Leases in LOCK words.
 pub struct ByLease;
 
 impl Locks for ByLease {
-    /// A lease keeps no reader off. A writer meets it when it asks for the lock.
+    /// A lease keeps no reader away. A writer finds it when it asks for the lock.
     #[inline(always)]
     fn judge<A: Access>(access: &A, lock: u64, me: OwnerTag, _: Mode) -> LockState {
         match LockWord::from_word(lock).held_against(me).is_some()
@@ -78,10 +84,11 @@ impl Locks for ByLease {
     }
 }
 
-/// Opens the window of a transaction that is about to ask for its first lease. Who has read without leases goes on so.
+/// Opens the window of a transaction that is about to ask for its first lease. A transaction that has read without
+/// leases goes on without them.
 async fn open(cx: &Context, txn: &mut Txn) {
     let asks = |entry: &Entry| entry.mode == Mode::Read && entry.progress != Progress::Done;
-    // Also behind what is not fetched: a record is asked for again where it stands.
+    // Entries behind those that are fetched now count, too: such a record is asked for again in its place.
     let has_read = txn.entries.iter().any(|entry| entry.watched);
     let has_window = txn.leases.reads_since.is_some();
     if has_window || has_read || !txn.entries[txn.fetched..].iter().any(asks) {
@@ -93,8 +100,9 @@ async fn open(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// The word of a lease that begins now in place of `before`, and its end, where clocks tell. Who asks for it may not know whether the one before
-/// it has ended, and others may know that it has not, and count on it: it ends no earlier.
+/// Returns the word of a lease that begins now in place of `before`, and its end, where clocks tell. The new lease
+/// ends no earlier than the one before it: this reader may not know whether that one has ended, and other readers may
+/// still rely on it.
 fn new_lease(cx: &Context, txn: &Txn, before: LockWord) -> (u64, Option<Nanos>) {
     let length = txn.leases.reads_since.map_or(Nanos(0), |(_, word)| word.lease());
     let now = cx.port.clock();
@@ -105,17 +113,17 @@ fn new_lease(cx: &Context, txn: &Txn, before: LockWord) -> (u64, Option<Nanos>) 
     (LockWord::lease(end.0).word(), Some(end))
 }
 
-/// When a lease ends, if it is one that others can count on too, and it has not ended.
+/// Returns when a lease ends, if it has not ended and others can rely on it, too.
 fn end_of_valid(cx: &Context, found: LockWord) -> Option<Nanos> {
     let end = Nanos(found.as_lease()?);
     (cx.port.clock().latest < end).then_some(end)
 }
 
-/// How long a writer has to wait until a lease has ended.
+/// Returns how long a writer has to wait until a lease has ended.
 fn remaining(cx: &Context, lease: u64) -> Nanos {
     let now = cx.port.clock();
     match now.latest {
-        // It began before its word was seen.
+        // The lease began before its word was seen.
         Nanos(u64::MAX) => cx.node.read_lease().wait(),
         _ => Nanos((lease + 1).saturating_sub(now.earliest.0)),
     }
@@ -128,20 +136,20 @@ fn share(cx: &Context, txn: &mut Txn, address: Address) -> u32 {
     ask_lease(cx, txn, address, lease)
 }
 
-/// The transaction counts on a lease that ends then.
+/// Notes that the transaction relies on a lease with this end.
 fn note_end(leases: &mut Leases, end: Option<Nanos>) {
     leases.first_end = [leases.first_end, end].into_iter().flatten().min();
 }
 
-/// Asks once more: for a lease in place of one that has run out, for the lock in place of a lease. What this round asks for
-/// already it does not ask for twice: the second answer would be that the first was granted.
+/// Asks again: for a lease in place of one that has ended, or for the lock in place of a lease. A lock that this
+/// round asks for already is not asked for twice: the second answer would say that the first was granted.
 fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     let met = LockWord::from_word(txn.locks[index as usize].met);
     let (lease, end) = new_lease(cx, txn, met);
     let Txn { locks, round, tag, leases, assumes_locks, .. } = txn;
     let lock = &mut locks[index as usize];
     if lock.held_as == HeldAs::Lease && mode != Mode::Read {
-        // What stands there is waited out like another's: others may count on it.
+        // The lease in the word is waited for like another's: other readers may rely on it.
         (lock.held_as, lock.met, lock.granted) = (HeldAs::Exclusive, 0, *assumes_locks);
     } else if !lock.is_due {
         return;
@@ -162,7 +170,7 @@ fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     lock.asked_again += 1;
 }
 
-/// What became of a lock; see [`crate::steps::access::Access::taken`].
+/// Returns the outcome of a lock; see [`crate::steps::access::Access::taken`].
 fn taken(access: &impl Access, cx: &Context, txn: &mut Txn, index: u32) -> LockOutcome {
     let Txn { locks, round, leases, .. } = txn;
     let lock = &mut locks[index as usize];
@@ -190,7 +198,7 @@ fn taken(access: &impl Access, cx: &Context, txn: &mut Txn, index: u32) -> LockO
     LockOutcome::NotYet
 }
 
-/// Whether a lease stands where this transaction wants to write.
+/// Returns whether a lease stands where this transaction wants to write.
 fn is_kept_off(lock: &Lock) -> bool {
     let meets_lease = LockWord::from_word(lock.met).as_lease().is_some();
     meets_lease && lock.held_as == HeldAs::Exclusive && lock.verb != HELD
@@ -214,8 +222,8 @@ async fn wait(access: &impl Access, cx: &Context, txn: &Txn) {
     cx.port.end_wait(since, longest).await;
 }
 
-/// Looks at whatever is not known to be as it was read: nothing that a lease protects which still holds now, when all
-/// locks are held.
+/// Validates, when all locks are held, all reads that may have changed. A read whose lease still holds now needs no
+/// validation.
 pub(crate) async fn confirm(
     access: &impl Access,
     cx: &Context,
@@ -228,7 +236,7 @@ pub(crate) async fn confirm(
     validate_those(access, cx, txn, which).await
 }
 
-/// Whether all leases that this transaction counts on still hold.
+/// Returns whether all leases on which this transaction relies still hold.
 async fn hold(access: &impl Access, cx: &Context, txn: &mut Txn) -> bool {
     let Some((window, word)) = txn.leases.reads_since.take() else { return false };
     let is_shorter = cx.port.close_window(window, word.lease()).await.is_shorter;

@@ -1,11 +1,15 @@
 //! Locks in turn: a transaction takes a ticket by FAA and waits for its turn.
 //!
-//! Invariants: who has taken a ticket is served in its turn, whatever becomes of his transaction: who gives up releases all that he
-//! holds, waits for the turn of each ticket that is left, and passes it on. So nobody waits for ever: whoever holds a lock while
-//! he waits gives up after [`PATIENCE`], and who holds none is in nobody's way. A lock of readers becomes one of a writer by leaving and
-//! coming again, in one FAA; what was read before is compared with what is there then.
+//! Invariants: each ticket is served in its turn, however its transaction ends. A transaction that gives up releases
+//! all locks that it holds. Then it waits for the turn of each ticket that is left, and passes the turn on. So no
+//! transaction waits for ever: one that holds a lock while it waits gives up after [`PATIENCE`], and one that holds
+//! none is in no other's way.
 //!
-//! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD 2018; see docs/protocols/dslr.md.
+//! A reader's lock becomes a writer's by leaving and coming again, in one FAA. The earlier read is then compared with
+//! the record.
+//!
+//! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD
+//! 2018; see docs/protocols/dslr.md.
 
 use super::Locks;
 use crate::cluster::rules::{Phase, Rule};
@@ -19,19 +23,21 @@ use tarn_fabric::rng::mix;
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use tarn_store::layout::{COUNT_MAX, LOCK_AT, LockWord, Ticket, TicketWord};
 
-/// After so long, or up to four times as long, whoever waits takes it for a deadlock: those of one do not all give up. With each try
-/// he waits twice as long, up to [`TRIES_MAX`]: those before him that have given up pass their tickets on one after the other.
+/// After so long, or up to four times as long, a transaction that waits assumes a deadlock. The times differ, so that
+/// the transactions of one deadlock do not all give up. With each try a transaction waits twice as long, up to
+/// [`TRIES_MAX`] times: transactions before it that have given up pass their tickets on one after the other.
 const PATIENCE: Nanos = Nanos(50_000);
 const TRIES_MAX: u32 = 8;
-/// The first pause between two looks, and the longest.
+/// The first and the longest pause between two looks.
 const PAUSE: Nanos = Nanos(100);
 const PAUSE_MAX: Nanos = Nanos(3_200);
 
-/// Where counts end for variants that are to set words back all the time: further than a transaction has records, or each of its tries could
-/// meet another word at its end.
+/// The greatest count of variants without [`Rule::WideCounts`], which set words back all the time. It is more than a
+/// transaction has records: else each of its tries could meet another word at its end.
 const COUNT_MAX_NARROW: u16 = 32;
 
-/// [`Lock::asked_again`] of a reader's lock that became a writer's, of one that came too late for a word whose counts have ended.
+/// [`Lock::asked_again`] of a reader's lock that became a writer's; and of a ticket that came too late, for a word
+/// whose counts have ended.
 const UPGRADED: u8 = 1;
 const OVER: u8 = 2;
 
@@ -41,8 +47,8 @@ pub struct ByTicket;
 impl Locks for ByTicket {
     const GIVES_SHARES_BACK: bool = true;
 
-    /// The word does not say which transaction holds the record, and a transaction that wants it takes a ticket: what was read before only
-    /// tells where it lies.
+    /// The word does not say which transaction holds the record, and a transaction that wants the record takes a
+    /// ticket. An earlier read only tells the record's place.
     #[inline(always)]
     fn judge<A: Access>(_: &A, _: u64, _: OwnerTag, _: Mode) -> LockState {
         LockState::Free
@@ -117,7 +123,7 @@ fn ticket(lock: &Lock) -> Option<Ticket> {
     }
 }
 
-/// The record is wanted in this mode: a reader's lock that is held becomes a writer's, if need be.
+/// Asks for a record in this mode: turns a reader's lock that is held into a writer's, if need be.
 fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     let lock = &mut txn.locks[index as usize];
     if mode == Mode::Read || lock.verb != HELD || ticket(lock) != Some(Ticket::Reader) {
@@ -129,7 +135,7 @@ fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     (lock.granted, lock.asked_again) = (false, UPGRADED);
 }
 
-/// What became of a ticket; see [`crate::steps::access::Access::taken`].
+/// Returns the outcome of a ticket; see [`crate::steps::access::Access::taken`].
 fn taken(access: &impl Access, txn: &mut Txn, (index, mode): (u32, Mode)) -> LockOutcome {
     let Txn { locks, round, .. } = txn;
     let lock = &mut locks[index as usize];
@@ -152,28 +158,28 @@ fn taken(access: &impl Access, txn: &mut Txn, (index, mode): (u32, Mode)) -> Loc
     match lock.is_due {
         true if lock.asked_again == OVER => LockOutcome::Refused,
         true => LockOutcome::NotYet,
-        // Another entry of this transaction has asked for it, to read.
+        // Another entry of this transaction has asked for the record, to read it.
         false if mode != Mode::Read && ticket == Ticket::Reader => LockOutcome::NotYet,
         false => LockOutcome::Held,
     }
 }
 
-/// Whether there is a turn to wait for.
+/// Returns whether there is a turn to wait for.
 fn has_to_wait(txn: &Txn) -> bool {
     txn.locks.iter().any(|lock| lock.is_due)
 }
 
-/// A word that was looked at, and what it said.
+/// A word that was read, and its value.
 type Seen = Option<(Address, u64)>;
 
-/// What the word said right behind this ticket's coming.
+/// The value of the word directly after this ticket was taken.
 fn behind_coming(lock: &Lock, ticket: Ticket) -> u64 {
     let left = if lock.asked_again == UPGRADED { Ticket::Reader.goes() } else { 0 };
     lock.met + left + ticket.comes()
 }
 
-/// Looks at the words of all tickets that are due, when the first of them has changed; whose turn has come is not any more. Whether
-/// it has changed.
+/// Reads the words of all tickets that are due, the first of them by [`tarn_fabric::round::Round::watch`]. A ticket
+/// whose turn has come is not due any more. Returns whether the first word has changed.
 async fn look(cx: &Context, txn: &mut Txn, seen: &mut Seen) -> Result<bool, Failure> {
     let Txn { round, locks, .. } = txn;
     round.begin();
@@ -214,7 +220,7 @@ fn longer(pause: Nanos) -> Nanos {
 /// Waits for the turns of all tickets.
 ///
 /// # Errors
-/// Patience has ended: somebody may wait for this transaction as well.
+/// Patience has ended: another transaction may wait for this one as well.
 async fn wait(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     access.enter(cx, Phase::WaitTurn);
     let (since, mut pause, mut seen) = (cx.port.now(), PAUSE, None);
@@ -235,7 +241,8 @@ async fn wait(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), F
     }
 }
 
-/// A fetch has failed: what it may still fail with, when nothing of this transaction is in the way of others.
+/// Ends a fetch that has failed, so that nothing of this transaction is in the way of others. Returns the failure,
+/// which may be another by then.
 async fn leave(access: &impl Access, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     if !has_to_wait(txn) {
         return failure;
@@ -243,10 +250,11 @@ async fn leave(access: &impl Access, cx: &Context, txn: &mut Txn, failure: Failu
     pass_on(access, cx, txn).await.err().unwrap_or(failure)
 }
 
-/// After a fetch that failed with tickets whose turn has not come: releases what is held, and passes on what is still to come.
+/// Releases the locks that are held, after a fetch that failed with tickets whose turn has not come. Passes these
+/// tickets on in their turn.
 ///
 /// # Errors
-/// The fabric's: then tickets are lost, and whoever comes behind them waits in vain.
+/// The fabric's: then tickets are lost, and the tickets behind them wait in vain.
 async fn pass_on(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     access.enter(cx, Phase::PassOn);
     txn.round.begin();
@@ -284,8 +292,8 @@ async fn pass_on(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<()
     }
 }
 
-/// Waits until a word whose counts have ended is set back, and does that once it is at rest. Nobody takes a ticket meanwhile who has seen
-/// that they ended: otherwise those that try again keep it from resting.
+/// Waits until a word whose counts have ended is set back, and sets it back once it is at rest. Meanwhile no
+/// transaction that has seen the end of the counts takes a ticket: else new tries would keep the word from resting.
 async fn set_back(
     access: &impl Access,
     cx: &Context,

@@ -1,7 +1,8 @@
-//! A transaction whose log entry is longer than its area: it takes blocks before it writes the entry, and sends the entry in parts.
+//! Log entries that are longer than their area. The transaction takes blocks before it writes the entry, and sends
+//! the entry in parts.
 //!
-//! Invariant: the blocks are there, in every group that is written, before the entry is made. How such an entry lies:
-//! [`tarn_store::log::blocks`].
+//! Invariant: the blocks are there, in every group that is written, before the entry is made. The bytes of such an
+//! entry: [`tarn_store::log::blocks`].
 
 use crate::site::Context;
 use crate::steps::log::send::add_part;
@@ -13,10 +14,10 @@ use tarn_store::log::blocks::{LINK_BYTES, in_area, in_block};
 use tarn_store::log::seal_chained;
 use tarn_store::memory::heap::LOG_OWNER;
 
-/// Notes how long the transaction's entry will be, of which the area holds so much.
+/// Notes the length of the transaction's entry, of which its area holds `room` bytes.
 ///
 /// # Errors
-/// It is longer than a log may be.
+/// The entry is longer than a log may be.
 #[inline]
 pub(crate) fn note_length(
     cx: &Context,
@@ -42,7 +43,8 @@ fn note_long(cx: &Context, txn: &mut Txn, len: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Gives the transaction's entry the blocks that it needs, in every group that is written. Before the entry is made.
+/// Gives the transaction's entry the blocks that it needs, in every group that is written. Call it before the entry
+/// is made.
 ///
 /// # Errors
 /// `OutOfMemory`, or the fabric's.
@@ -68,14 +70,14 @@ pub(crate) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Completes an entry that was made as if its area had room for it.
+/// Completes an entry that was made as if its area had room for all of it.
 #[cold]
 pub(crate) fn complete(txn: &mut Txn, at: BufferOffset, len: usize) {
     debug_assert_eq!(txn.chain.bytes, len);
     seal_chained(txn.round.words_mut(at, len / 8), txn.tag);
 }
 
-/// Adds the entry for the copy of one group at `position`, in as many WRITEs as it takes.
+/// Adds the entry for the copy of one group at `position`, in as many WRITEs as it needs.
 #[cold]
 pub(crate) fn add_log(
     cx: &Context,

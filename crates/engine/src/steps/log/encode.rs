@@ -1,6 +1,7 @@
-//! What a transaction writes into its log: its locks and pieces as an entry of old or of new bytes.
+//! The bytes that a transaction writes into its log: its locks and pieces, as an entry of old or of new bytes.
 //!
-//! Invariant: the length that is planned is the length that is written. How entries lie: [`tarn_store::log::undo`].
+//! Invariant: the length that is planned is the length that is written. The layout of entries:
+//! [`tarn_store::log::undo`].
 
 use super::chain;
 use crate::transaction::working_set::{Lock, PendingWrite, Txn};
@@ -13,7 +14,7 @@ pub(crate) fn undo_bytes(txn: &Txn) -> usize {
     bytes_of(txn, txn.pieces.iter().filter(|piece| piece.logged))
 }
 
-/// Length of its entry of new bytes.
+/// Length of the transaction's entry of new bytes.
 pub(crate) fn redo_bytes(txn: &Txn) -> usize {
     bytes_of(txn, txn.pieces.iter())
 }
@@ -23,13 +24,13 @@ fn bytes_of<'a>(txn: &Txn, pieces: impl Iterator<Item = &'a PendingWrite> + Clon
     entry_bytes(txn.locks.len(), pieces.count(), padded)
 }
 
-/// Writes the entry of old bytes into the transaction's buffer; returns where, and its length.
+/// Writes the entry of old bytes into the transaction's buffer. Returns its place and its length.
 pub(crate) fn encode_undo(txn: &mut Txn) -> (BufferOffset, usize) {
     let len = undo_bytes(txn);
     encode(txn, len, |piece| piece.logged.then_some(piece.old))
 }
 
-/// Writes the entry of new bytes likewise.
+/// Writes the entry of new bytes into the transaction's buffer. Returns its place and its length.
 pub(crate) fn encode_redo(txn: &mut Txn) -> (BufferOffset, usize) {
     let len = redo_bytes(txn);
     encode(txn, len, |piece| Some(piece.new))
@@ -53,7 +54,7 @@ fn encode(
     (at, len)
 }
 
-/// The record of a lock, as an entry names it.
+/// The record that a lock protects, as an entry names it.
 #[inline]
 pub(crate) fn logged(lock: &Lock) -> LoggedRecord {
     LoggedRecord {

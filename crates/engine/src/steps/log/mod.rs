@@ -1,6 +1,6 @@
-//! How a transaction's log entry comes to the copies of its areas.
+//! Sends a transaction's log entry to the copies of its log areas.
 //!
-//! Invariant: at each node the entry precedes the data. How entries lie and are read: [`tarn_store::log`].
+//! Invariant: at each node the entry precedes the data. The layout and the reading of entries: [`tarn_store::log`].
 
 pub(crate) mod chain;
 pub(crate) mod encode;

@@ -13,7 +13,7 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 use tarn_store::ids::Failure;
 
-/// Adds the log entry for the copy of one group at `position`; its checksum tells a torn one.
+/// Adds the log entry for the copy of one group at `position`. The entry's checksum shows whether it is torn.
 #[inline]
 pub(crate) fn add_log(
     cx: &Context,
@@ -28,7 +28,7 @@ pub(crate) fn add_log(
     }
 }
 
-/// Adds a part of a log entry that lies together, in as many WRITEs as it takes.
+/// Adds a contiguous part of a log entry, in as many WRITEs as it needs.
 #[inline]
 pub(crate) fn add_part(round: &mut Round, target: Target, entry: BufferOffset, len: usize) {
     for from in (0..len).step_by(VERB_BYTES_MAX) {
@@ -48,7 +48,7 @@ pub(crate) fn add_data(
     add_pieces(cx, txn, group, log, choose, |_| true);
 }
 
-/// As [`add_data`], of the data those pieces alone that `is_meant` names.
+/// Adds one group's log and data like [`add_data`], but of the data only those pieces for which `is_meant` is true.
 pub(crate) fn add_pieces(
     cx: &Context,
     txn: &mut Txn,
@@ -77,8 +77,8 @@ pub(crate) fn add_pieces(
     }
 }
 
-/// Whether `next` lies behind `piece` in memory and in the buffer, in one line: then one WRITE brings
-/// both, at once.
+/// Returns whether `next` lies directly behind `piece`, in memory and in the buffer, and in one line with it. Then
+/// one WRITE brings both at once.
 fn continues(piece: &PendingWrite, next: &PendingWrite) -> bool {
     let len_bytes = piece.len_bytes as usize;
     let end = piece.address.offset_bytes() + u64::from(piece.len_bytes + next.len_bytes);
@@ -87,15 +87,17 @@ fn continues(piece: &PendingWrite, next: &PendingWrite) -> bool {
         && piece.address.offset_bytes() / LINE_BYTES as u64 == (end - 1) / LINE_BYTES as u64
 }
 
-/// Makes the transaction's redo entry invalid at every copy: then nobody takes another's VERSION for its own. It has written no data, and is
-/// not in doubt any more. A node that does not answer has lost its copy. If one does not let this node write any more its locks stay where
-/// they are: whoever recovers it finds them in the entry, and gives them back.
+/// Makes the transaction's redo entry invalid at every copy. Then recovery cannot take another transaction's VERSION
+/// for this one's. The transaction has written no data, and is not in doubt any more.
+///
+/// A node that does not answer has lost its copy. If a node refuses this node's writes, the transaction's locks stay.
+/// Recovery of this node finds them in the entry, and releases them.
 pub(crate) async fn take_back(cx: &Context, txn: &mut Txn) {
     let area = cx.database().catalog.log(txn.groups[0], txn.coordinator);
     add_clear(&mut txn.round, cx.groups.whole().all(area));
     let mut is_gone = cx.port.execute(&mut txn.round).await.is_ok();
     if !is_gone {
-        // What of that round has happened nobody knows: each by itself.
+        // It is not known which part of that round has happened: send each write by itself.
         is_gone = true;
         let copies: Vec<Target> = cx.groups.whole().all(area).collect();
         for copy in copies {
@@ -112,7 +114,7 @@ pub(crate) async fn take_back(cx: &Context, txn: &mut Txn) {
     txn.in_doubt = false;
 }
 
-/// A round after which no entry stands at these copies of an area.
+/// Begins a round after which no entry stands at these copies of an area.
 fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
     round.begin();
     let none = round.reserve(8);
@@ -120,7 +122,7 @@ fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
     copies.for_each(|copy| round.write_private(copy, none, 8));
 }
 
-/// The undo log in a round of its own, to the replicas of the first `groups` of those that are written.
+/// Sends the undo log in a round of its own, to the replicas of the first `groups` of the groups that are written.
 ///
 /// # Errors
 /// The fabric's.
@@ -138,8 +140,8 @@ pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Resu
     Ok(())
 }
 
-/// As it must not be: data and unlock in one batch at the primary, the backups not awaited. Here the backups' batch
-/// comes after the primary's, which is one of the orders in which they may land.
+/// Planted bug: sends data and unlock in one batch to the primary, before the backups have acknowledged. The backups'
+/// batch is sent after the primary's, which is one of the orders in which they may land.
 ///
 /// # Errors
 /// `CommitUnknown`.

@@ -1,13 +1,14 @@
-//! Which of two transactions under one coordinator's number came first.
+//! Tells which of two transactions under one coordinator's number came first.
 //!
-//! Invariant: counts are compared within one thread's life alone: nothing else of two tags grows together.
+//! Invariant: counts are compared within one thread's life alone, since two other tags have nothing in common that
+//! grows.
 
 use super::Asker;
 use std::cmp::Ordering;
 use tarn_store::ids::{OwnerTag, TxnId};
 
-/// Whether a transaction without a log may have had one that was replaced, so that nothing can be said of it:
-/// `others` are the tags that stand in its coordinator's area.
+/// Returns whether a transaction without a log entry may have had one that was replaced. Then nothing can be said of
+/// it. `others` are the tags in its coordinator's area.
 pub(crate) fn is_gone(mut others: impl Iterator<Item = OwnerTag>, id: TxnId, asker: Asker) -> bool {
     match asker {
         Asker::Itself => others.any(|tag| age(tag, id) == Age::Later),
@@ -15,17 +16,18 @@ pub(crate) fn is_gone(mut others: impl Iterator<Item = OwnerTag>, id: TxnId, ask
     }
 }
 
-/// Which of two transactions under one coordinator's number came first.
+/// The order of two transactions under one coordinator's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Age {
     Earlier,
     Later,
-    /// Nobody knows: each thread counts for itself, and nodes that had the number one after the other have
-    /// nothing in common that grows.
+    /// Not known. Each thread counts for itself, and nodes that had the number one after the other have no count in
+    /// common.
     Unknown,
 }
 
-/// Whether `tag` came before `id` or after it: then `id` was settled before, and its log is gone.
+/// Returns whether `tag` came before `id` or after it. If it came after, `id` was settled before, and its log entry
+/// is gone.
 fn age(tag: OwnerTag, id: TxnId) -> Age {
     let (node, other) = (tag.node(), id.node());
     let lives = node.incarnation.0.cmp(&other.incarnation.0);

@@ -1,7 +1,8 @@
-//! Many verbs at once: READs, WRITEs and releases of words, in as few rounds as their number allows.
+//! Many verbs at once: READs, WRITEs and CASes of words, in as few rounds as their number allows.
 //!
-//! Invariant: verbs to one node take effect in the order of the wishes. What may be repeated alone is offered here (READ, WRITE of given bytes, CAS of a word that never
-//! comes back), because a round that a dead memory node broke is sent again without that node.
+//! Invariant: verbs to one node take effect in the order of the wishes. A round that a dead memory node broke is sent
+//! again without that node. So only verbs that may be repeated are offered here: READ, WRITE of given bytes, and CAS
+//! of a word that never comes back.
 
 use crate::site::Context;
 use std::collections::BTreeSet;
@@ -15,16 +16,16 @@ const VERBS_MAX: usize = 512;
 /// Most bytes that one round moves.
 const BYTES_MAX: usize = 256 << 10;
 
-/// One verb.
+/// One verb that is asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
-    /// So many bytes.
+    /// Reads so many bytes.
     Read(Target, usize),
-    /// These bytes there.
+    /// Writes these bytes.
     Write(Target, Vec<u8>),
-    /// A word becomes 0 if it is this.
+    /// Sets a word to 0 if it has this value.
     Clear(Target, u64),
-    /// A word becomes another if it is this.
+    /// Sets a word to the second value if it has the first.
     Swap(Target, u64, u64),
 }
 
@@ -47,24 +48,24 @@ impl Wish {
     }
 }
 
-/// What came of a wish.
+/// The outcome of a wish.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// The bytes that were asked for; of a write or a release, nothing.
+    /// The bytes that were read; empty for a wish that reads nothing.
     Done(Vec<u8>),
     /// Its node is down.
     Down,
 }
 
 impl Answer {
-    /// The first word of what was read; `None` if the node is down.
+    /// The first word of the bytes that were read; `None` if the node is down.
     pub(crate) fn word(&self) -> Option<u64> {
         let Answer::Done(bytes) = self else { return None };
         bytes.first_chunk().map(|word| u64::from_le_bytes(*word))
     }
 }
 
-/// See the module's text.
+/// Sends wishes in few rounds. See the module's text.
 pub(crate) struct Bulk<'a> {
     cx: &'a Context,
     round: Round,
@@ -76,7 +77,8 @@ impl<'a> Bulk<'a> {
         Bulk { cx, round: Round::new(), down: BTreeSet::new() }
     }
 
-    /// Does all of it; the answers are in the order of the wishes. Those to different nodes have no order.
+    /// Carries out all wishes. Returns the answers in the order of the wishes. Wishes to different nodes take effect
+    /// in no particular order.
     pub(crate) async fn run(&mut self, wishes: &[Wish]) -> Result<Vec<Answer>, Failure> {
         let mut answers = Vec::with_capacity(wishes.len());
         let mut rest = wishes;

@@ -1,8 +1,8 @@
-//! Reads log areas: which transactions have left a valid entry.
+//! Reads log areas: finds the transactions that have left a valid entry.
 //!
-//! Invariant: an entry that is found whole at any live node is the transaction's; one that is found
-//! nowhere had no data anywhere (docs/design/0004-fused-undo-log.md), unless an area's last copy is lost. An area may hold entries of several
-//! transactions, in different groups: all but the last of them are over, and resolving them again
+//! Invariant: an entry that is found whole at any live node is the transaction's. An entry that is found nowhere had
+//! no data anywhere (docs/design/0004-fused-undo-log.md), unless an area's last copy is lost. An area may hold
+//! entries of several transactions, in different groups. All but the last of them are over, and resolving them again
 //! changes nothing.
 
 use super::{Answer, Bulk, Wish};
@@ -15,24 +15,25 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Failure, OwnerTag, Resolution};
 use tarn_store::log::{Entry, LOG_HEADER_BYTES, SETTLING, announced_bytes, blocks, is_chained};
 
-/// A transaction that left an entry, on its way through its protocol's hooks.
+/// A transaction that left an entry, as its protocol's hooks receive it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unsettled<E> {
-    /// What it wrote down, and what its protocol has found out about it since.
+    /// The entry, with the facts that its protocol has found out since.
     pub entry: E,
-    /// Whose log area it is.
+    /// The coordinator whose log area has the entry.
     pub coordinator: u32,
-    /// Somebody has begun to undo it.
+    /// Whether a resolver has begun to undo it (with entries of new bytes: to finish it).
     pub undoing: bool,
-    /// How it ends, once it was decided; none as well if its coordinator knew, and nobody else can tell.
+    /// How the transaction ends, once that is decided. `None` as well if only its coordinator knew, and nothing else
+    /// can tell.
     pub decision: Option<Resolution>,
 }
 
 impl<E> Unsettled<E> {
-    /// How it ends.
+    /// Returns how the transaction ends.
     ///
     /// # Panics
-    /// If nobody has decided yet: our bug.
+    /// If it was not decided yet: our bug.
     pub fn resolution(&self) -> Resolution {
         self.decision.expect("it was decided")
     }
@@ -41,22 +42,22 @@ impl<E> Unsettled<E> {
 /// The head of one copy of a log area.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// Whose area.
+    /// The coordinator whose area it is.
     pub coordinator: u32,
     /// Where the copy lies.
     pub target: Target,
     /// The tag that stands there; its entry may be torn.
     pub tag: OwnerTag,
-    /// Whether it says that the transaction is being undone.
+    /// Whether the head carries the mark of [`Unsettled::undoing`].
     pub undoing: bool,
     group: GroupId,
-    /// How long the entry says it is.
+    /// The entry's length, as its head says.
     bytes: usize,
-    /// Whether it says that it goes on elsewhere.
+    /// Whether the head says that the entry goes on outside the area.
     is_chained: bool,
 }
 
-/// Where the copies of a coordinator's log area lie, of all groups.
+/// Returns where the copies of a coordinator's log area lie, in all groups.
 pub fn copies(cx: &Context, coordinator: u32) -> Vec<Target> {
     copies_by_group(cx, coordinator).map(|(_, target)| target).collect()
 }
@@ -71,21 +72,22 @@ fn copies_by_group(cx: &Context, coordinator: u32) -> impl Iterator<Item = (Grou
     copies.into_iter()
 }
 
-/// What the log areas of some coordinators say.
+/// The heads of some coordinators' log areas.
 #[derive(Debug)]
 pub struct Heads {
-    /// Of those areas in which a tag stands, at every live node.
+    /// The heads of the areas in which a tag stands, at every live node.
     pub found: Vec<Head>,
-    /// A node that took the last copy of one of these areas with it: an entry that is not among those found
-    /// may have stood there.
+    /// A node that took the last copy of one of these areas with it. An entry that is not among those found may have
+    /// stood there.
     pub lost: Option<NodeSlot>,
 }
 
 impl Heads {
-    /// That nothing was found of a transaction says that it left nothing.
+    /// Makes sure that all areas were read: then a transaction that was not found left nothing.
     ///
     /// # Errors
-    /// `NodeDown`, if what it left may be gone with the last copy of its area: how it ended is not known.
+    /// `NodeDown`, if an entry may be gone with the last copy of its area. Then it is not known how its transaction
+    /// ended.
     pub fn whole(&self, cx: &Context) -> Result<(), Failure> {
         match self.lost {
             Some(node) => Err(cx.port.note_failure(FabricError::NodeDown(node)).into()),
@@ -94,7 +96,7 @@ impl Heads {
     }
 }
 
-/// The heads of these coordinators' areas.
+/// Reads the heads of these coordinators' areas.
 ///
 /// # Errors
 /// The fabric's.
@@ -128,7 +130,7 @@ pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Heads, Fail
     Ok(Heads { found, lost })
 }
 
-/// The whole entries under these heads, one of each transaction.
+/// Reads the whole entries under these heads, one of each transaction.
 ///
 /// # Errors
 /// The fabric's.
@@ -167,13 +169,14 @@ pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unset
     Ok(found)
 }
 
-/// An entry that goes on behind its area, as far as it is there: one of which a part is missing is no entry.
+/// Reads an entry that goes on outside its area, as far as it is there. An entry of which a part is missing is no
+/// entry.
 async fn gather(cx: &Context, head: &Head, area: &[u8]) -> Result<Vec<u8>, Failure> {
     let catalog = &cx.database().catalog;
     let (first, mut link) = blocks::split_area(catalog, area);
     let mut bytes = first.to_vec();
     if head.bytes as u64 > catalog.options().log_bytes_max {
-        return Ok(bytes); // nobody wrote that
+        return Ok(bytes); // no transaction wrote that
     }
     while bytes.len() < head.bytes {
         let Some(block) = blocks::next_block(catalog, head.group, link) else { break };

@@ -1,9 +1,14 @@
-//! What recovery and resolution make of transactions, by what they have left in logs.
+//! Recovery and resolution: decide how transactions ended, by the entries that they have left in logs.
 //!
-//! Invariant: idempotent. Whoever does it again comes to the same verdicts; a lock is taken away only by CAS of its very tag.
+//! Invariant: idempotent. A resolver that does it again comes to the same verdicts. A lock is taken away only by CAS
+//! of its transaction's own tag.
 //!
-//! Map: [`logs`] reads areas; `undo` and `redo` decide, write and release by entries of old and of new bytes; `bulk` sends all
-//! verbs of a step in few rounds; `turn` is one coroutine's right to recover.
+//! Map:
+//! - [`logs`] reads areas.
+//! - `undo` and `redo` decide, write and release, by entries of old bytes and of new bytes.
+//! - `bulk` sends all verbs of a step in few rounds.
+//! - `turn` is one coroutine's right to recover.
+//! - `age` tells which of two transactions came first.
 
 mod age;
 mod bulk;
@@ -27,27 +32,28 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Failure, OwnerTag};
 use tarn_store::log::Entry;
 
-/// Who asks how a transaction ended.
+/// The caller that asks how a transaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asker {
-    /// Its own thread, and nothing was logged under its coordinator's number since: what stands in the
-    /// area beside it is older.
+    /// The transaction's own thread, and nothing was logged under its coordinator's number since. So any other entry
+    /// in the area is older.
     Itself,
-    /// Anybody else, at any time: another's entry in the area may be older or have replaced it.
+    /// Any other caller, at any time. Another transaction's entry in the area may be older, or may have replaced the
+    /// entry.
     Another,
 }
 
-/// Which locks recovery releases.
+/// The locks that recovery releases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Whose {
     /// Those that carry the transaction's tag.
     Own,
-    /// Those of every record that its log names, whoever holds them by now: wrong, and planted.
+    /// Those of every record that its log names, whichever transaction holds them by now: a planted bug.
     Anybodys,
 }
 
-/// Every transaction of a dead life that has a valid entry, in any area: its coordinators' numbers need
-/// not be known.
+/// Returns every transaction of a dead life that has a valid entry, in any area. The numbers of the life's
+/// coordinators need not be known.
 ///
 /// # Errors
 /// The fabric's.
@@ -61,8 +67,9 @@ pub(crate) async fn enumerate_logged<E: Entry>(
     logs::entries(cx, &heads).await
 }
 
-/// Whether no dead life that is not recovered has left anything in a coordinator's log area, or ever will:
-/// one that is only taken for dead writes on until its access is gone, also after its area was looked at.
+/// Returns whether a coordinator's log area holds no entry of a dead life that is not recovered yet, and never will.
+/// A life that is only taken for dead writes on until its access is revoked, also after its area was read. So its
+/// access is revoked first.
 ///
 /// # Errors
 /// The fabric's.
@@ -71,15 +78,15 @@ pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure>
     if dead.is_empty() {
         return Ok(true);
     }
-    // While one of them is left no configuration is opened but with the map of now; and if all are
-    // recovered meanwhile, the area is free, whatever an old map shows.
+    // While one of these lives is left, each new configuration has the present map. If all of them are recovered
+    // meanwhile, the area is free, whatever an old map shows.
     cx.follow();
     revoke(cx, &dead, &cx.groups.whole().nodes()).await?;
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
     Ok(!heads.found.iter().any(|head| dead.contains(&head.tag.node())))
 }
 
-/// Whether a lock's word is a stray.
+/// Returns whether a lock's word is a stray: its owner is a life that is recovered already.
 pub(crate) fn is_stray(cx: &Context, word: u64) -> bool {
     let Some(owner) = OwnerTag::from_word(word) else { return false };
     let node = owner.node();
@@ -92,36 +99,37 @@ pub(crate) fn plan_free(cx: &Context, round: &mut Round, (address, word): (Addre
     round.cas(target, word, 0);
 }
 
-/// What a system writes down of a transaction, and what recovery does with it.
+/// The log that a system keeps of a transaction, and recovery by its entries.
 #[expect(async_fn_in_trait, reason = "called within the engine only")]
 pub trait Log<P> {
-    /// An entry as it is written, and what recovery finds out about it.
+    /// An entry as it is written, with the facts that recovery finds out about it.
     type Entry: Entry;
 
-    /// Has each of them committed?
+    /// Decides of each transaction whether it has committed.
     ///
     /// # Errors
-    /// The fabric's, here and below; all of them are idempotent.
+    /// The fabric's, here and below. All of these functions are idempotent.
     async fn decide(
         system: &P,
         cx: &Context,
         left: &mut [Unsettled<Self::Entry>],
     ) -> Result<(), Failure>;
 
-    /// Writes back what the aborted have changed, or what the committed have not, then makes their entries invalid.
+    /// Writes the old bytes of aborted transactions back, or the missing bytes of committed ones. Then makes their
+    /// entries invalid.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`Log::decide`].
     async fn apply(
         system: &P,
         cx: &Context,
         left: &[Unsettled<Self::Entry>],
     ) -> Result<(), Failure>;
 
-    /// Releases what they still hold.
+    /// Releases the locks that the transactions still hold.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`Log::decide`].
     async fn release(
         system: &P,
         cx: &Context,
@@ -130,7 +138,7 @@ pub trait Log<P> {
 }
 
 impl Whose {
-    /// Which locks the recovery of this variant releases.
+    /// The locks that the recovery of this variant releases.
     pub(crate) fn of(system: &impl Described) -> Whose {
         if system.keeps(Rule::ReleaseOwn) { Whose::Own } else { Whose::Anybodys }
     }

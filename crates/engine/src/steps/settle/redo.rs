@@ -1,22 +1,32 @@
-//! Recovery by redo logs: transactions are finished from their logs, or have written nothing, many at once.
+//! Recovery by redo logs: it finishes many transactions at once from their logs, or finds that they have written
+//! nothing.
 //!
-//! The rule is [`tarn_store::log::redo::verdict`]'s: who has given any lock back himself is over, which a record says that another has
-//! written since also where its LOCK died with a node; of whom any record's first
-//! line says that he wrote it, or which has his VERSION and names nobody, was decided to commit, and all that a copy lacks of it is written there; of
-//! everybody else nothing is anywhere. What was decided to commit is marked in its log before anything is done about it, so
-//! that whoever begins anew does not take locks that recovery has given back for the transaction's own doing. Whose end
-//! needs nothing done has his entry made invalid. How somebody ended who gave locks back himself his coordinator knew, unless he did
-//! so in one batch with his data: that batch leaves the mark, too. Last the locks that carry his tag are released, in either mode.
+//! The rule is [`tarn_store::log::redo::verdict`]'s:
+//! - A transaction that has given back any lock itself is over. A record that another transaction has written since
+//!   shows this as well, even if the record's LOCK died with a node.
+//! - Else a transaction was decided to commit if any record shows that it wrote it. The record's first line names it
+//!   as writer; or the record names no writer, and has its VERSION. Recovery then writes everything that a copy
+//!   lacks.
+//! - Of every other transaction no data are anywhere.
 //!
-//! For protocols whose locks are words of memory nodes, whose records lie in lines, and whose entries are
-//! [`tarn_store::log::redo`]'s.
+//! The log of a transaction that was decided to commit is marked before recovery does anything about it. So a
+//! resolver that begins anew does not mistake locks that recovery has released for locks that the transaction itself
+//! released. A transaction that needs nothing more has its entry made invalid.
 //!
-//! Each copy is looked at once: what a later writer has on its way may land between two looks, and a record that names the
-//! transaction at the first would be another's at the second.
+//! If a transaction released locks itself, its coordinator knew how it ended. The exception is a release in one batch
+//! with the data: that batch leaves the mark, too.
 //!
-//! Invariant: idempotent, with one resolver at a time. It rests on: entries are acknowledged before data are posted; at every
-//! copy a record's first line before its others, and both before directory records; no unlock before all replicas have
-//! acknowledged; nothing of the owner lands any more.
+//! Last the locks that carry the transaction's tag are released, in either mode.
+//!
+//! This is for protocols whose locks are words of memory nodes, whose records lie in lines, and whose entries are
+//! those of [`tarn_store::log::redo`].
+//!
+//! Each copy is read once. A later writer's data may land between two reads: the first would find a record that
+//! names the transaction, the second a record that names another.
+//!
+//! Invariant: idempotent, with one resolver at a time. It rests on this: entries are acknowledged before data are
+//! posted. At every copy a record's first line lands before its others, and both before directory records. No lock is
+//! released before all replicas have acknowledged. Nothing of the owner lands any more.
 
 use super::{Answer, Bulk, Log, Whose, Wish, logs};
 use crate::site::Context;
@@ -32,27 +42,27 @@ use tarn_store::log::redo::{
 use tarn_store::log::undo::LoggedRecord;
 use tarn_store::log::{Entry, SETTLING};
 
-/// What is known of a transaction: its redo log, and what that led to.
+/// A transaction that recovery found: its redo log, and the findings of recovery.
 pub struct Left {
     log: RedoEntry,
-    /// What was found of its records; known once it was decided.
+    /// The records as they were found; known once `decide` has run.
     found: Vec<FoundRecord>,
-    /// What became of it; likewise.
+    /// The verdict; known once `decide` has run.
     verdict: Option<Verdict>,
 }
 
-/// What decides; each may be missing.
+/// The evidence that decides; each kind may be missing (a planted bug).
 #[derive(Clone, Copy)]
 pub struct Rules {
-    /// What a record shows; else the mere existence of a log.
+    /// Records show whether the transaction wrote them. Otherwise the mere existence of a log decides for commit.
     pub by_writer: bool,
-    /// A later version says that a lock was given back; else LOCK words alone.
+    /// A later version says that a lock was given back. Otherwise LOCK words alone say so.
     pub by_followers: bool,
 }
 
 /// A system whose logs are of new bytes.
 pub trait RedoRules {
-    /// What recovery goes by.
+    /// The evidence that recovery uses.
     fn redo_rules(&self) -> Rules;
 }
 
@@ -61,12 +71,12 @@ struct FoundRecord {
     record: LoggedRecord,
     shown_by: ShownBy,
     lock: LockLeft,
-    /// Where the copies are that live, and what is in them.
+    /// The live copies: where each lies, and its bytes.
     copies: Vec<(Target, Vec<u8>)>,
 }
 
 impl FoundRecord {
-    /// The copies that have not all of what was written, and nothing of a later transaction.
+    /// The copies that lack a part of the transaction's write, and hold nothing of a later transaction.
     fn wanting(&self) -> impl Iterator<Item = Target> {
         let new = self.record.new_version;
         let lines = |copy: &[u8]| copy.len().div_ceil(LINE_BYTES);
@@ -94,7 +104,7 @@ impl Entry for Left {
     }
 }
 
-/// The log of new bytes, of systems whose locks are words of memory nodes.
+/// The log of new bytes, for systems whose locks are words of memory nodes.
 pub struct RedoLog;
 
 impl<P: Described + RedoRules> Log<P> for RedoLog {
@@ -115,8 +125,8 @@ impl<P: Described + RedoRules> Log<P> for RedoLog {
 
 type Unsettled = super::Unsettled<Left>;
 
-/// Decides all of them. What is asked is asked at once: where a lock is still held, or is lost with its node, nobody else
-/// changes the record; where it is not, only that matters.
+/// Decides all transactions. All their records are read in one step. Where a lock is still held, or is lost with its
+/// node, no other transaction changes the record. Where the lock is released, only that fact matters.
 pub(crate) async fn decide(
     cx: &Context,
     left: &mut [Unsettled],
@@ -150,7 +160,7 @@ pub(crate) async fn decide(
             found.push(FoundRecord { record: *record, shown_by, lock, copies });
         }
         let (is_decided, event) = match judge(tag, found, rules) {
-            // Who gave locks back himself, or had recovery give them back.
+            // The transaction gave locks back itself, or recovery gave them back for it.
             Verdict::Over => (Verdict::Over, RecoveryEvent::FoundReleased),
             Verdict::Followed => (Verdict::Followed, RecoveryEvent::FoundFollowed),
             _ if each.undoing => (Verdict::Committed, RecoveryEvent::Finished),
@@ -163,7 +173,7 @@ pub(crate) async fn decide(
             Verdict::Committed => Some(Resolution::Committed),
             Verdict::Nothing => Some(Resolution::Aborted),
             _ if each.undoing || is_named(tag, found) => Some(Resolution::Committed),
-            // Its coordinator knew.
+            // Only its coordinator knew.
             Verdict::Over | Verdict::Followed => None,
         };
         each.decision = decision;
@@ -174,7 +184,7 @@ pub(crate) async fn decide(
     Ok(())
 }
 
-/// What became of a transaction, by these rules.
+/// The verdict on a transaction by these rules.
 fn judge(tag: OwnerTag, found: &[FoundRecord], rules: Rules) -> Verdict {
     let copies: Vec<Vec<&[u8]>> =
         found.iter().map(|it| it.copies.iter().map(|(_, copy)| &copy[..]).collect()).collect();
@@ -195,7 +205,7 @@ fn judge(tag: OwnerTag, found: &[FoundRecord], rules: Rules) -> Verdict {
     }
 }
 
-/// Whether any first line names the transaction, which had given locks back.
+/// Returns whether any first line names the transaction. The transaction had given locks back.
 fn is_named(tag: OwnerTag, found: &[FoundRecord]) -> bool {
     found.iter().any(|it| {
         let new = it.record.new_version;
@@ -203,8 +213,8 @@ fn is_named(tag: OwnerTag, found: &[FoundRecord]) -> bool {
     })
 }
 
-/// Marks the entries of who has committed, at every live node, and then writes what copies lack; makes the others' entries
-/// invalid.
+/// Marks the entries of committed transactions at every live node, and then writes the bytes that copies lack. Makes
+/// the other transactions' entries invalid.
 pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
     let mut bulk = Bulk::new(cx);
     let (committed, others): (Vec<&Unsettled>, Vec<&Unsettled>) =
@@ -226,8 +236,9 @@ pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
     Ok(())
 }
 
-/// What copies lack of a transaction: of records and directory records what is not beyond it; of what has no version
-/// everything, if anything is wanting: it is written once and never again, so that it is right whoever else has written since.
+/// The writes that copies lack of a committed transaction. A copy of a record or directory record is written if it is
+/// not beyond the transaction. Bytes without a version are all written if any copy lacks something: they are written
+/// once and never again, so they are right whichever transactions have written since.
 fn wanted(cx: &Context, left: &Left) -> Vec<Wish> {
     let written =
         || left.found.iter().filter(|it| it.is_written() && it.lock != LockLeft::Released);
@@ -255,7 +266,8 @@ fn wanted(cx: &Context, left: &Left) -> Vec<Wish> {
     wishes
 }
 
-/// Releases what they hold, in whichever mode. A record that is not held any more is somebody else's.
+/// Releases the locks that the transactions hold, in whichever mode. A record that a transaction does not hold any
+/// more belongs to others.
 pub(crate) async fn release(cx: &Context, left: &[Unsettled], whose: Whose) -> Result<(), Failure> {
     let mut wishes = Vec::new();
     for each in left {

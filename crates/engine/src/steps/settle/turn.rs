@@ -1,17 +1,18 @@
-//! Whose turn it is, of a compute node's coroutines, to recover the dead.
+//! The turn to recover dead lives: one coroutine of a compute node has it at a time.
 //!
-//! Invariant: one at a time. The membership service grants a claim to a compute node, and grants it again
-//! when the same one asks; two coroutines of it that recover one life at once would undo one another's
-//! verdicts. A turn that ends gives the claim back, so that another node may have it. One whose future is
-//! dropped while it writes cannot: what it wrote is still on its way, and would come after what the next
-//! one writes. Then its node's life ends, and whoever comes next revokes its access first.
+//! Invariant: one at a time. The membership service grants a claim to a compute node, and grants it again if the same
+//! node asks again. If two coroutines of a node recovered one life at once, they would undo one another's verdicts.
+//!
+//! A turn that ends gives the claim back, so that another node may have it. A turn whose future is dropped while it
+//! writes cannot give it back. Its writes are still on their way, and would land after those of the next claimant. So
+//! its node's life ends, and the next claimant revokes its access first.
 
 use crate::site::Context;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use tarn_fabric::address::NodeId;
 
-/// One coroutine's turn, also if it is dropped.
+/// One coroutine's turn. It ends properly even if its future is dropped.
 pub(crate) struct Turn<'a> {
     cx: &'a Context,
     dead: NodeId,
@@ -19,19 +20,19 @@ pub(crate) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Takes the turn to recover `dead`, if nobody has it.
+    /// Takes the turn to recover `dead`, unless another coroutine has the turn.
     pub(crate) fn take(cx: &'a Context, dead: NodeId) -> Option<Turn<'a>> {
         let turns = &cx.node.turns.0;
         let taken = turns.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire);
-        // Made only if it is taken: a turn that is dropped ends.
+        // The value is made only if the turn was taken, since dropping it ends the turn.
         taken.is_ok().then(|| Turn { cx, dead, writes: Cell::new(false) })
     }
 
-    /// Does something that changes memory.
+    /// Runs `work`, which changes memory.
     pub(crate) async fn writing<T>(&self, work: impl Future<Output = T>) -> T {
         self.writes.set(true);
         let done = work.await;
-        // Well or not: nothing of a round comes after its end.
+        // After success or failure: nothing of a round lands after its end.
         self.writes.set(false);
         done
     }

@@ -1,19 +1,19 @@
 //! Recovery by undo logs: transactions are finished or undone from their undo logs, many at once.
 //!
-//! The rule: take any valid log entry of the transaction. If its owner still holds the locks, and
-//! every live replica of every record in it carries the new VERSION, the transaction has committed;
-//! otherwise its old bytes are written back to every live replica, those of an update under a VERSION
-//! beyond the new one: else a reader could take the undone bytes for the record's before and
-//! after. Then the log entry of an undone transaction is made invalid everywhere, and last the
-//! locks that carry its tag are released. A record whose LOCK does not carry the tag has been
-//! released and belongs to others.
+//! The rule: take any valid log entry of the transaction. If its owner still holds the locks, and every live replica
+//! of every record in the entry carries the new VERSION, the transaction has committed.
 //!
-//! For protocols whose locks are words of memory nodes and whose entries are [`tarn_store::log::undo`]'s; what a
-//! VERSION counts is theirs.
+//! Otherwise its old bytes are written back to every live replica. The old bytes of an update get a VERSION beyond
+//! the new one. Else a reader that finds the old VERSION twice could take undone bytes between for the record's. Then
+//! the log entry of an undone transaction is made invalid everywhere. Last the locks that carry its tag are released. A record whose LOCK
+//! does not carry the tag has been released, and belongs to others.
 //!
-//! Invariant: idempotent, with one resolver at a time. It rests on: at every node
-//! the log before the data; no unlock before all replicas of all records have acknowledged, or have
-//! executed the data earlier in the same batch; nothing of the owner lands any more.
+//! This is for protocols whose locks are words of memory nodes, and whose entries are those of
+//! [`tarn_store::log::undo`]. Each protocol decides the meaning of a VERSION's count.
+//!
+//! Invariant: idempotent, with one resolver at a time. It rests on this: at every node the log lands before the data.
+//! No lock is released before all replicas of all records have acknowledged the data, or have executed them earlier
+//! in the same batch. Nothing of the owner lands any more.
 
 use super::{Bulk, Log, Whose, Wish, logs};
 use crate::site::Context;
@@ -28,10 +28,10 @@ use tarn_store::layout::{LOCK_AT, VERSION_AT, Version};
 use tarn_store::log::undo::{LogEntry, LoggedRecord};
 use tarn_store::log::{Entry, SETTLING};
 
-/// What is known of a transaction: its undo log, and what that led to.
+/// A transaction that recovery found: its undo log, and the findings of recovery.
 pub struct Left {
     log: LogEntry,
-    /// Records that it still holds; known once it was decided.
+    /// The records that it still holds; known once `decide` has run.
     held: Vec<LoggedRecord>,
 }
 
@@ -49,7 +49,7 @@ impl Entry for Left {
     }
 }
 
-/// The log of old bytes, of systems whose locks are words of memory nodes.
+/// The log of old bytes, for systems whose locks are words of memory nodes.
 pub struct UndoLog;
 
 impl<P: Described> Log<P> for UndoLog {
@@ -70,18 +70,18 @@ impl<P: Described> Log<P> for UndoLog {
 
 type Unsettled = super::Unsettled<Left>;
 
-/// Recovery writes the old bytes of an update back under a version beyond the one that readers may have
-/// seen; a record that came or went has its old version again.
+/// The version under which recovery writes the old bytes of an update back: beyond the one that readers may have
+/// seen. A record that was inserted or deleted gets its old version again.
 pub(crate) fn undone(kind: WriteKind, version: u64) -> Option<u64> {
     (kind == WriteKind::Update).then_some(version + 1)
 }
 
-/// A node of an ordered index counts on likewise.
+/// The version of an undone node of an ordered index: beyond the new one, too.
 pub(crate) fn undone_node(_: u64, new: u64) -> Option<Undone> {
     Some(Undone::always(new + 1))
 }
 
-/// Decides all of them. See docs/design/0004-fused-undo-log.md for the cases, and
+/// Decides all transactions. See docs/design/0004-fused-undo-log.md for the cases, and
 /// docs/design/0013-memory-node-recovery.md for those whose LOCK words died with a memory node.
 pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
     let mut bulk = Bulk::new(cx);
@@ -108,7 +108,7 @@ pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
             each.decision = Some(Resolution::Aborted);
             cx.metrics.recovery(RecoveryEvent::Undone);
         } else if is_released {
-            // Unlocking has begun, and it begins only after the commit.
+            // The transaction has begun to unlock, so it had committed.
             each.decision = Some(Resolution::Committed);
             cx.metrics.recovery(RecoveryEvent::FoundReleased);
         }
@@ -120,22 +120,25 @@ pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
     Ok(())
 }
 
-/// A VERSION that is asked for.
+/// A VERSION that recovery reads.
 struct Asked {
-    /// Of which transaction.
+    /// The index of its transaction.
     index: usize,
     new: Version,
-    /// Of a record whose LOCK is lost: others may have it by now.
+    /// The record's LOCK is lost: other transactions may have changed the record by now.
     is_lost: bool,
-    /// At a member, not at a copy that joins.
+    /// The copy is a member's, not that of a copy that joins.
     counts: bool,
 }
 
-/// Decides those of which no LOCK says that it was released: each VERSION is looked at once. Of a record
-/// whose LOCK is lost, one beyond the entry's new one is another transaction's, which had the record after
-/// this one: so this one has committed. Else every member must have all new versions. A second look would
-/// see others' data that have landed since. A copy that is still joining is read, so that what the same
-/// port wrote there before has arrived, and does not count.
+/// Decides the transactions of which no LOCK word shows a release. Each VERSION is read once: a second read would see
+/// others' data that have landed since.
+///
+/// If a record's LOCK is lost, its VERSION may be beyond the entry's new one. Then another transaction had the record
+/// after this one, so this one has committed. Else every member must have all new versions.
+///
+/// A copy that is still joining is read, so that earlier writes of the same port have arrived there; but it does not
+/// count.
 async fn decide_by_versions(
     cx: &Context,
     bulk: &mut Bulk<'_>,
@@ -174,8 +177,8 @@ async fn decide_by_versions(
     Ok(())
 }
 
-/// Marks the entries of the aborted as being undone, at every live node; then writes back their old bytes
-/// at every live replica; when they are there, makes the entries invalid at every live node.
+/// Undoes the aborted transactions. First marks their entries as being undone, at every live node. Then writes their
+/// old bytes back at every live replica. When these have arrived, makes the entries invalid at every live node.
 pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
     let aborted: Vec<&Unsettled> =
         left.iter().filter(|each| each.resolution() == Resolution::Aborted).collect();
@@ -196,7 +199,7 @@ pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
     Ok(())
 }
 
-/// The old bytes of one transaction, for every replica.
+/// Returns the writes of one transaction's old bytes, for every replica.
 fn write_back(cx: &Context, each: &Unsettled) -> Vec<Wish> {
     let mut wishes = Vec::new();
     for piece in &each.entry.log.pieces {
@@ -213,7 +216,8 @@ fn write_back(cx: &Context, each: &Unsettled) -> Vec<Wish> {
     wishes
 }
 
-/// Releases what they hold. A record that is not held any more is somebody else's.
+/// Releases the locks that the transactions hold. A record that a transaction does not hold any more belongs to
+/// others.
 pub(crate) async fn release(cx: &Context, left: &[Unsettled], whose: Whose) -> Result<(), Failure> {
     let own = whose == Whose::Own;
     let groups = &cx.groups;

@@ -1,11 +1,15 @@
 //! Growth of hash indexes as structural transactions: adding a segment to an index, and splitting buckets.
 //!
-//! Invariants: they are transactions like any other: no-wait locks under an owner's tag, the
-//! log before the data at each node, every replica, unlock after them; recovery finishes
-//! or undoes them without knowing what they are. Where records name their writer, the header does, too: who changes
-//! buckets and no record is known by that. The index header's lock makes them one at a time
-//! in a shard. Under the directory's lock nothing comes into a bucket or leaves it, so that what
-//! must move is known before the slots are locked; only slots that change are.
+//! Invariants: they are transactions like any other. They take no-wait locks under an owner's tag. At each node the
+//! log comes before the data. They write every replica, and unlock after that. Recovery finishes or undoes them
+//! without knowing their purpose.
+//!
+//! Where records name their writer, the header does, too: it is the evidence of a transaction that changes buckets
+//! and no record.
+//!
+//! The index header's lock admits one of them at a time in a shard. Under the directory's lock nothing enters or
+//! leaves a bucket. So it is known which records must move before the slots are locked, and only slots that change
+//! are locked.
 
 use super::{Part, Structure, begin, raise};
 use crate::site::Context;
@@ -22,14 +26,14 @@ use tarn_store::layout::{
 };
 use tarn_store::placement::catalog::Table;
 
-/// What a changed word takes of the log.
+/// Log bytes of a changed word.
 const WORD_LOG_BYTES: usize = PIECE_HEAD_BYTES + 8;
-/// What the log has of a piece beside its bytes.
+/// Log bytes of a piece beside its data.
 const PIECE_HEAD_BYTES: usize = 16;
-/// What the split of a bucket without a chain takes of it at most.
+/// Most log bytes of the split of a bucket without a chain.
 const SPLIT_LOG_BYTES: usize = 1536;
 
-/// The next growth of a shard; see [`crate::protocol::Protocol::restructure`].
+/// Carries out the next growth of a shard; see [`crate::protocol::Protocol::restructure`].
 pub(crate) async fn restructure(
     protocol: &impl Structure,
     cx: &Context,
@@ -67,7 +71,7 @@ pub(crate) async fn restructure(
     }
 }
 
-/// Memory of a new segment. It is kept for the next try if this one fails.
+/// Returns memory of a new segment. The memory is kept for the next try if this one fails.
 async fn segment_memory(
     cx: &Context,
     shard: Shard,
@@ -86,24 +90,24 @@ async fn segment_memory(
     Ok(fresh)
 }
 
-/// One bucket being split.
+/// One bucket that is being split.
 struct Halves {
     step: Step,
     relocation: Relocation,
-    /// Image of the old directory record.
+    /// Image of the old bucket's directory record.
     old: BufferOffset,
-    /// Image of the new one.
+    /// Image of the new bucket's directory record.
     new: BufferOffset,
-    /// The next block of the old one's chain.
+    /// The next block of the old bucket's chain.
     next: Address,
-    /// The new one's chain.
+    /// The blocks of the new bucket's chain.
     blocks: Vec<Address>,
     /// The first lock of the slots that change.
     first_lock: usize,
 }
 
-/// Splits buckets from the split position on, as many as the load asks for and as can be had: what
-/// is not, ends the row. The header is lock 0; what is locked in vain is released with the rest.
+/// Splits buckets from the split position on, as many as the load asks for. The first bucket that cannot be split
+/// ends the row. The header is lock 0. Locks of buckets that are not split after all are released with the others.
 async fn split(
     protocol: &impl Structure,
     cx: &Context,
@@ -142,7 +146,7 @@ async fn split(
     Ok(Grown::Split { buckets: changed as u64 })
 }
 
-/// A word of the header will be another, and its VERSION. The header is lock 0, and its image the one read under it.
+/// Changes a word of the header, and its VERSION. The header is lock 0, and `image` is the one read under it.
 fn change_header(
     txn: &mut Txn,
     table: &Table,
@@ -160,12 +164,12 @@ fn change_header(
     round.set_word(new.plus(at), word);
     let lines = round.bytes_mut(new, Geometry::HEADER_BYTES);
     stamp_lines(lines, locks[0].new_version, tag.word());
-    // Its VERSION comes with all of it.
+    // VERSION comes with the rest of the header.
     locks[0].kind = LockKind::Record;
     write_lines(txn, (address, image), new, lined_writes(Geometry::HEADER_BYTES));
 }
 
-/// What a changed header takes of the log.
+/// Log bytes of a changed header.
 fn header_log_bytes(table: &Table) -> usize {
     match table.slot.lined() {
         None => 2 * WORD_LOG_BYTES,
@@ -173,8 +177,8 @@ fn header_log_bytes(table: &Table) -> usize {
     }
 }
 
-/// Locks and reads the buckets: locks 1 and 2, 3 and 4, and so on. In the same round, some others
-/// are read for the estimate of the load.
+/// Locks and reads the buckets: locks 1 and 2, 3 and 4, and so on. The same round reads some other buckets, for the
+/// estimate of the load.
 async fn lock_buckets(
     protocol: &impl Structure,
     cx: &Context,
@@ -215,7 +219,7 @@ async fn lock_buckets(
     Ok(row)
 }
 
-/// Reads the old buckets' chains, all at once, a block of each in a round.
+/// Reads the chains of all old buckets together, one block of each in a round.
 async fn read_chains(
     cx: &Context,
     txn: &mut Txn,
@@ -298,8 +302,8 @@ async fn lock_changed(
     if row.is_empty() { Err(AbortReason::LockRefused.into()) } else { Ok(()) }
 }
 
-/// Adds what is to be written, bucket by bucket, as far as the log has room: of more than one the log area. Returns how
-/// many buckets that is.
+/// Adds the writes bucket by bucket, as far as the log has room. Several buckets must fit into the log area together.
+/// Returns how many buckets are written.
 fn write_row(
     protocol: &impl Structure,
     txn: &mut Txn,
@@ -310,7 +314,7 @@ fn write_row(
         let pieces = txn.pieces.len();
         let slots = halves.first_lock..halves.first_lock + halves.relocation.changes();
         write_halves(txn, table, halves, 1 + 2 * index);
-        // VERSION of the directories so far; the header.
+        // VERSIONs of the directories so far, and the header.
         let rest = 2 * (index + 1) * WORD_LOG_BYTES + header_log_bytes(table);
         let limit = if index == 0 { most } else { limit };
         if protocol.log_bytes(txn) + rest > limit {
@@ -324,7 +328,7 @@ fn write_row(
     row.len()
 }
 
-/// One bucket's changes; its directories' locks are `first` and the one after.
+/// Adds one bucket's writes. Its directories' locks are `first` and the one after.
 fn write_halves(txn: &mut Txn, table: &Table, halves: &Halves, first: usize) {
     halves.relocation.write(table, txn, halves.first_lock);
     let floor = later(txn.locks[first].old_version, txn.locks[first + 1].old_version);

@@ -1,11 +1,9 @@
-//! Changes of ordered indexes: what the entries of a transaction that is about to commit bring to
-//! its indexes and take away.
+//! Changes of ordered indexes: the index entries that a transaction adds and removes at its commit.
 //!
-//! Invariants: a leaf is locked, and read in the same batch behind the lock; if a scan has shown it
-//! before, it is still what was shown. Entries that go are taken out before any comes in. A slot that was
-//! in use when the leaf was read is not filled: so what is written into a slot replaces nothing, and
-//! only BITMAP, STRAYS and VERSION need their old bytes in the undo log. Slots come before BITMAP, BITMAP
-//! before VERSION.
+//! Invariants: a leaf is locked, and read in the same batch behind the lock. If a scan has shown it before, it must
+//! still be the same. Entries are removed before any are added. A slot that was in use when the leaf was read is not
+//! filled. So a write into a slot replaces nothing, and only BITMAP, STRAYS and VERSION need their old bytes in the
+//! undo log. Slots come before BITMAP, BITMAP before VERSION.
 
 use super::Structure;
 use super::trees::padded;
@@ -25,14 +23,15 @@ use tarn_store::layout::Version;
 use tarn_store::layout::index_plan::{Index, KeyBytes};
 use tarn_store::layout::node::{BITMAP_AT, Bits, Node, NodeShape, STRAYS_AT};
 
-/// Rounds, those that went along NEXT not counted, after which a tree changes faster than it can be followed.
+/// Rounds after which a commit gives up: the tree changes faster than it can be followed. Rounds that went along NEXT
+/// are not counted.
 const ROUNDS_MAX: usize = 24;
-/// A leaf that a delete leaves with less than one in so many slots in use is worth a merge.
+/// A delete that leaves less than one in so many slots in use asks for a merge.
 const LIGHT: usize = 8;
-/// A leaf that an insert leaves with less than one in so many slots free is worth a split.
+/// An insert that leaves less than one in so many slots free asks for a split.
 const TIGHT: usize = 16;
 
-/// Locks the leaves of all entries that come and go, and gathers what is to be written.
+/// Locks the leaves of all entries that are added or removed, and gathers the writes.
 #[inline(never)]
 pub(crate) async fn change(
     protocol: &impl Structure,
@@ -45,7 +44,7 @@ pub(crate) async fn change(
     Ok(())
 }
 
-/// Gathers the changes; whether there are any.
+/// Gathers the changes. Returns whether there are any.
 fn gather(cx: &Context, txn: &mut Txn) -> bool {
     let catalog = &cx.database().catalog;
     let Txn { ordered, round, entries, .. } = txn;
@@ -77,7 +76,7 @@ async fn change_leaves(
         }
         let went_on = absorb(protocol, cx, txn)?;
         rounds += usize::from(!went_on);
-        // A leaf that another change had locked was looked at as well: it may not be this one's.
+        // A leaf that another change had locked was read as well: it may not be the leaf of this change.
         let is_placed = |change: &Change| matches!(change.place, ChangePlace::Leaf(_));
         if txn.ordered.changes.iter().all(is_placed) {
             return apply(cx, txn);
@@ -86,7 +85,7 @@ async fn change_leaves(
     Err(AbortReason::StaleAddress.into())
 }
 
-/// Adds what every change needs next: a READ of an inner node, or the lock on a leaf and the leaf.
+/// Adds the next verbs of every change: a READ of an inner node, or the lock on a leaf and its READ.
 fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     let catalog = &cx.database().catalog;
     let (mut cache, mut found) = (cx.trees.borrow_mut(), Vec::new());
@@ -114,7 +113,7 @@ fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Asks for the lock on a leaf, if the transaction has not yet, and reads it.
+/// Asks for the lock on a leaf and reads it, unless the transaction has asked already.
 fn lock_leaf(
     protocol: &impl Structure,
     cx: &Context,
@@ -135,7 +134,7 @@ fn lock_leaf(
     ChangePlace::Leaf(at as u32)
 }
 
-/// Takes in what the round brought: all grants first. Whether any change goes on along NEXT: each such step
+/// Absorbs the answers of the round: all grants first. Returns whether any change goes on along NEXT. Each such step
 /// comes nearer, however long the chain.
 fn absorb(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Result<bool, AbortReason> {
     note_grants(txn, !protocol.keeps(Rule::ReleaseGranted));
@@ -151,7 +150,10 @@ fn absorb(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Result<bool
     Ok(went_on)
 }
 
-/// A leaf whose lock was asked for: was it granted, and is the leaf as it was shown?
+/// Absorbs a leaf whose lock was asked for.
+///
+/// # Errors
+/// The lock was refused, or the leaf is not as it was shown.
 fn absorb_lock(
     protocol: &impl Structure,
     cx: &Context,
@@ -162,7 +164,7 @@ fn absorb_lock(
     if leaf.lock == NO_LOCK || leaf.is_held {
         return Ok(());
     }
-    // Who assumes its locks (a switch) has asked for none, and reads the leaf all the same.
+    // A transaction that assumes its locks (a switch) has asked for none, but reads the leaf all the same.
     if !protocol.granted(cx, txn, leaf.lock) {
         return Err(AbortReason::LockRefused);
     }
@@ -179,7 +181,7 @@ fn absorb_lock(
     Ok(())
 }
 
-/// A change whose leaf, or the way to it, was read. Whether it goes on along NEXT.
+/// Absorbs the read of a change's leaf, or of a node on the way to it. Returns whether the change goes on along NEXT.
 fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortReason> {
     let Txn { ordered, round, tag, .. } = &mut *txn;
     let change = &mut ordered.changes[at];
@@ -215,7 +217,7 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortRe
         cache.learn(index, address, node);
     }
     if beyond && !change.lead.is_to(node) {
-        // Not the node that was meant: one that died, and serves elsewhere. NEXT leads nowhere near.
+        // Not the node that was meant: it has died, and serves elsewhere. Its NEXT leads elsewhere.
         cache.forget(index, key, 0);
         change.place = ChangePlace::Unknown;
         return Ok(false);
@@ -225,7 +227,7 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortRe
         cache.forget_parent(index, key, level + 1);
         change.go_on(node);
     } else if level > 0 {
-        // Not from the root again: nobody may lead to this node.
+        // Goes on below this node, not from the root: there may be no parent that leads to it.
         let (course, mut found) = (only(key), Vec::new());
         let way = cache.below(index, address, course, &mut found);
         change.go(way);
@@ -235,7 +237,7 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortRe
     Ok(beyond)
 }
 
-/// To the leaf of one key.
+/// The course to the leaf of one key.
 fn only(key: &[u8]) -> Course<'_> {
     Course { key, last: key, backward: false, nodes: 1, level: 0 }
 }
@@ -248,9 +250,9 @@ impl Change {
         };
     }
 
-    /// From a node that ends before the key. Who comes from a leaf most often finds the leaf that was split
-    /// off behind it, and locks that at once. If that ends before the key, too, the parent is read anew; and
-    /// if it knows no better, leaves are looked at along NEXT before one is locked.
+    /// Goes on from a node that ends before the key. Behind a leaf, most often the leaf is right that was split off
+    /// it, and is locked at once. If that leaf ends before the key, too, the parent is read anew. If the parent has
+    /// not changed, leaves are read along NEXT before one is locked.
     fn go_on(&mut self, node: Node<'_>) {
         let next = Lead::after(node);
         self.place = match (node.level(), self.hops) {
@@ -263,8 +265,8 @@ impl Change {
     }
 }
 
-/// All leaves are locked: makes their new images, leaf by leaf. Those that have no room are all split before the
-/// next try.
+/// Makes the new images of all leaves, leaf by leaf, once all are locked. All leaves without room are split before
+/// the next try.
 fn apply(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let place = |change: &Change| match change.place {
         ChangePlace::Leaf(at) => at,
@@ -284,7 +286,7 @@ fn apply(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     }
 }
 
-/// A leaf, and which of the changes are its own.
+/// Makes the new image of one leaf, with the changes that belong to it.
 fn apply_to(
     cx: &Context,
     txn: &mut Txn,
@@ -298,7 +300,7 @@ fn apply_to(
     let mut bitmap = old;
     let mine = &txn.ordered.changes[changes.clone()];
     for change in mine.iter().filter(|it| !it.adds) {
-        // An entry that is not there is not taken away: the audit counts what is missing.
+        // An entry that is not there cannot be removed; the audit counts missing entries.
         let gone = before.find(&change.key[..shape.key_bytes], bitmap);
         bitmap &= !gone.map_or(0, |slot| 1 << slot);
     }
@@ -334,8 +336,8 @@ fn apply_to(
     Ok(())
 }
 
-/// What should become of a leaf, after the commit, of which other slots are in use than before: one that
-/// has no room for as many entries as came is split before the next transaction meets it full.
+/// Returns the structural change that a leaf needs after the commit, by its slots in use before and after. A leaf
+/// without room for as many entries as were added is split, before the next transaction finds it full.
 fn reshaping(shape: &NodeShape, (old, new): (u64, u64), adds: usize) -> Option<TreeTask> {
     let (before, after) = (old.count_ones() as usize, new.count_ones() as usize);
     let room = shape.leaf_slots - after;
@@ -343,12 +345,12 @@ fn reshaping(shape: &NodeShape, (old, new): (u64, u64), adds: usize) -> Option<T
         return Some(TreeTask::Merge);
     }
     let is_tight = room < adds.max(shape.leaf_slots / TIGHT);
-    // What is no more than half full is not split.
+    // A leaf that is at most half full is not split.
     (adds > 0 && is_tight && after * 2 > shape.leaf_slots).then_some(TreeTask::Split)
 }
 
-/// A leaf has no room for a change, one of so many: it will be split. Where its two halves might not do, it is parted
-/// into as many leaves as will be half full of what is there and what comes.
+/// Notes that a leaf has no room for one of its `adds` new entries: it will be split. If two halves might not
+/// suffice, it is parted into so many leaves that each is half full, with old and new entries.
 #[cold]
 fn note_full(
     txn: &mut Txn,
@@ -374,7 +376,7 @@ fn note_full(
     txn.ordered.needs.extend(firsts.map(work));
 }
 
-/// Fills a slot's new image.
+/// Writes the entry of a change into a slot's new image.
 fn fill(cx: &Context, txn: &mut Txn, index: &Index, change: &Change, to: BufferOffset) {
     let entry = txn.entries[change.entry as usize];
     let len = cx.table(entry.table).slot.full_key_bytes;
@@ -384,8 +386,8 @@ fn fill(cx: &Context, txn: &mut Txn, index: &Index, change: &Change, to: BufferO
     index.fill_slot(&change.key, (entry.key, &full_key[..len]), slot);
 }
 
-/// Adds what is to be written: filled slots, one piece for neighbours, then BITMAP. VERSION is added
-/// with those of other directory records.
+/// Adds the writes of a leaf: filled slots, neighbours as one piece, then BITMAP. VERSION is added later, with those
+/// of other directory records.
 fn write_leaf(
     txn: &mut Txn,
     index: &Index,

@@ -1,8 +1,8 @@
 //! Merges of nodes of ordered indexes.
 //!
-//! Invariant: the two nodes are neighbours by NEXT, and under one parent; all three are locked. The left one
-//! takes what the right one had, its end and its NEXT, the parent loses the separator, the right one is dead:
-//! in one commit, so that no separator leads to a dead node and none is missing for a living one.
+//! Invariant: the two nodes are neighbours by NEXT, and under one parent; all three are locked. One commit does three
+//! things. The left node takes the right one's entries, its end and its NEXT. The parent loses the separator. The
+//! right node is marked dead. So no separator leads to a dead node, and none is missing for a living one.
 
 use super::Structure;
 use super::trees::{descend, image, is_mine, lock_all, padded, write_node};
@@ -86,8 +86,8 @@ pub(crate) async fn merge(
     Ok(TreeDone::Changed(follows.then_some(TreeWork { level: above, ..work })))
 }
 
-/// What must be posted before two nodes can be merged that are neighbours to their parent, and are not: it
-/// does not know of the node between them.
+/// Returns the separator that must be posted before two nodes can be merged. Under their parent they are neighbours,
+/// but there is a node between them that the parent does not know.
 fn unposted_between(
     (index, work): (&Index, TreeWork),
     (address, one): (Address, Node<'_>),
@@ -98,7 +98,7 @@ fn unposted_between(
     is_one.then(|| TreeWork { task: TreeTask::Post, key: padded(high), ..work })
 }
 
-/// Of two or three neighbours, the lighter two that fit into three quarters of a node.
+/// Chooses, of two or three neighbours, the lighter pair that fits into three quarters of a node.
 async fn choose(
     cx: &Context,
     txn: &mut Txn,

@@ -1,13 +1,14 @@
-//! Indexes as transactions see and change them: scans, the leaves that a commit changes, splits, merges and
-//! growth, for every protocol that has them.
+//! Reads and changes of indexes by transactions: scans, the leaves that a commit changes, splits, merges and growth,
+//! for every protocol that has them.
 //!
-//! Map: `scans` are a block's reads of ordered indexes, `leaves` what a commit brings to them. `trees` splits
-//! their nodes and enters separators, `merges` merges nodes, `buckets` splits those of hash indexes, `sweeps` empties
-//! their slots.
+//! Map:
+//! - `scans` has a block's reads of ordered indexes. `leaves` makes a commit's changes to them.
+//! - `trees` splits their nodes and enters separators. `merges` merges their nodes.
+//! - `buckets` splits the buckets of hash indexes. `sweeps` empties their slots.
 //!
-//! Invariant: what nodes, buckets and headers say is the index's; in which order they are locked, compared and
-//! written is decided here. How a lock is taken, what protects a leaf that was shown, and how a structural
-//! transaction commits is the protocol's: [`Structure`]. Nodes have one version, whatever records have.
+//! Invariant: the index decides the bytes of nodes, buckets and headers. This module decides in which order they are
+//! locked, compared and written. The protocol decides how a lock is taken, how a leaf that was shown is protected,
+//! and how a structural transaction commits: [`Structure`]. A node has one version, even where records have several.
 
 pub(crate) mod buckets;
 pub(crate) mod leaves;
@@ -29,37 +30,39 @@ use tarn_store::index::btree::scan::Visit;
 use tarn_store::layout::{VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// What a lock in a hash index is for.
+/// The part of a hash index that a lock protects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// The index header, or a bucket: who holds it decides what enters and leaves.
+    /// The index header, or a bucket: its holder decides which records enter and leave.
     Bucket,
     /// A slot: of the record with this key, or free.
     Slot(Option<u64>),
 }
 
-/// What of all this is the protocol's. The locks that stand here are words of memory nodes, taken by CAS; a protocol
-/// whose locks are elsewhere replaces [`Structure::ask`], [`Structure::ask_part`], [`Structure::send`],
-/// [`Structure::granted`] and [`Structure::await_locks`]; one whose log is another, [`Structure::log_bytes`].
+/// A protocol's own part in all this. The defaults are for locks that are words of memory nodes, taken by CAS. A
+/// protocol whose locks are elsewhere replaces [`Structure::ask`], [`Structure::ask_part`], [`Structure::send`],
+/// [`Structure::granted`] and [`Structure::await_locks`]. A protocol with another log replaces
+/// [`Structure::log_bytes`].
 #[expect(async_fn_in_trait, reason = "called within the engine only")]
 pub trait Structure: Described {
-    /// A leaf of this version was read without a lock: is it to be validated before the transaction commits?
+    /// A leaf of this version was read without a lock. Returns whether it is to be validated before the transaction
+    /// commits.
     ///
     /// # Errors
-    /// It is not what the transaction is to see.
+    /// The transaction may not see this version.
     #[inline(always)]
     fn shows_leaf(&self, _: &Txn, _: Visit) -> Result<bool, AbortReason> {
         Ok(self.keeps(Rule::ProtectRanges))
     }
 
-    /// What the next round reads of ordered indexes is in it, and has not been sent.
+    /// The round holds its next reads of ordered indexes, and has not been sent yet.
     #[inline]
     fn is_about_to_scan(&self, _: &Context, _: &mut Txn) {}
 
     /// A leaf of this version was locked, and will be changed.
     ///
     /// # Errors
-    /// This transaction may not.
+    /// This transaction may not change it.
     fn takes_leaf(&self, _: &Txn, _: Version) -> Result<(), AbortReason> {
         Ok(())
     }
@@ -79,7 +82,8 @@ pub trait Structure: Described {
         self.commit(cx, txn).await
     }
 
-    /// Asks for a lock, and for what it protects, read behind it: the lock's index, and where the image will lie.
+    /// Asks for a lock, and for the bytes that it protects, read behind it. Returns the lock's index, and the place
+    /// of the image.
     #[inline]
     fn ask(
         &self,
@@ -92,7 +96,7 @@ pub trait Structure: Described {
         (lock, txn.round.read(cx.groups.primary(address), len_bytes))
     }
 
-    /// As [`Structure::ask`], of a part of a hash index; where the image will lie.
+    /// Asks for the lock on a part of a hash index, like [`Structure::ask`]. Returns the place of the image.
     fn ask_part(
         &self,
         cx: &Context,
@@ -104,7 +108,7 @@ pub trait Structure: Described {
         self.ask(cx, txn, address, (kind, len_bytes)).1
     }
 
-    /// Length of the log's entry of what stands in a structural transaction's pieces and locks.
+    /// Length of the log entry for a structural transaction's pieces and locks.
     fn log_bytes(&self, txn: &Txn) -> usize {
         undo_bytes(txn)
     }
@@ -121,7 +125,7 @@ pub trait Structure: Described {
         })
     }
 
-    /// Whether a lock was granted, once the round that asked for it is over. Reports who has it, if not.
+    /// Returns whether a lock was granted, once the round that asked for it is over. If not, notes its holder.
     #[inline]
     fn granted(&self, cx: &Context, txn: &mut Txn, lock: u32) -> bool {
         node_locks::granted(cx, txn, lock)
@@ -154,13 +158,13 @@ pub trait Structure: Described {
     }
 }
 
-/// A structural transaction begins. Its locks are asked for, also where the transaction before it assumed its own.
+/// Begins a structural transaction. It asks for its locks, also where the transaction before it assumed its own.
 fn begin(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     txn.assumes_locks = false;
     protocol.enter(cx, Phase::Restructure);
 }
 
-/// The VERSION of a header, directory or node will be above its own and above `floor`.
+/// Gives a header, directory or node a new VERSION, above its own and above `floor`.
 fn raise(txn: &mut Txn, lock: usize, floor: Version) {
     let lock = &mut txn.locks[lock];
     (lock.writes, lock.new_version) = (true, lock.old_version.present_after(floor));

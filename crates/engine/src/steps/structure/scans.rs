@@ -1,8 +1,8 @@
 //! Reads of ordered indexes: the scans and look-ups of a block, beside its records.
 //!
-//! Invariant: every leaf that a scan or look-up has shown is validated like a directory record that an absence was
-//! read from, at the version that was shown, unless the protocol knows that it is of the transaction's snapshot. A
-//! leaf that a transaction meets twice has one version.
+//! Invariant: every leaf that a scan or look-up has shown is validated at the version that was shown. The same holds
+//! for a directory record that an absence was read from. The exception: the protocol knows that the leaf is of the
+//! transaction's snapshot. A leaf that a transaction reads twice has the same version both times.
 
 use super::Structure;
 use crate::cluster::rules::{Phase, Rule};
@@ -16,7 +16,7 @@ use tarn_store::index::btree::scan::{Answer, Near, Own, Visit};
 use tarn_store::index::btree::seek::Sought;
 use tarn_store::schema::IndexId;
 
-/// What scans need from their thread.
+/// The things that scans need from their thread.
 fn near<'a>(protocol: &impl Structure, cx: &'a Context) -> Near<'a> {
     let checks_fences = protocol.keeps(Rule::CheckFences);
     Near { groups: &cx.groups, works: &cx.tree_works, checks_fences }
@@ -41,8 +41,8 @@ pub(crate) fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     protocol.is_about_to_scan(cx, txn);
 }
 
-/// Adds the READs of every look-up. One whose way is not remembered is a scan's, and so is every one of a
-/// transaction that has changed anything: scans show its changes.
+/// Adds the READs of every look-up. A look-up whose way is not remembered becomes a scan. So does every look-up of a
+/// transaction that has changed anything, since scans show its changes.
 fn plan_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     let near = near(protocol, cx);
     let (catalog, mut cache) = (&cx.database().catalog, cx.trees.borrow_mut());
@@ -77,7 +77,7 @@ fn plan_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Takes in what they brought.
+/// Absorbs the answers to the READs of look-ups and scans.
 #[inline(never)]
 pub(crate) fn absorb(
     protocol: &impl Structure,
@@ -88,7 +88,7 @@ pub(crate) fn absorb(
         return Err(too_much(cx, txn.round.buffered_bytes()));
     }
     let mut verdict = Ok(());
-    // A look-up that becomes a scan's now has no READs in this round.
+    // A look-up that becomes a scan now has no READs in this round.
     let planned = txn.ordered.live;
     if txn.ordered.sought < txn.ordered.seeks.len() {
         verdict = absorb_seeks(protocol, cx, txn);
@@ -103,7 +103,7 @@ pub(crate) fn absorb(
     Ok(verdict?)
 }
 
-/// The scans of a transaction have read more than it can keep.
+/// The failure of a transaction whose scans have read more than it can keep.
 #[cold]
 fn too_much(cx: &Context, bytes: usize) -> Failure {
     let allowed = format!("at most {BUFFERED_MAX}");
@@ -135,7 +135,7 @@ fn absorb_scan(
     settled
 }
 
-/// Takes in the look-ups that were planned.
+/// Absorbs the look-ups that were planned.
 fn absorb_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Result<(), AbortReason> {
     let (catalog, near) = (&cx.database().catalog, near(protocol, cx));
     let mut verdict = Ok(());
@@ -161,7 +161,7 @@ fn absorb_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Resul
     verdict
 }
 
-/// A node was locked, or changed while it was read.
+/// Notes the lock of a node that was locked, or changed while it was read. Returns the abort.
 #[cold]
 fn refused(cx: &Context, met: Option<(Address, u64)>) -> Result<(), AbortReason> {
     if let Some((address, word)) = met {
@@ -170,7 +170,10 @@ fn refused(cx: &Context, met: Option<(Address, u64)>) -> Result<(), AbortReason>
     Err(AbortReason::ReadLocked)
 }
 
-/// A leaf that a scan or look-up came to in this round is protected.
+/// Protects a leaf that a scan or look-up read in this round.
+///
+/// # Errors
+/// The transaction has read another version of the leaf before.
 #[inline]
 fn protect(
     protocol: &impl Structure,
@@ -194,14 +197,15 @@ fn protect(
     Ok(())
 }
 
-/// Whether the transaction may have changed anything. Its locks need not lie in memory nodes.
+/// Returns whether the transaction may have changed anything. Its locks need not lie in memory nodes.
 #[inline]
 fn has_changed(txn: &Txn) -> bool {
     !txn.locks.is_empty() || txn.entries.iter().any(|entry| entry.writable)
 }
 
-/// What the transaction had changed before this fetch in the indexes that it scans. What the fetch itself
-/// brings is done after more or fewer rounds: scans would show it or not by how warm the way is.
+/// Gathers the transaction's changes, from before this fetch, in the indexes that it scans. The changes of this fetch
+/// itself do not count. They are known after more or fewer rounds, depending on how warm the caches are, so scans
+/// would sometimes show them and sometimes not.
 fn gather_own(cx: &Context, txn: &mut Txn) {
     txn.ordered.has_own = true;
     txn.ordered.own.clear();
@@ -216,7 +220,7 @@ fn gather_own(cx: &Context, txn: &mut Txn) {
         effects(catalog, table, (round, entry), |index, key, adds| {
             let is_scanned = scans[..*live].iter().any(|it| it.index == index.id.0);
             if is_scanned {
-                // Where the slot of an entry that comes lies is filled in below.
+                // The place of an added entry's slot is filled in below.
                 let slot = adds.then_some(BufferOffset(at as u32));
                 own.push(Own { index: index.id, key, slot });
             }

@@ -1,12 +1,15 @@
-//! Emptying slots of deleted records, where these keep their slots for readers of earlier versions: so that other keys
-//! find room.
+//! Sweeps: transactions that empty the slots of deleted records, so that other keys find room. They are for layouts
+//! where a deleted record keeps its slot, for readers of earlier versions.
 //!
-//! Invariants: it is a transaction like any other, beside those that insert: under the bucket's lock no key comes to it, and
-//! under its row's lock nobody relies on what a deleted record's slot says. What the emptied slots had said is not
-//! forgotten where it matters: the directory's VERSION is the sweep's, later than each of the deletions, so that a key
-//! which is in no slot of the bucket was absent as of VERSION, and before that it is not known; and a place for a
-//! version keeps the newest that it has shown ([`tarn_store::layout::choose()`], rule 5), for a reader who sees lines of before
-//! and after. Recovery finishes or undoes it without knowing what it is.
+//! Invariants: a sweep is a transaction like any other, beside those that insert. Under the bucket's lock no key
+//! comes to it. Under a row's lock no other transaction relies on the slot of its deleted record.
+//!
+//! Two things preserve the facts that the emptied slots stated. First, the directory's VERSION is the sweep's, later
+//! than each of the deletions. So a key that is in no slot of the bucket was absent as of VERSION; for earlier times
+//! that is not known. Second, a place for a version keeps the newest one that it has shown
+//! ([`tarn_store::layout::choose()`], rule 5). It is for a reader that sees lines from before and after the sweep.
+//!
+//! Recovery finishes or undoes a sweep without knowing its purpose.
 
 use super::{Part, Structure, begin, raise};
 use crate::site::Context;
@@ -18,7 +21,7 @@ use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, Version};
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::TableId;
 
-/// What the directory takes of the log, and its VERSION.
+/// Log bytes of the directory and its VERSION.
 const REST_LOG_BYTES: usize = 64;
 
 /// The slot of a deleted record.
@@ -28,10 +31,10 @@ struct Gone {
     image: BufferOffset,
 }
 
-/// Empties the slots of deleted records in a bucket and its chain, as many as the log has room for; how many.
+/// Empties the slots of deleted records in a bucket and its chain, as many as the log has room for. Returns how many.
 ///
 /// # Errors
-/// As [`crate::protocol::Protocol::commit`]: a lock may be refused.
+/// Those of [`crate::protocol::Protocol::commit`]: a lock may be refused.
 pub(crate) async fn sweep(
     protocol: &impl Structure,
     cx: &Context,
@@ -66,7 +69,7 @@ pub(crate) async fn sweep(
     Ok(emptied)
 }
 
-/// Slots of deleted records in a bucket, whose image lies there, and in its chain.
+/// Finds the slots of deleted records in a bucket, whose image is given, and in its chain.
 async fn find(
     cx: &Context,
     txn: &mut Txn,
@@ -92,7 +95,8 @@ async fn find(
     }
 }
 
-/// Adds what empties the slots, by their images that were read under their locks: as many as the log has room for.
+/// Adds the writes that empty the slots, by their images that were read under their locks: as many as the log has
+/// room for. Returns how many.
 fn empty(
     protocol: &impl Structure,
     cx: &Context,
@@ -109,7 +113,7 @@ fn empty(
         let Some(newest) = newest.filter(|_| is_same && table.slot.is_tombstone(image)) else {
             continue;
         };
-        // The sweep is to be later than that.
+        // The sweep must be later than that version.
         cx.timestamps.observe(cx, newest.version);
         let new = txn.round.reserve_lines(bytes);
         txn.round.copy_within(it.image, new, bytes);

@@ -1,9 +1,9 @@
 //! Structural transactions on ordered indexes: splits, separators in the level above, merges.
 //!
-//! Invariants: they are transactions like any other: no-wait locks under an owner's tag, the undo log
-//! before the data at each node, every replica, unlock after them; recovery finishes or undoes
-//! them without knowing what they are. Every node that changes is locked and read under its lock; a new
-//! node as well, so that the VERSION of one that is used again counts on.
+//! Invariants: they are transactions like any other. They take no-wait locks under an owner's tag. At each node the
+//! undo log comes before the data. They write every replica, and unlock after that. Recovery finishes or undoes them
+//! without knowing their purpose. Every node that changes is locked, and read under its lock. A new node is as well,
+//! so that the VERSION of a node that is used again counts on.
 
 use super::{Structure, begin, merges, raise};
 use crate::cluster::rules::Rule;
@@ -22,7 +22,7 @@ use tarn_store::layout::index_plan::{Index, KeyBytes};
 use tarn_store::layout::node::{META_AT, Node};
 use tarn_store::schema::INDEX_KEY_BYTES_MAX;
 
-/// Steps of a descent after which a tree changes faster than it can be followed.
+/// Steps after which a descent gives up: the tree changes faster than it can be followed.
 const STEPS_MAX: usize = 48;
 
 /// A node that a structural transaction has locked.
@@ -35,7 +35,7 @@ pub(super) struct Held {
     lock: usize,
 }
 
-/// Does a request; see [`crate::protocol::Protocol::reshape`].
+/// Carries out a request; see [`crate::protocol::Protocol::reshape`].
 pub(crate) async fn reshape(
     protocol: &impl Structure,
     cx: &Context,
@@ -61,13 +61,13 @@ pub(super) fn image<'a>(index: &'a Index, txn: &'a Txn, at: BufferOffset) -> Nod
     Node::new(&index.shape, txn.round.bytes(at, index.shape.node_bytes))
 }
 
-/// Whether a node is alive and of this tree.
+/// Returns whether a node is alive and of this tree.
 pub(super) fn is_mine(index: &Index, address: Address, node: Node<'_>) -> bool {
     !node.is_dead() && index.owns(address, node)
 }
 
-/// The node of `level` that covers `key`, read just now; `None` if the tree is not that high. Separators
-/// that are missing above that level are asked for; a node that covers the key is gone down from.
+/// Returns the node of `level` that covers `key`, read just now; `None` if the tree is not that high. Asks for
+/// separators that are missing above that level. Goes down from each node that covers the key.
 pub(super) async fn descend(
     cx: &Context,
     txn: &mut Txn,
@@ -96,7 +96,8 @@ pub(super) async fn descend(
         }
         let (node, mut cache) = (image(index, txn, at), cx.trees.borrow_mut());
         let beyond = node.high().is_some_and(|high| high <= key) && !node.next().is_null();
-        // Who ends before the key and is not the node that was meant has NEXT lead nowhere near.
+        // A node that ends before the key counts only if it is the node that was meant. Else its NEXT leads
+        // elsewhere.
         let is_on_way = node.covers(key) || (beyond && lead.is_to(node));
         if !is_mine(index, address, node) || !is_on_way {
             cache.forget(index, key, 0);
@@ -120,7 +121,8 @@ pub(super) async fn descend(
             cache.forget(index, key, 0);
         } else {
             if is_promised {
-                // It has risen: a dead node that serves another level. Who leads to it is of before.
+                // The node has died, and serves a higher level. The parent in the cache that leads to it is out of
+                // date.
                 cache.forget_parent(index, key, level + 1);
             }
             found.clear();
@@ -157,7 +159,7 @@ pub(super) async fn lock_all(
     Ok(held)
 }
 
-/// Leaves that change are in the history: scans have read them.
+/// Notes a leaf that changes for the history, because scans have read it.
 fn note(index: &Index, txn: &mut Txn, held: Held) {
     let node = image(index, txn, held.image);
     if node.level() > 0 {
@@ -169,21 +171,21 @@ fn note(index: &Index, txn: &mut Txn, held: Held) {
     (leaf.lock, leaf.is_held) = (held.lock as u32, true);
 }
 
-/// A new node's memory: one that is dead, or a block. It is kept if the transaction fails.
+/// Returns memory for a new node: a dead node, or a block. The memory is kept if the transaction fails.
 async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Failure> {
     if let Some(dead) = cx.take_dead(index.id) {
         return Ok(dead);
     }
     let seed = txn.tag.word();
     match cx.allocate_anyhow(index.group(seed), index.shape.node_bytes as u32).await {
-        // Better one that was locked last time than none.
+        // A dead node that was locked last time is better than none.
         Err(Failure::OutOfMemory) => cx.take_dead(index.id).ok_or(Failure::OutOfMemory),
         block => block,
     }
 }
 
-/// Whether a node that covers the key is to be split: one that is no more than half full is not, nor one that
-/// begins at the key where it should be parted.
+/// Returns whether a node that covers the key is to be split. A node that is at most half full is not split. A node
+/// that begins at the key where it should be parted is not, either.
 fn is_to_split(index: &Index, node: Node<'_>, work: &TreeWork) -> bool {
     match work.task {
         TreeTask::Part => *node.low() < work.key[..index.shape.key_bytes],
@@ -191,7 +193,7 @@ fn is_to_split(index: &Index, node: Node<'_>, work: &TreeWork) -> bool {
     }
 }
 
-/// Where it is split.
+/// Where the node is split.
 fn cut_of<'k>(index: &Index, work: &'k TreeWork) -> Cut<'k> {
     let key = &work.key[..index.shape.key_bytes];
     if work.task == TreeTask::Part { Cut::Before(key) } else { Cut::For(key) }
@@ -229,7 +231,7 @@ async fn split(
     Ok(TreeDone::Changed(follow))
 }
 
-/// Splits the node at `address`; what is to be posted. New nodes are noted in `nodes`.
+/// Splits the node at `address`. Notes new nodes in `nodes`. Returns the separator that is to be posted.
 async fn split_at(
     protocol: &impl Structure,
     cx: &Context,
@@ -261,7 +263,7 @@ async fn split_at(
     Ok(follow)
 }
 
-/// New images of a node and its new sibling; what is to be posted.
+/// Makes new images of a node and its new sibling. Returns the separator that is to be posted.
 async fn write_split(
     protocol: &impl Structure,
     cx: &Context,
@@ -287,8 +289,8 @@ async fn write_split(
     Ok(TreeWork { task: TreeTask::Post, key: padded(&separator), ..work })
 }
 
-/// As it must not be (the switch `sibling-with-split` is off): the old node shrinks and points to the new
-/// one in a transaction of its own, before that is there.
+/// Planted bug (the switch `sibling-with-split` is off): the old node shrinks and points to the new one in a
+/// transaction of its own, before the new one is there.
 #[cold]
 async fn publish_early(
     protocol: &impl Structure,
@@ -331,16 +333,16 @@ fn write_root_split(
     write_node(txn, index, root, &top, 0b11);
 }
 
-/// Adds what is to be written of a node: the slots of `filled` that are in use, then the header, its
-/// first line last. VERSION is added with those of other directory records. Slots of a node that was not
-/// part of the tree, or that were not in use, had nothing in them that must come back.
+/// Adds the writes of a node: the slots of `filled` that are in use, then the header, its first line last. VERSION is
+/// added later, with those of other directory records. Old bytes of slots need no log if the node was not part of the
+/// tree, or if the slots were not in use.
 pub(super) fn write_node(txn: &mut Txn, index: &Index, held: Held, new: &[u8], filled: u64) {
     let shape = &index.shape;
     let to = txn.round.reserve_lines(shape.node_bytes);
     txn.round.bytes_mut(to, shape.node_bytes).copy_from_slice(new);
     let before = image(index, txn, held.image);
     let level = Node::new(shape, new).level();
-    // A root that splits writes over entries: old slots are narrower or wider than new ones.
+    // A root that splits overwrites entries: old slots are narrower or wider than new ones.
     let logged = before.bitmap() != 0 && level != before.level();
     let mut slots = Node::new(shape, new).bitmap() & filled;
     while slots != 0 {
@@ -383,8 +385,8 @@ async fn post(
     let key = &work.key[..index.shape.key_bytes];
     let (above, is_posted) =
         (work.level + 1, |node: Node<'_>, low: &[u8]| node.find(low, node.bitmap()).is_some());
-    // Most of those who ask have followed an old image of the parent: looked at first, it costs no more
-    // than the READ by which its image is renewed.
+    // Most requests come from a descent that followed an old image of the parent. To look at the parent first costs
+    // no more than the READ that renews its image.
     match descend(cx, txn, index, (above, key)).await? {
         Some((_, at)) if !is_posted(image(index, txn, at), key) => {}
         _ => return Ok(TreeDone::Needless),
@@ -415,7 +417,7 @@ async fn post(
         && (bottom.level(), bottom.low()) == (work.level, &low[..])
         && !is_posted(top, &low);
     let mut new = txn.round.bytes(held[0].image, index.shape.node_bytes).to_vec();
-    // What is no inner node any more has no room for a child.
+    // A node that is no inner node any more has no room for a child.
     let slot = same.then(|| NodeMut::new(&index.shape, &mut new).post(&low, child)).flatten();
     let Some(slot) = slot else { return Err(AbortReason::IndexChanged.into()) };
     write_node(txn, index, held[0], &new, 1 << slot);

@@ -1,6 +1,6 @@
-//! What a transaction costs, counted: rounds until the reply, detached rounds, and the verbs of both.
+//! The counted cost of a transaction: rounds until the reply, detached rounds, and the verbs of both.
 //!
-//! Invariant: one coroutine of a thread runs while it is measured, one try.
+//! Invariant: during a measurement one coroutine of a thread runs, and it makes one try.
 
 use crate::common::A;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use tarn_store::schema::{Cells, TableId};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {
-    /// Rounds until the reply.
+    /// Number of rounds until the reply.
     pub rounds: u64,
     pub detached: u64,
     pub reads: u64,
@@ -31,7 +31,7 @@ pub fn phase(cx: &Context, name: &str) -> u64 {
     cx.metrics.snapshot().phases[position]
 }
 
-/// Runs one try and says what it cost.
+/// Runs one try. Returns its cost.
 pub fn measure(
     by: &mut Coordinator,
     declared: bool,
@@ -42,7 +42,7 @@ pub fn measure(
     cost
 }
 
-/// Likewise, and how many FAAs.
+/// As `measure`, and also returns the number of FAAs.
 pub fn measure_with_tickets(
     by: &mut Coordinator,
     body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<(), Failure>,
@@ -71,7 +71,7 @@ fn measure_all(
     })
 }
 
-/// What a call cost that takes no tickets.
+/// Returns the cost of a call that takes no tickets.
 pub fn measure_call(by: &mut Coordinator, call: impl FnOnce(&mut Coordinator)) -> Cost {
     let (cost, tickets) = spent_by(by, call);
     assert_eq!(tickets, 0);

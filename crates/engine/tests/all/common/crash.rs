@@ -1,9 +1,9 @@
-//! Seeded schedules in which compute nodes die, or are taken for dead, and others recover them.
+//! Seeded schedules in which compute nodes die, or are taken for dead, and other nodes recover them.
 //!
-//! Invariant: a schedule is a function of shape, mix and seed. Node 0 is killed or becomes a zombie, and
-//! is expelled a while later; node 3 recovers it, and may itself be killed or taken for dead at any
-//! moment; then node 4 recovers both. A coordinator of node 5 begins under a dead one's number as soon as
-//! that is expelled. Indexes grow all the while. A killed coroutine is never polled or dropped again.
+//! Invariant: a schedule is a function of shape, mix and seed. Node 0 is killed or becomes a zombie, and is
+//! expelled a while later. Node 3 recovers it, and may itself be killed or taken for dead at any moment; then
+//! node 4 recovers both. A coordinator of node 5 begins under a dead coordinator's number as soon as node 0
+//! is expelled. Indexes grow all the while. A killed coroutine is never polled or dropped again.
 
 use super::mix::{self, Mix};
 use super::weak::WeakFabric;
@@ -28,15 +28,15 @@ const FIRST_RECOVERER: u16 = 3;
 const SECOND_RECOVERER: u16 = 4;
 const LATE: u16 = 5;
 const TRANSACTIONS: u64 = 10;
-/// A schedule that takes longer hangs.
+/// A schedule with more turns than this hangs.
 const TURNS_MAX: u64 = 400_000;
 
-/// What schedules came to, added up.
+/// The results of schedules, added up.
 #[derive(Default, Debug)]
 pub struct Found {
     pub committed: u64,
     pub aborted: u64,
-    /// Transactions in doubt of which nothing had been written.
+    /// In-doubt transactions of which nothing had been written.
     pub nothing_written: u64,
     pub deadlines_missed: u64,
     pub tally: Tally,
@@ -48,7 +48,7 @@ struct Task<'a> {
     done: bool,
 }
 
-/// The nodes that are polled no more.
+/// The nodes whose coroutines are not polled any more.
 #[derive(Default)]
 struct Killed(RefCell<Vec<u16>>);
 
@@ -93,7 +93,7 @@ impl Schedule {
         Task { slot, future, done: false }
     }
 
-    /// Recovers whoever is dead, until somebody has recovered `wanted` lives.
+    /// Recovers dead nodes until `wanted` lives have been recovered, by this node or others.
     fn recoverer(&self, slot: u16, wanted: u64) -> Task<'_> {
         let cx = Rc::clone(&self.contexts[usize::from(slot)]);
         let future = Box::pin(async move {
@@ -102,7 +102,7 @@ impl Schedule {
                     match recovery::recover(&cx, dead).await {
                         Ok(Attempt::Recovered(_)) => self.recovered.set(self.recovered.get() + 1),
                         Ok(_) => {}
-                        Err(_) => return, // fenced itself
+                        Err(_) => return, // this node itself is fenced
                     }
                 }
                 cx.port.sleep(Nanos(20)).await;
@@ -165,7 +165,7 @@ pub fn run(shape: &Shape, mix: Mix, seed: u64, found: &mut Found) -> Result<(), 
             return Err(format!("seed {seed}, {mix:?}: it does not end"));
         }
     }
-    std::mem::forget(tasks); // nothing of the killed may run, not even what dropping them would do
+    std::mem::forget(tasks); // no code of a killed coroutine may run, not even its drop
     (0..2_000).for_each(|_| fabric.step());
     let verdict = judge(&schedule, mix, seed, found);
     schedule.fabric.end();
@@ -184,7 +184,7 @@ fn judge(schedule: &Schedule, mix: Mix, seed: u64, found: &mut Found) -> Result<
     contexts.iter().for_each(|cx| found.tally.add(&cx.metrics.snapshot()));
     found.deadlines_missed += schedule.missed.get();
     let mut recorded: Vec<RecordedTxn> = sinks.iter().flat_map(|sink| sink.take()).collect();
-    // No memory node dies here: those who were expelled come to the same as the others.
+    // No memory node dies here, so expelled nodes' transactions end the same way as others.
     let decided = contexts.iter().flat_map(|cx| cx.decisions());
     let entered = enter(&mut recorded, decided, |_| true);
     found.committed += entered.committed;

@@ -1,6 +1,6 @@
-//! Random transactions over few records, which meet each other in every way there is.
+//! Random transactions over few records, which conflict in all possible ways.
 //!
-//! Invariant: a transaction is planned before it runs, so that every try of it asks for the same.
+//! Invariant: a transaction is planned before it runs, so all its tries make the same accesses.
 
 use super::{A, Shape, apart, double, half, narrow};
 use rand::RngExt as _;
@@ -11,28 +11,28 @@ use tarn_fabric::rng::Rng;
 use tarn_store::ids::{Failure, Mode};
 use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
 
-/// What transactions are drawn from.
+/// The distribution from which transactions are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// The first of its tables.
+    /// Number of the first table.
     pub first: u16,
-    /// Tables from there on.
+    /// Number of tables from there on.
     pub tables: u16,
-    /// Keys of each.
+    /// Number of keys in each table.
     pub keys: u64,
-    /// Most wishes of one transaction.
+    /// Largest number of accesses of one transaction.
     pub wishes: usize,
-    /// Chances of read, update, insert, delete.
+    /// Weights of read, update, insert, delete.
     pub modes: [u32; 4],
-    /// One transaction in so many only reads.
+    /// One transaction in this many only reads.
     pub read_only_in: u32,
-    /// One transaction in so many gives up; 0: none.
+    /// One transaction in this many aborts itself; 0: none does.
     pub user_abort_in: u32,
-    /// One transaction in so many scans an ordered index; 0: none.
+    /// One transaction in this many scans an ordered index; 0: none does.
     pub scans_in: u32,
 }
 
-/// Everything, on few records.
+/// All kinds of accesses, on few records.
 pub const ANYTHING: Mix = Mix {
     first: 0,
     tables: 4,
@@ -44,7 +44,7 @@ pub const ANYTHING: Mix = Mix {
     scans_in: 0,
 };
 
-/// Records come and go.
+/// Records are inserted and deleted.
 pub const COMING_AND_GOING: Mix = Mix {
     first: 0,
     tables: 2,
@@ -56,7 +56,7 @@ pub const COMING_AND_GOING: Mix = Mix {
     scans_in: 0,
 };
 
-/// Read some, write one: write skew.
+/// Transactions read some records and write one: write skew.
 pub const SKEW: Mix = Mix {
     first: 0,
     tables: 1,
@@ -68,7 +68,7 @@ pub const SKEW: Mix = Mix {
     scans_in: 0,
 };
 
-/// More keys than their buckets have room for: chains, and splits.
+/// More keys than their buckets have room for: chains and splits arise.
 pub const CROWDED: Mix = Mix {
     first: 0,
     tables: 1,
@@ -80,7 +80,7 @@ pub const CROWDED: Mix = Mix {
     scans_in: 0,
 };
 
-/// Little but writes of the same records.
+/// Almost only writes of the same records.
 pub const OVERWRITING: Mix = Mix {
     first: 0,
     tables: 2,
@@ -92,7 +92,7 @@ pub const OVERWRITING: Mix = Mix {
     scans_in: 0,
 };
 
-/// Everything, on records that share their lines with others.
+/// All kinds of accesses, on records that share their lines with others.
 pub const HALVES: Mix = Mix {
     first: 3,
     tables: 1,
@@ -104,7 +104,7 @@ pub const HALVES: Mix = Mix {
     scans_in: 0,
 };
 
-/// More of those than their buckets have room for.
+/// More records that share lines than their buckets have room for.
 pub const CROWDED_HALVES: Mix = Mix {
     first: 3,
     tables: 1,
@@ -116,7 +116,7 @@ pub const CROWDED_HALVES: Mix = Mix {
     scans_in: 0,
 };
 
-/// Records of a table with ordered indexes, ranges of which are read and deleted.
+/// Records of a table with ordered indexes; ranges of them are read and deleted.
 pub const RANGES: Mix = Mix {
     first: 0,
     tables: 1,
@@ -128,7 +128,7 @@ pub const RANGES: Mix = Mix {
     scans_in: 2,
 };
 
-/// The same, of which every transaction reads a range and few records: phantoms.
+/// The same, but every transaction reads a range and few records: phantoms.
 pub const PHANTOMS: Mix = Mix {
     first: 0,
     tables: 1,
@@ -142,7 +142,7 @@ pub const PHANTOMS: Mix = Mix {
 
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
 
-/// Four tables, one of each layout, in four buckets each.
+/// Four tables, one of each layout, with four buckets each.
 pub fn shape(memory_nodes: usize, replicas: usize, variant: &str) -> Shape {
     let schemas = [narrow("narrow", 1), double("double", 1), apart("apart", 1), half("half", 1)];
     let mut shape = Shape::of(&schemas).nodes(memory_nodes, replicas).variant(variant);
@@ -161,13 +161,13 @@ pub fn ordered_shape(memory_nodes: usize, replicas: usize, variant: &str) -> Sha
     );
     let mut shape = Shape::of(&[schema]).nodes(memory_nodes, replicas).variant(variant);
     shape.options.coordinators_max = 16;
-    // LOTUS writes down whole nodes.
+    // LOTUS logs whole nodes.
     shape.options.log_bytes = 64 << 10;
     (shape.options.chunk_bytes, shape.options.spare_bytes) = (8192, 1 << 20);
     shape
 }
 
-/// A range that is read, and perhaps emptied.
+/// A range that is read, and perhaps deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
     pub index: IndexId,
@@ -179,7 +179,7 @@ impl Range {
     fn draw(keys: u64, read_only: bool, rng: &mut Rng) -> Range {
         let (index, from) = (IndexId(rng.random_range(0..2)), rng.random_range(0..keys));
         let by_key = index == IndexId(0);
-        // By column A keys are anything: a part of all.
+        // Column A has any values, so the range is a share of all possible ones.
         let part = |at: u64| if by_key { at } else { at.saturating_mul(u64::MAX / keys) };
         let to = from + rng.random_range(0..keys / 3);
         let key = |at| IndexKey::new().u64(part(at));
@@ -208,13 +208,13 @@ impl Range {
     }
 }
 
-/// One wish for one record.
+/// One access to one record.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     pub table: TableId,
     pub key: u64,
     pub mode: Mode,
-    /// Whether the rows asked for so far are fetched before the next wish.
+    /// Whether the rows requested so far are fetched before the next access.
     pub fetch: bool,
 }
 
@@ -241,7 +241,7 @@ impl Mix {
             let asked_already = wishes[unfetched..].iter().any(same);
             let deleted = wishes.iter().any(|wish| same(wish) && wish.mode == Mode::Delete);
             if asked_already || (deleted && mode == Mode::Insert) {
-                continue; // needs a fetch between, or is not offered for rows away from their slot
+                continue; // needs a fetch in between, or is not offered for rows stored apart from their slot
             }
             let fetch = rng.random_range(0..2) == 0;
             wishes.push(Wish { table, key, mode, fetch });
@@ -267,7 +267,7 @@ impl Mix {
 }
 
 impl Plan {
-    /// Runs it once; every row that it writes says `value` in all its columns.
+    /// Runs the transaction once; every row that it writes has `value` in all its columns.
     pub async fn run(&self, tx: &mut Transaction<'_>, value: u64) -> Result<(), Failure> {
         let mut asked: Vec<(Wish, Handle)> = Vec::new();
         if let Some(range) = self.range {
@@ -317,13 +317,13 @@ fn write(tx: &mut Transaction<'_>, asked: &mut Vec<(Wish, Handle)>, value: u64) 
     }
 }
 
-/// Runs `count` transactions of a mix, one after the other; ends early at a failure that is no
-/// abort.
+/// Runs `count` transactions of a mix, one after the other. Returns early at a failure that is not an abort.
 pub async fn run(by: &mut Coordinator, mix: Mix, count: u64) -> Result<(), Failure> {
     for number in 0..count {
         let plan = mix.plan(by.rng());
         let value = by.rng().random::<u64>() ^ number;
-        // Half of those that only read say so, and a few others as well, which is wrong: they run once more.
+        // Half of the transactions that only read are declared so. A few others are declared so wrongly; they
+        // run once more.
         let reads = plan.range.is_none() && plan.wishes.iter().all(|it| it.mode == Mode::Read);
         let body = async |tx: &mut Transaction<'_>| plan.run(tx, value).await;
         let result = match (reads && value % 2 == 0) || value % 32 == 1 {

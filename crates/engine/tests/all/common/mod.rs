@@ -1,6 +1,6 @@
 //! A small embedded cluster for tests: tables, contexts, coordinators, histories.
 //!
-//! Invariant: everything here is deterministic; threads and clocks are the test files' own.
+//! Invariant: everything here is deterministic; threads and clocks belong to the test files.
 
 pub mod budget;
 pub mod crash;
@@ -34,7 +34,7 @@ pub const A: ColumnId = ColumnId(0);
 /// Second column.
 pub const B: ColumnId = ColumnId(1);
 
-/// What a test's cluster is made of.
+/// The parts of a test's cluster.
 #[derive(Clone)]
 pub struct Shape {
     pub schemas: Vec<TableSchema>,
@@ -45,9 +45,9 @@ pub struct Shape {
     pub protocol: &'static str,
     pub variant: String,
     pub atomicity: LineAtomicity,
-    /// Whether memory is reached without rounds too.
+    /// Whether memory is also reached without rounds.
     pub near: bool,
-    /// Of protocols whose readers have leases.
+    /// Length of readers' leases, for protocols that have them.
     pub read_lease_ns: u32,
 }
 
@@ -73,19 +73,19 @@ impl Shape {
         }
     }
 
-    /// With readers' leases of this length.
+    /// Sets the length of readers' leases.
     pub fn leasing_reads(mut self, length_ns: u32) -> Shape {
         self.read_lease_ns = length_ns;
         self
     }
 
-    /// Under another protocol than the first.
+    /// Chooses another protocol than the first.
     pub fn protocol(mut self, name: &'static str) -> Shape {
         self.protocol = name;
         self
     }
 
-    /// With so many memory nodes, each record on so many of them.
+    /// Sets the number of memory nodes, and the number of replicas of each record.
     pub fn nodes(mut self, memory_nodes: usize, replicas: usize) -> Shape {
         (self.memory_nodes, self.replicas) = (memory_nodes, replicas);
         self
@@ -135,7 +135,7 @@ impl World {
         World { fabric, database }
     }
 
-    /// The same database under another membership service.
+    /// The same database with another membership service.
     pub fn with_membership(&self, membership: Arc<dyn Membership>) -> Arc<Database> {
         let protocol =
             AnyProtocol::by_name(self.database.protocol.info().name, "corrected").unwrap();
@@ -143,8 +143,8 @@ impl World {
         Arc::new(Database::new(catalog, groups, protocol, membership))
     }
 
-    /// A compute node joins. Where locks are in compute nodes, the first one's memory has them all, and the
-    /// others ask it directly.
+    /// A compute node joins. If locks are in compute nodes, the first node's memory has all locks, and the
+    /// others access it directly.
     pub fn join(&self, slot: u16) -> Arc<ComputeNode> {
         let id = self.database.membership.join(NodeSlot(slot)).unwrap();
         let services = ServiceOptions::direct(THREADS_MAX as u16);
@@ -155,18 +155,18 @@ impl World {
         Arc::new(node)
     }
 
-    /// A thread of a compute node.
+    /// Creates a thread of a compute node.
     pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16, cache: usize) -> Rc<Context> {
         let port = self.fabric.port(node.id, thread, 7);
         Rc::new(Context::new(Arc::clone(node), port, thread, cache).unwrap())
     }
 
-    /// A thread of a compute node of its own.
+    /// Creates a compute node with one thread.
     pub fn context(&self, slot: u16, cache: usize) -> Rc<Context> {
         self.thread(&self.join(slot), 0, cache)
     }
 
-    /// A coordinator on a compute node of its own, with log area `slot`.
+    /// Creates a coordinator on a compute node of its own, with log area `slot`.
     pub fn coordinator(&self, slot: u16, cache: usize) -> Coordinator {
         coordinator(&self.context(slot, cache), u32::from(slot))
     }
@@ -176,7 +176,7 @@ impl World {
         block_on(inspect::audit(&cx)).unwrap()
     }
 
-    /// Nothing is locked, replicas are equal, records are where they belong.
+    /// Asserts that nothing is locked, replicas are equal, and records are where they belong.
     #[track_caller]
     pub fn assert_clean(&self) -> Audit {
         let audit = self.audit();
@@ -185,27 +185,27 @@ impl World {
     }
 }
 
-/// A coordinator that tries soon again.
+/// Creates a coordinator that retries soon.
 pub fn coordinator(cx: &Rc<Context>, number: u32) -> Coordinator {
     Coordinator::new(Rc::clone(cx), number, Retry { pause_max_ns: 4_000, ..Retry::default() })
 }
 
-/// Two words: a slot of one line.
+/// Two words: a slot has one line.
 pub fn narrow(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::U64)
 }
 
-/// 8 bytes: a slot of half a line, which another record shares; its buckets have fingerprints.
+/// 8 bytes: a slot has half a line and shares the line with another record. Its buckets have fingerprints.
 pub fn half(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).fingerprinted()
 }
 
-/// 88 bytes: a slot of two lines.
+/// 88 bytes: a slot has two lines.
 pub fn double(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::Bytes(80))
 }
 
-/// 264 bytes, away from the slot: a column in the first line, 248 bytes, a column in the last.
+/// 264 bytes, stored apart from the slot: a column in the first line, 248 bytes, a column in the last.
 pub fn apart(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records)
         .column("a", ColumnType::U64)
@@ -213,7 +213,7 @@ pub fn apart(name: &str, records: u64) -> TableSchema {
         .column("c", ColumnType::U64)
 }
 
-/// Puts `value` into column A of each key, inserting what is not there.
+/// Sets column A of each key to `value`; inserts records that do not exist.
 pub fn fill(by: &mut Coordinator, table: TableId, keys: impl IntoIterator<Item = u64>) {
     for key in keys {
         block_on(by.transact(async |tx| {
@@ -228,13 +228,13 @@ pub fn fill(by: &mut Coordinator, table: TableId, keys: impl IntoIterator<Item =
     }
 }
 
-/// Column A, or `None`.
+/// Returns column A, or `None` if there is no record.
 pub fn value_of(by: &mut Coordinator, table: TableId, key: u64) -> Option<u64> {
     block_on(by.transact(async |tx| Ok(tx.get_row(table, key).await?.map(|row| row.u64(A)))))
         .unwrap()
 }
 
-/// Chunks of the heap that somebody owns.
+/// Counts the chunks of the heap that have an owner.
 pub fn chunks_taken(world: &World) -> usize {
     let cx = world.context(6, 0);
     let catalog = &world.database.catalog;
@@ -252,7 +252,7 @@ pub fn chunks_taken(world: &World) -> usize {
     taken
 }
 
-/// The checker's form of what coordinators recorded.
+/// Converts the coordinators' records to the checker's form of a history.
 pub fn history(database: &Database, recorded: Vec<RecordedTxn>) -> History {
     let tables = database.catalog.tables().iter().map(|table| table.schema.name.clone()).collect();
     let transactions = recorded.into_iter().map(convert).collect();

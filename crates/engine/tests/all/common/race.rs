@@ -1,6 +1,6 @@
-//! Scaffolding of races that are driven to their moment: a small cluster, steps, who mends.
+//! Scaffolding for races that are driven to one moment: a small cluster, single steps, repair.
 //!
-//! Invariant: nothing happens but what a test lets happen: nobody is polled, and nothing lands, in between.
+//! Invariant: a test causes each step itself. Between its steps no coroutine is polled and no verb lands.
 
 use super::weak::WeakFabric;
 use super::{A, Shape, narrow};
@@ -23,12 +23,12 @@ pub const TABLE: TableId = TableId(0);
 pub const KEY: u64 = 1;
 pub const PACE: Pace = Pace { blocks: 6, pause_ns: 4, look_every_ns: 10, ..Pace::UNPACED };
 pub const TERMS: Terms = Terms { patience_ns: 3_000, look_every_ns: 4 };
-/// Where the phase in which data are sent stands in the metrics.
+/// The position, in the metrics, of the phase in which data are sent.
 pub const WRITE_PHASE: usize = 8;
-/// Nothing here takes longer.
+/// No run here takes more steps.
 pub const STEPS_MAX: usize = 20_000;
 
-/// One table, on memory nodes 0 and 1, the latter its backup; spares behind them.
+/// One table on memory nodes 0 and 1, with node 1 as the backup, and spares behind them.
 pub fn pair(seed: u64, spares: u16) -> WeakFabric {
     pair_of(ALL[0].name, seed, spares)
 }
@@ -64,12 +64,13 @@ pub async fn update(by: &mut Coordinator, value: u64) -> Result<(), Failure> {
     .await
 }
 
-/// Polls once.
+/// Polls the future once.
 pub fn poll<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.as_mut().poll(&mut Waiting::from_waker(Waker::noop()))
 }
 
-/// Polls with a step of the fabric after each, until it is over, `stop` says so, or so many times.
+/// Polls the future, with a step of the fabric after each poll. It ends when the future is ready, when `stop`
+/// returns true, or after `times` polls.
 pub fn drive<T>(
     fabric: &WeakFabric,
     future: &mut Pin<&mut impl Future<Output = T>>,
@@ -92,7 +93,7 @@ pub fn writes(cx: &Context) -> u64 {
     cx.metrics.snapshot().phases[WRITE_PHASE]
 }
 
-/// Every dead node leaves the map, and every copy that joins is filled.
+/// Repairs until every dead node has left the map and every joining copy is filled.
 pub fn mend_all(fabric: &WeakFabric, by: &Context) {
     let configurations = &fabric.database.configurations;
     for _ in 0..20 {
@@ -113,7 +114,7 @@ pub fn change_once(fabric: &WeakFabric, by: &Context) -> Changed {
     fabric.block_on(next).unwrap()
 }
 
-/// What a memory node answers to a life.
+/// Returns a memory node's answer to a life.
 pub fn ask(fabric: &WeakFabric, cx: &Context, at: u16) -> Result<(), FabricError> {
     let mut round = Round::new();
     round.read(Address::new(GroupId(0), 0).at(NodeSlot(at)), 8);

@@ -1,8 +1,8 @@
-//! Runs in which memory nodes and compute nodes die, beside transactions and those who mend.
+//! Runs in which memory nodes and compute nodes die, while transactions run and other threads repair.
 //!
-//! Invariant: a run is a function of its scene and seed. Coordinators of three compute nodes work; a thread
-//! of each keeps the copies, another recovers the dead. What dies is polled no more, until the end, when
-//! all learn what became of them.
+//! Invariant: a run is a function of its scene and seed. Coordinators of three compute nodes work. One thread
+//! of each node maintains the copies, another recovers dead nodes. A dead node is not polled any more until
+//! the end. Then all nodes learn how their transactions ended.
 
 use super::history;
 use super::mix::{self, Mix};
@@ -28,38 +28,38 @@ use tarn_store::placement::replica_groups::ReplicaGroups;
 
 pub const NODES: u16 = 3;
 pub const COORDINATORS: usize = 2;
-/// Steps after which nothing is expected to go on any more.
+/// After this many steps no progress is expected any more.
 pub const STEPS_MAX: u64 = 6_000_000;
-/// Of protocols whose readers have leases: some rounds.
+/// Length of readers' leases, for protocols that have them: some rounds.
 const READ_LEASE_NS: u32 = 60;
 pub const PACE: Pace = Pace { blocks: 6, pause_ns: 40, look_every_ns: 150, ..Pace::UNPACED };
 pub const TERMS: Terms = Terms { patience_ns: 30_000, look_every_ns: 40 };
 
-/// What dies.
+/// The node that dies.
 #[derive(Clone, Copy, Debug)]
 pub enum Death {
     Memory(u16),
     /// It is expelled at once.
     Compute(u16),
-    /// Its lease lapses much later.
+    /// It is expelled only when its lease lapses, much later.
     Silent(u16),
 }
 
-/// After how many turns.
+/// The moment of a death, in turns.
 #[derive(Clone, Copy, Debug)]
 pub enum When {
     Turn(u64),
-    /// Since a copy began to join.
+    /// This many turns after a copy began to join.
     Joining(u64),
-    /// As this compute node sends its data for so many times.
+    /// When this compute node sends its data for the n-th time.
     Writing(u16, u64),
-    /// Since the death before.
+    /// This many turns after the death before it.
     After(u64),
 }
 
-/// A silent node is expelled so many turns later.
+/// A silent node is expelled this many turns after its death.
 pub const LEASE: u64 = 15_000;
-/// Transactions of each living node once all is mended, and how often each is tried.
+/// Number of transactions of each living node after the repair, and the most tries of each.
 const PROBES: u64 = 6;
 const PROBE_TRIES_MAX: u32 = 50;
 
@@ -75,26 +75,26 @@ pub struct Scene {
     pub rotation: Rotation,
 }
 
-/// How primaries move while nobody dies.
+/// How primaries move while no node dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rotation {
-    /// Not at all.
+    /// They do not move.
     None,
-    /// All the time, each time when all is quiet.
+    /// They move all the time, each time when no transaction runs.
     Quiet,
-    /// All the time, whatever runs: a planted mistake.
+    /// They move all the time, whatever runs: a planted mistake.
     Hasty,
 }
 
-/// What a run left.
+/// The results of a run.
 pub struct Outcome {
     pub report: Report,
     pub audit: Audit,
-    /// Contradictions, records that are not what was written last, transactions that failed.
+    /// Contradictions, records that differ from their last write, transactions that failed.
     pub wrong: Vec<String>,
     pub tally: Tally,
     pub whole: bool,
-    /// Whether each node is primary of as many groups as another, up to one.
+    /// Whether the nodes are primary of equally many groups, up to a difference of one.
     pub even: bool,
     pub rotations: u64,
     pub ended: bool,
@@ -118,15 +118,15 @@ impl Outcome {
     }
 }
 
-/// What coroutines leave behind.
+/// State that the coroutines of a run share, and the results that they leave.
 #[derive(Default)]
 pub struct Desk {
     history: RefCell<Vec<RecordedTxn>>,
     settled: RefCell<Vec<(TxnId, Resolution)>>,
-    /// What no death explains.
+    /// Failures that no death explains.
     failures: RefCell<Vec<String>>,
     stop: Cell<bool>,
-    /// Coordinators of compute nodes that have not ended.
+    /// Number of coordinators of each compute node that have not ended.
     running: Cell<[usize; NODES as usize]>,
     rotations: Cell<u64>,
 }
@@ -143,7 +143,7 @@ impl Desk {
     }
 }
 
-/// A coordinator's transactions; ends early once its node is expelled.
+/// Runs a coordinator's transactions; returns early once its node is expelled.
 pub async fn coordinate(mut by: Coordinator, mix: Mix, count: u64, desk: &Desk) {
     let cx = Rc::clone(by.context());
     by.record_history();
@@ -169,13 +169,13 @@ pub async fn coordinate(mut by: Coordinator, mix: Mix, count: u64, desk: &Desk) 
     desk.end(cx.node.id.slot.0);
 }
 
-/// Whether a death may be why.
+/// Whether a death may be the reason for a failure.
 fn is_explained(failure: Failure) -> bool {
     let ours = [Failure::Fabric, Failure::CommitUnknown, Failure::DeadlineExceeded];
     ours.contains(&failure) || failure == Failure::user_abort()
 }
 
-/// Whoever lives commits, once all is mended.
+/// Checks that each living coordinator commits after the repair.
 async fn probe(mut by: Coordinator, mix: Mix, desk: &Desk, left: &Cell<usize>) {
     let cx = Rc::clone(by.context());
     by.record_history();
@@ -317,7 +317,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     }
     let ended = ended && probes.get() == 0;
     desk.stop.set(true);
-    // The dead learn that they are dead, so that what they had begun is recorded.
+    // The dead nodes learn that they are dead, so that the transactions that they had begun are recorded.
     let mut polls = 0;
     while executor.live() > 0 && polls < 400_000 {
         polls += 1;
@@ -332,7 +332,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     let audit = fabric.block_on(inspect::audit(&cx)).unwrap();
     let mut tally = Tally::default();
     contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
-    // What was reported, and what those who died while they recovered have not reported.
+    // The ends that were reported, and those that dead recoverers did not report.
     let mut wrong = desk.failures.take();
     let decided = decisions(desk.settled.take(), contexts.iter().map(|cx| &**cx));
     let mut recorded = desk.history.take();
@@ -370,7 +370,7 @@ pub async fn keep_lives(cx: Rc<Context>, desk: &Desk) {
     let _ = recovery::attend(&cx, PACE, || desk.stop.get(), report).await;
 }
 
-/// Makes the next member of each group its primary, again and again, unless a copy joins.
+/// Makes the next member of each group its primary, again and again, except while a copy joins.
 async fn rotate(cx: Rc<Context>, how: Rotation, desk: &Desk) {
     let database = cx.database();
     let configurations = &database.configurations;
@@ -405,7 +405,7 @@ async fn rotate(cx: Rc<Context>, how: Rotation, desk: &Desk) {
     }
 }
 
-/// Whether every group has as many members as at first, and nobody waits for anything.
+/// Whether every group has as many members as at first, and no change, repair or recovery is pending.
 pub fn is_whole(fabric: &WeakFabric, scene: &Scene) -> bool {
     let database = &fabric.database;
     let open = database.configurations.open();

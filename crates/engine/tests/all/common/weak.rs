@@ -1,13 +1,13 @@
-//! A fabric that gives the weakest behaviour that the contract allows, in one thread and a time of
-//! its own.
+//! A fabric with the weakest behaviour that the contract allows, in one thread and with its own time.
 //!
-//! Invariant: everything that happens is a function of the seed. Every round's verbs travel to each
-//! node in a stream of their own; streams progress in any order, a line at a time. Within a stream:
-//! READs bring their lines in any order, WRITEs land theirs in any order, each verb after the one
-//! before it, but an unfenced WRITE may overtake a READ or atomic just before it. What a dropped
-//! round asked for may still happen. What may break: a memory node (its streams end in an error), a
-//! compute node's access (of each of its streams any prefix has landed, the last verb perhaps in
-//! part of its lines if `torn_writes`). What survives: memory, and order within a stream.
+//! Invariant: a run is a function of the seed. Every round's verbs travel to each node in a stream of their
+//! own. Streams progress in any order, a line at a time. Within a stream READs bring their lines in any
+//! order, and WRITEs land theirs in any order. Each verb comes after the one before it, but an unfenced WRITE
+//! may overtake a READ or atomic just before it. Verbs of a dropped round may still be executed.
+//!
+//! These may break: a memory node (its streams end in an error), and a compute node's access. When access
+//! ends, any prefix of each of the node's streams has landed; with `torn_writes` the last verb perhaps only
+//! in part of its lines. Memory survives, and so does the order within a stream.
 
 mod backend;
 
@@ -29,16 +29,16 @@ use tarn_store::ids::OwnerTag;
 
 use rand::RngExt as _;
 
-/// A verb on its way.
+/// A verb in flight.
 struct Flight {
     ticket: u64,
     index: usize,
     verb: Verb,
-    /// READ: what was brought; WRITE: what will land.
+    /// READ: the bytes that it has brought; WRITE: the bytes that will land.
     bytes: Vec<u8>,
-    /// Parts of a READ or WRITE within one line, (from, to), not done yet.
+    /// Parts of a READ or WRITE within one line, (from, to), that are not executed yet.
     parts: Vec<(usize, usize)>,
-    /// It does not begin before this.
+    /// The verb does not begin before this time.
     not_before: u64,
 }
 
@@ -60,18 +60,21 @@ struct World {
     posted: u64,
     down: BTreeSet<NodeSlot>,
     fenced: BTreeSet<(NodeId, NodeSlot)>,
-    /// Revocations on their way: when they arrive, whom and where, and the ticket that waits.
+    /// Revocations in flight: time of arrival, compute node, memory node, and the ticket that waits.
     revocations: Vec<(u64, NodeId, NodeSlot, u64)>,
     memory_nodes: u16,
-    /// Whose verbs wait on their way to which memory node; cut off, none of them ever lands.
+    /// Pairs of compute node and memory node whose verbs wait in flight. If they are cut off, none of them
+    /// ever lands.
     held: BTreeSet<(NodeId, NodeSlot)>,
-    /// One flight in so many is slow; 0: none.
+    /// One flight in this many is slow; 0: none is.
     slow_one_in: u32,
-    /// A round that fails at one memory node does at all that it has not come to: else all others go on.
+    /// Whether a round that fails at one memory node also fails at all nodes that it has not reached.
+    /// Otherwise it goes on at the others.
     stops_at_the_dead: bool,
-    /// Planted: what is left of a dropped round lands whenever it likes, in a stream of its own.
+    /// A planted bug: the rest of a dropped round lands at any time, in a stream of its own.
     dropped_pass: bool,
-    /// How far before and behind its reading a compute node takes the true time to be, if not for that itself.
+    /// How far before and after its reading a compute node takes the true time to lie, if not at the reading
+    /// itself.
     clock_bounds: BTreeMap<NodeSlot, (u64, u64)>,
 }
 
@@ -87,7 +90,7 @@ impl WeakFabric {
         WeakFabric::with_spares(shape, seed, 0)
     }
 
-    /// With so many empty memory nodes behind the others.
+    /// Creates the fabric with this many empty memory nodes behind the others.
     pub fn with_spares(shape: &Shape, seed: u64, spares: u16) -> WeakFabric {
         let database = shape.database();
         let bytes = database.catalog.group_bytes() as usize;
@@ -124,13 +127,13 @@ impl WeakFabric {
         WeakFabric { world: Rc::new(RefCell::new(world)), database }
     }
 
-    /// A thread of a compute node that joins now.
+    /// Creates a thread of a compute node that joins now.
     pub fn context(&self, slot: u16, cache: usize) -> Rc<Context> {
         let id = self.database.membership.join(NodeSlot(slot)).unwrap();
         let services = ServiceOptions::direct(1);
         let node = ComputeNode::serving(Arc::clone(&self.database), id, &services).unwrap();
         if node.services().is_some() {
-            // The first one's memory has all locks.
+            // The memory of the first node has all locks.
             self.database.membership.open_shards(&[id]);
         }
         self.thread(&Arc::new(node), 0, cache)
@@ -142,12 +145,12 @@ impl WeakFabric {
         Rc::new(Context::new(Arc::clone(node), port, thread, cache).unwrap())
     }
 
-    /// A number below `limit`, from the schedule's generator.
+    /// Draws a number below `limit` from the schedule's generator.
     pub fn draw(&self, limit: usize) -> usize {
         self.world.borrow_mut().rng.random_range(0..limit)
     }
 
-    /// Lets something happen.
+    /// Takes one step of the fabric.
     pub fn step(&self) {
         self.world.borrow_mut().step();
     }
@@ -186,29 +189,29 @@ impl WeakFabric {
         }
     }
 
-    /// Whether from now on a round that fails at a memory node goes no further at any.
+    /// Sets whether a round that fails at one memory node fails at all nodes that it has not reached.
     pub fn stop_at_the_dead(&self, stops: bool) {
         self.world.borrow_mut().stops_at_the_dead = stops;
     }
 
-    /// A compute node loses its access everywhere; of what it has posted any prefix has landed, often all.
+    /// A compute node loses its access everywhere. Of its posted verbs any prefix has landed, often all.
     pub fn fence(&self, node: NodeId, torn_writes: bool) {
         let world = &mut *self.world.borrow_mut();
         let all = world.rng.random_range(0..3) == 0;
         for ticket in world.tickets.values_mut().filter(|ticket| ticket.by == Some(node)) {
-            ticket.error = Some(FabricError::Fenced); // nobody is told what has landed
+            ticket.error = Some(FabricError::Fenced); // no caller is told which verbs have landed
         }
         for at in 0..world.memory_nodes {
             world.cut(node, NodeSlot(at), all, torn_writes);
         }
     }
 
-    /// From now on nothing of a compute node lands at a memory node.
+    /// From now on no verb of a compute node lands at a memory node.
     pub fn hold(&self, node: NodeId, at: NodeSlot) {
         self.world.borrow_mut().held.insert((node, at));
     }
 
-    /// All that is on its way from a compute node to a memory node lands now.
+    /// All verbs in flight from a compute node to a memory node land now.
     pub fn land(&self, node: NodeId, at: NodeSlot) {
         let world = &mut *self.world.borrow_mut();
         world.held.remove(&(node, at));
@@ -219,22 +222,23 @@ impl WeakFabric {
         }
     }
 
-    /// From now on a compute node knows the true time to be so far before and behind what its clock shows, and no more.
+    /// From now on a compute node knows the true time only to lie between `before` before and `behind` after
+    /// its clock's reading.
     pub fn doubt_clock(&self, slot: u16, before: u64, behind: u64) {
         self.world.borrow_mut().clock_bounds.insert(NodeSlot(slot), (before, behind));
     }
 
-    /// Plants that what follows a dropped round need not come after it.
+    /// Plants a bug: rounds that follow a dropped round may overtake it.
     pub fn let_dropped_rounds_be_passed(&self) {
         self.world.borrow_mut().dropped_pass = true;
     }
 
-    /// From now on nothing is held up for longer than its turn in the order.
+    /// From now on no verb is slow: each waits only for its turn in the order.
     pub fn calm(&self) {
         self.world.borrow_mut().slow_one_in = 0;
     }
 
-    /// Gives the memory back; coroutines that were never dropped may still hold the fabric.
+    /// Frees the memory; coroutines that were never dropped may still hold the fabric.
     pub fn end(&self) {
         let world = &mut *self.world.borrow_mut();
         world.memory.clear();
@@ -242,7 +246,7 @@ impl WeakFabric {
         world.tickets.clear();
     }
 
-    /// The transactions whose logs stand in a coordinator's areas.
+    /// Returns the transactions whose logs are in a coordinator's areas.
     pub fn logged(&self, coordinator: u32) -> BTreeSet<OwnerTag> {
         let world = self.world.borrow();
         let mut tags = BTreeSet::new();
@@ -257,8 +261,8 @@ impl WeakFabric {
         tags
     }
 
-    /// Whether a word behind the log areas (an index or the heap) at a primary has this value: a
-    /// lock, if it is a transaction's tag.
+    /// Whether a word behind the log areas (in an index or the heap) has this value at a primary. If the
+    /// value is a transaction's tag, such a word is a lock.
     pub fn has_word(&self, word: u64) -> bool {
         let options = self.database.catalog.options();
         let world = self.world.borrow();
@@ -282,7 +286,7 @@ fn fail(tickets: &mut BTreeMap<u64, Ticket>, flight: &Flight, error: FabricError
 }
 
 impl World {
-    /// The streams from a compute node to a memory node.
+    /// Returns the streams from a compute node to a memory node.
     fn keys(&self, node: NodeId, at: NodeSlot) -> Vec<(NodeId, u16, NodeSlot)> {
         let hit = |(life, _, to): &(NodeId, u16, NodeSlot)| (*life, *to) == (node, at);
         self.streams.keys().copied().filter(hit).collect()
@@ -309,7 +313,7 @@ impl World {
         }
     }
 
-    /// Revocations whose time has come.
+    /// Executes revocations whose time has come.
     fn absorb_piggyback(&mut self) {
         let now = self.now;
         let (due, later) =
@@ -361,7 +365,7 @@ impl World {
         }
     }
 
-    /// One line of the stream's first verb, or of the WRITE that overtakes it.
+    /// Executes one line of the stream's first verb, or of the WRITE that overtakes it.
     fn advance(&mut self, key: (NodeId, u16, NodeSlot)) {
         let stream = self.streams.get_mut(&key).expect("it is there");
         let untouched = |flight: &Flight| flight.verb.kind() != VerbKind::Write;

@@ -1,9 +1,9 @@
 //! A fabric of messages alone, in virtual time and one thread, that loses, doubles, delays and
 //! reorders datagrams as a seed says.
 //!
-//! Invariant: everything that happens is a function of the seed. What may break: any datagram, at
-//! any time, independently, a life of a node with all its state. What survives: bytes (a datagram
-//! arrives whole or not at all) and time (one clock for all).
+//! Invariant: all events are a function of the seed. May break: any datagram, at any time,
+//! independently; a life of a node with all its state. Survive: bytes (a datagram arrives whole or
+//! not at all) and time (one clock for all).
 
 use rand::{Rng as _, RngExt as _};
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    /// A different temper for every seed.
+    /// Returns a different temper for every seed.
     pub fn of(seed: u64) -> Chaos {
         let mut rng = seeded(seed, 1);
         Chaos {
@@ -76,7 +76,8 @@ impl Net {
         })))
     }
 
-    /// The port of thread 0 of a node. A later life inherits what is in flight to the earlier.
+    /// Returns the port of thread 0 of a node. A later life inherits the datagrams in flight to the
+    /// earlier.
     pub fn port(&self, node: NodeId) -> Port {
         Port::new(Box::new(ChaosBackend { net: self.clone(), node }), 1)
     }
@@ -104,7 +105,7 @@ impl Net {
     }
 }
 
-/// Names a life.
+/// Names a life of a node.
 pub const fn node(slot: u16, incarnation: u16) -> NodeId {
     NodeId { slot: NodeSlot(slot), incarnation: Incarnation(incarnation) }
 }
@@ -202,7 +203,7 @@ impl Backend for ChaosBackend {
     }
 }
 
-/// `len` bytes that only `id` has.
+/// Returns `len` bytes that only `id` has.
 pub fn text(id: u64, len: usize) -> Vec<u8> {
     let mut bytes = id.to_le_bytes().to_vec();
     bytes.resize(len.max(8), 0);
@@ -211,7 +212,7 @@ pub fn text(id: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The id of a [`text`], checked.
+/// Returns the id of a [`text`], and checks its bytes.
 pub fn id_of(bytes: &[u8]) -> u64 {
     let id = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     assert_eq!(bytes, text(id, bytes.len()), "not what was sent");

@@ -1,7 +1,7 @@
-//! The toys that reductions are held against: by hand, and drawn.
+//! The toy programs that test the reductions: some written by hand, some drawn at random.
 //!
-//! Invariant: a toy by hand stands for one argument of docs/design/0011-explorer.md, or for one mistake that
-//! was planted; drawn ones are those that no person thought of.
+//! Invariant: a toy by hand stands for one argument of docs/design/0011-explorer.md, or for one planted
+//! mistake. Drawn toys cover cases that no person thought of.
 
 use super::timed;
 use super::toy::{Do, Op, Program, Toy, program};
@@ -9,7 +9,7 @@ use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::prop_oneof;
 use tarn_sim::explore::{ExploreConfig, Explored, FaultBudget, Outcome as Extent, Reduction};
 
-/// Whether nothing was cut.
+/// Whether the exploration was exhaustive.
 pub fn is_all(explored: &Explored) -> bool {
     explored.outcome == Extent::Exhausted
 }
@@ -30,13 +30,13 @@ pub fn budget(compute: u32, zombie: u32, memory: u32) -> FaultBudget {
     FaultBudget { compute, zombie, memory, ..FaultBudget::NONE }
 }
 
-/// A toy, and what may break.
+/// A toy, and the faults that may happen.
 #[derive(Debug)]
 pub struct Case {
     pub name: &'static str,
     pub toy: Toy,
     pub faults: FaultBudget,
-    /// Plain enumeration would take too long: states are stored.
+    /// Plain enumeration would take too long, so states are stored.
     is_large: bool,
 }
 
@@ -63,7 +63,7 @@ pub fn cases() -> Vec<Case> {
     [of_rounds(), of_watches(), timed::cases()].into_iter().flatten().collect()
 }
 
-/// Who tells by a word that another has been written, and who waits for it.
+/// Two actors: one waits until a word changes, the other writes a line and then that word.
 pub fn told_and_telling() -> [Program; 2] {
     let each = |ops: [Op; 2]| program(vec![ops.map(|op| Do::Round(vec![op])).to_vec()]);
     [each([Op::Watch { node: 0, line: 0 }, read(0, 1)]), each([write(0, 1), write(0, 0)])]
@@ -395,7 +395,7 @@ fn of_rounds() -> Vec<Case> {
             1,
             none,
         ),
-        // Who was told what shows only in a line that the other has read in between.
+        // The order shows only in a line that the other actor has read in between.
         case(
             "told before the other put it there, and what follows",
             &[
@@ -430,7 +430,7 @@ fn of_rounds() -> Vec<Case> {
     ]
 }
 
-/// Toys that no person thought of.
+/// Toys drawn at random.
 pub fn drawn() -> impl Strategy<Value = Case> {
     let place = || (0..2u16, 0..2u16);
     let op = prop_oneof![

@@ -1,8 +1,8 @@
-//! Toys with windows and waits: what coroutines do with them, and cases by hand.
+//! Toys with windows and waits: the steps that coroutines take, and cases by hand.
 //!
-//! Invariant: a record is a word that counts: even is free, odd is locked. Its writer adds one to lock it, waits, and adds one to write and
-//! to give it back, so that whoever reads it sees lock and data at once. A reader who was in lease must have seen all of a
-//! writer or nothing.
+//! Invariant: a record is a word that counts: even is free, odd is locked. Its writer adds one to lock
+//! it, waits, and adds one to write and unlock it. So a reader sees lock and data at once. A reader
+//! that was in lease must have seen all of a writer's work or none of it.
 
 use super::cases::{Case, budget, case, large, read};
 use super::toy::{Do, Op, Program, program};
@@ -15,34 +15,34 @@ use tarn_fabric::port::Port;
 use tarn_fabric::window::{Wait, Window};
 use tarn_sim::explore::FaultBudget;
 
-/// Windows and waits of an actor.
+/// A step with an actor's window or wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timed {
     /// Opens a window.
     Open,
-    /// Closes it, if there is one, and says whether it was shorter than this.
+    /// Closes the window, if there is one, and records whether it was shorter than this.
     Close(u64),
     /// Begins a wait.
     Begin,
-    /// Ends it, if there is one, after so much.
+    /// Ends the wait, if there is one, after this length.
     End(u64),
     /// Remembers the lease word in this part of node 0's memory.
     Load(u16),
-    /// As `Close`, by the word remembered.
+    /// As `Close`, with the lease of the remembered word.
     CloseLoaded,
-    /// As `CloseLoaded`, and "longer" if the word in this part is another by then.
+    /// As `CloseLoaded`, but records "longer" if the word in this part has changed by then.
     CloseCompared(u16),
-    /// As `CloseLoaded`, by the shorter of the two words.
+    /// As `CloseLoaded`, with the shorter lease of the two words.
     CloseByShorter(u16),
-    /// As `End`, by the word remembered.
+    /// As `End`, with the length of the remembered word.
     EndLoaded,
 }
 
-/// What an actor says of a window that was shorter, and of one that was not.
+/// The values that an actor records for a window that was shorter, and for one that was not.
 pub const SHORTER: u64 = 0x51;
 pub const LONGER: u64 = 0x50;
 
-/// One actor's.
+/// One actor's window, wait and remembered word.
 #[derive(Default)]
 pub struct Held {
     window: Cell<Option<Window>>,
@@ -50,7 +50,8 @@ pub struct Held {
     word: Cell<u64>,
 }
 
-/// How long readers trust and writers wait under a lease word: 20, on the way to 10, 10, on the way to 20 and 20 again.
+/// How long readers trust and writers wait under a lease word. The words mean in turn: 20, changing to
+/// 10, 10, changing to 20, and 20 again.
 fn lengths(word: u64) -> (u64, u64) {
     match word & 7 {
         0 | 4 => (20, 20),
@@ -60,7 +61,7 @@ fn lengths(word: u64) -> (u64, u64) {
 }
 
 impl Held {
-    /// `look` looks at a part of node 0's memory.
+    /// Takes a step; `look` reads a part of node 0's memory.
     pub async fn step(&self, port: &Port, step: Timed, look: impl Fn(u16) -> u64) -> Option<u64> {
         let (word, loaded) = (self.word.get(), lengths(self.word.get()));
         match step {
@@ -103,13 +104,13 @@ pub fn lock_or_write(line: u16) -> Op {
     Op::Faa { node: 0, line }
 }
 
-/// Reads two records in a window, and closes that as told.
+/// Reads two records in a window, and closes the window by the step `close`.
 pub fn reader(close: Timed) -> Program {
     let reads = Do::Round(vec![read(0, 0), read(0, 1)]);
     program(vec![vec![t(Timed::Open), reads, t(close)]])
 }
 
-/// Locks two records, waits as told, and writes both.
+/// Locks two records, takes the steps `waits`, and writes both records.
 pub fn writer(waits: &[Timed]) -> Program {
     let both = || Do::Round(vec![lock_or_write(0), lock_or_write(1)]);
     let waits = waits.iter().map(|it| t(*it)).collect();
@@ -134,7 +135,8 @@ fn of(steps: Vec<Do>) -> Program {
     program(vec![steps])
 }
 
-/// Whose second line is seen by who has written the first was within.
+/// Writes line 0 in a window, then runs the verbs `seen` in it. If a waiter saw line 0 written, and
+/// `seen` sees the waiter's WRITE, the wait was within the window.
 fn window(lease: u64, seen: &[Op]) -> Program {
     of(vec![t(Open), round(&[write(0)]), round(seen), t(Close(lease))])
 }
@@ -144,7 +146,7 @@ pub fn cases() -> Vec<Case> {
     smaller().into_iter().chain(larger()).collect()
 }
 
-/// A window and a wait.
+/// Toys with one window and one wait.
 fn smaller() -> Vec<Case> {
     let none = FaultBudget::NONE;
     vec![
@@ -190,7 +192,7 @@ fn smaller() -> Vec<Case> {
             1,
             none,
         ),
-        // Whether the window was open when the wait began shows when it closes, and nowhere before.
+        // Whether the window was open when the wait began shows only when the window closes.
         large(
             "a wait that began before the window or in it",
             &[
@@ -203,7 +205,7 @@ fn smaller() -> Vec<Case> {
     ]
 }
 
-/// Toys of more actors, or more that may happen.
+/// Toys with more actors, or with more possible orders.
 fn larger() -> Vec<Case> {
     let none = FaultBudget::NONE;
     let waiter = || of(vec![round(&[read(0, 0)]), t(Begin), t(End(1)), round(&[lock_or_write(1)])]);
@@ -257,7 +259,7 @@ fn larger() -> Vec<Case> {
     ]
 }
 
-/// What windows and waits drawn toys have.
+/// Steps of windows and waits for drawn toys.
 pub fn drawn() -> impl Strategy<Value = Do> {
     prop_oneof![
         2 => Just(Timed::Open),
@@ -268,7 +270,7 @@ pub fn drawn() -> impl Strategy<Value = Do> {
     .prop_map(Do::Timed)
 }
 
-/// Toys of actors that have a window or a wait, with rounds before, within and behind.
+/// Draws toys of actors that have a window or a wait, with rounds before, within and after it.
 pub fn drawn_toys() -> impl Strategy<Value = Case> {
     let op = || {
         prop_oneof![

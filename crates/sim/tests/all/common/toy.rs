@@ -1,7 +1,7 @@
 //! Small programs on an explored cluster, and the set of all their outcomes.
 //!
-//! Invariant: an outcome holds whatever anybody could see: memory at the end, what each coroutine saw,
-//! how it ended, and which transactions began after which had ended.
+//! Invariant: an outcome holds everything that anything outside could see: memory at the end, the data
+//! that each coroutine saw, how it ended, and which transactions began after which others had ended.
 
 use super::compute;
 use super::timed::{Held, Timed};
@@ -26,61 +26,61 @@ use tarn_sim::explore::{
 /// One verb; `node` and `line` say where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// READ of so many lines.
+    /// READ of this many lines.
     Read { node: u16, line: u16, lines: u16 },
-    /// WRITE of so many lines; its value tells what was seen before.
+    /// WRITE of this many lines; its value depends on the data that the actor saw before.
     Write { node: u16, line: u16, lines: u16, fenced: bool },
     /// CAS from zero to the actor's own value.
     Cas { node: u16, line: u16 },
     /// FAA of one.
     Faa { node: u16, line: u16 },
-    /// READ of a word by who waits until it is not zero.
+    /// READ that watches a word until it is not zero.
     Watch { node: u16, line: u16 },
 }
 
-/// A round, or what stands in the place of one.
+/// A round, or another step in its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Do {
-    /// Awaited.
+    /// A round that is awaited.
     Round(Vec<Op>),
-    /// Not awaited.
+    /// A round that is not awaited.
     Detached(Vec<Op>),
-    /// Awaited, and dropped as soon as it is posted.
+    /// A round that is awaited, and dropped as soon as it is posted.
     Dropped(Vec<Op>),
     /// Asks whether the last round that was not awaited is done.
     Ask,
-    /// Of this actor's node, at all memory nodes.
+    /// Revokes the access of this actor's node at all memory nodes.
     Revoke(usize),
-    /// To this actor.
+    /// Sends a datagram to this actor.
     Send(usize),
     /// Waits for a datagram, or gives up.
     Receive,
-    /// Into the object that all share beside memory.
+    /// Writes the object that all actors share outside of memory.
     Put(u64),
-    /// At that object.
+    /// Reads that object.
     Look,
-    /// Into a part of node 0's local memory.
+    /// Writes a part of node 0's local memory.
     PutPart(u16, u64),
-    /// At such a part.
+    /// Reads such a part.
     LookPart(u16),
-    /// Takes such a part, if nobody has it: a lock.
+    /// Takes such a part as a lock, if it is free.
     TakePart(u16),
-    /// Gives it back, if it has it.
+    /// Unlocks the part, if this actor holds it.
     GivePart(u16),
-    /// Windows and waits.
+    /// A step of windows and waits.
     Timed(Timed),
 }
 
-/// Parts of node 0's local memory.
+/// Number of parts of node 0's local memory.
 const PARTS: usize = 2;
 
-/// An actor: transactions, each a list of rounds.
+/// An actor: transactions, each a list of steps.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {
     pub transactions: Vec<Vec<Do>>,
-    /// Its compute node, if not that of its own number.
+    /// Its compute node; `None`: the node with the actor's own number.
     pub node: Option<u16>,
-    /// It starts after the node of this actor is lost.
+    /// The actor starts after the node of this actor is lost.
     pub after: Option<usize>,
     pub spared: bool,
 }
@@ -89,20 +89,21 @@ pub fn program(transactions: Vec<Vec<Do>>) -> Program {
     Program { transactions, ..Program::default() }
 }
 
-/// What anybody could see of an execution.
+/// All that can be seen of an execution.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Outcome {
     pub memory: Vec<u64>,
     pub logs: Vec<Vec<u64>>,
     pub fates: Vec<Fate>,
     pub memory_lost: Vec<u16>,
-    /// (actor, its so-manieth end) before (actor, its so-manieth beginning).
+    /// Pairs: (actor, number of its end) came before (actor, number of its beginning).
     pub order: BTreeSet<((usize, u32), (usize, u32))>,
 }
 
 impl Outcome {
-    /// Whether this is what the other is, but for what the dead were told before they died, and more
-    /// transactions that began after others had ended.
+    /// Whether this outcome covers the other one. The two must be equal, with two exceptions. A dead
+    /// actor may have been told more here before it died. And more transactions may have begun after
+    /// others had ended.
     pub fn covers(&self, other: &Outcome) -> bool {
         let actor = |at: usize| match other.fates[at] {
             Fate::Dead => self.logs[at].starts_with(&other.logs[at]),
@@ -117,7 +118,7 @@ impl Outcome {
 
 type Log = Rc<RefCell<Vec<u64>>>;
 
-/// What a toy's judge says of an outcome.
+/// A toy's judge: it objects to an outcome or not.
 pub type Objects = fn(&Outcome) -> Result<(), String>;
 
 #[derive(Debug)]
@@ -132,13 +133,13 @@ pub struct Toy {
 }
 
 impl Toy {
-    /// What its judge says.
+    /// Sets the judge.
     pub fn objecting(mut self, objects: Objects) -> Toy {
         self.objects = Some(objects);
         self
     }
 
-    /// The dead run to their end before they are looked at.
+    /// Dead coroutines run to their end before they are judged.
     pub fn with_post_mortem(mut self) -> Toy {
         self.has_post_mortem = true;
         self
@@ -161,7 +162,7 @@ impl Toy {
         ExploreConfig { scouts: 0, ..ExploreConfig::new(self.nodes.into(), actors + 1, bytes) }
     }
 
-    /// All outcomes under a reduction; whether that was all.
+    /// Returns all outcomes under a reduction, and the exploration that found them.
     pub fn outcomes(
         &self,
         config: &ExploreConfig,
@@ -170,7 +171,7 @@ impl Toy {
         self.outcomes.borrow_mut().clear();
         let config = ExploreConfig { reduction, ..config.clone() };
         let mut restarts = 0;
-        // Only what the last pass reaches counts: nothing that went ahead of it.
+        // Only outcomes of the last pass count, none of earlier passes and scouts.
         let mut tell = |progress: &Progress| {
             if progress.restarts > restarts {
                 restarts = progress.restarts;
@@ -307,7 +308,7 @@ struct Run {
     held: Held,
 }
 
-/// Where a verb's result is found.
+/// The places of a verb's results.
 enum Seen {
     Words(Vec<tarn_fabric::round::BufferOffset>),
     Found(VerbIndex),
@@ -347,7 +348,8 @@ impl Run {
                 let mut round = Round::new();
                 self.fill(&mut round, &ops);
                 let mut execute = pin!(self.port.execute(&mut round));
-                // Whether it was refused at once is not to be told from whether it will be.
+                // An actor must not tell whether the round was refused at once or will be refused
+                // later.
                 let posted = poll_fn(|waiting| Poll::Ready(execute.as_mut().poll(waiting)));
                 let _ = posted.await;
             }

@@ -1,8 +1,8 @@
-//! A whole tree from its entries: for loading.
+//! Builds a whole tree from its entries, for loading.
 //!
-//! Invariant: a pure function of the entries, the addresses that it is given, and the share of each node
-//! that is filled; nodes come out one after the other, each level's left to right, leaves first, the root
-//! last.
+//! Invariant: a tree is a pure function of the entries, the addresses that it is given, and the share of each
+//! node that is filled. Nodes come out one after the other: leaves first, the root last, each level from left
+//! to right.
 
 use super::edit::NodeMut;
 use crate::layout::index_plan::Index;
@@ -10,7 +10,7 @@ use crate::layout::node::CHILD_BYTES;
 use crate::layout::{VERSION_AT, Version};
 use tarn_fabric::address::Address;
 
-/// Of four slots of a node, so many are filled: the others are for what comes.
+/// Of four slots of a node, this many are filled; the others are left for later entries.
 const FILLED_OF_FOUR: usize = 3;
 
 /// Sorts slots by their bytes: keys come first.
@@ -30,20 +30,20 @@ pub fn sort(slots: &mut [u8], slot_bytes: usize) {
     }
 }
 
-/// How many nodes of `level` hold so many entries.
+/// The number of nodes of `level` that hold this many entries.
 pub fn nodes_of(index: &Index, level: u8, entries: usize) -> usize {
     let filled = index.shape.slots(level) * FILLED_OF_FOUR / 4;
     entries.div_ceil(filled).max(1)
 }
 
-/// One level being built: which entries each node has.
+/// One level under construction: the entries of each of its nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Level<'a> {
-    /// 0: leaves.
+    /// The level's number; 0: leaves.
     pub level: u8,
-    /// Its entries, sorted.
+    /// The level's entries, sorted.
     pub slots: &'a [u8],
-    /// Its nodes.
+    /// The addresses of the level's nodes.
     pub nodes: &'a [Address],
 }
 
@@ -52,14 +52,14 @@ impl Level<'_> {
         index.shape.slot_bytes(self.level)
     }
 
-    /// The entries of the node at `at`: evenly shared.
+    /// The entries of node number `at`. The nodes share the entries evenly.
     fn share(&self, index: &Index, at: usize) -> &[u8] {
         let (len, nodes) = (self.slot_bytes(index), self.nodes.len());
         let entries = self.slots.len() / len;
         &self.slots[entries * at / nodes * len..entries * (at + 1) / nodes * len]
     }
 
-    /// The least key of the node at `at`: its LOW fence.
+    /// The least key of node number `at`: its LOW fence.
     fn low(&self, index: &Index, at: usize) -> Vec<u8> {
         match at {
             0 => vec![0; index.shape.key_bytes],
@@ -67,7 +67,7 @@ impl Level<'_> {
         }
     }
 
-    /// The image of the node at `at`, with a version of its own.
+    /// Writes the image of node number `at`, with this version.
     pub fn image(&self, index: &Index, at: usize, version: Version, image: &mut [u8]) {
         image.fill(0);
         let (len, share) = (self.slot_bytes(index), self.share(index, at));

@@ -1,8 +1,9 @@
-//! What a thread remembers of the inner nodes of ordered indexes.
+//! The inner nodes of ordered indexes that a thread remembers.
 //!
-//! Invariant: it is never trusted. What it leads to says itself which keys it covers; if that is not
-//! the key, the path is forgotten and read anew. A node that was read takes the place of its earlier
-//! image. It holds a bounded number of nodes of each index, and forgets all of them beyond.
+//! Invariant: a remembered node is never trusted. The node that it leads to says itself which keys it covers.
+//! If the key is not among them, the path is forgotten and read anew. A node that was read replaces its
+//! earlier image. The cache holds at most `NODES_MAX` nodes of each index, and forgets all of them when it is
+//! full.
 
 use super::inner::{NO_NODE, Rest, Searched};
 use super::seek::Seek;
@@ -12,34 +13,35 @@ use crate::schema::INDEX_KEY_BYTES_MAX;
 use std::collections::BTreeMap;
 use tarn_fabric::address::Address;
 
-/// Most inner nodes of one index that a thread remembers.
+/// The most inner nodes of one index that a thread remembers.
 const NODES_MAX: usize = 1 << 16;
 
-/// What is remembered of one index.
+/// The remembered nodes of one index.
 #[derive(Default)]
 struct Tree {
     nodes: Vec<Searched>,
-    /// The rest of each.
+    /// The rest of each node.
     rests: Vec<Rest>,
-    /// Where the root is, if it is known.
+    /// The position of the root, if it is remembered.
     root: Option<u32>,
     free: Vec<u32>,
     by_address: BTreeMap<u64, u32>,
 }
 
-/// A node that something leads to, and where it must begin if it still is that node: LOW does not change as
-/// long as a node lives. One that was split since begins there as before, and the rest of it is found along NEXT;
-/// one that died and serves again begins anywhere, and NEXT leads from there through somebody else's part of the tree.
+/// A pointer to a node, with the fence LOW that the node must have if it still is the same node: LOW does not
+/// change as long as a node lives. A node that was split since then begins there as before, and its other
+/// half is found along NEXT. A node that died and serves again begins anywhere; NEXT leads from there through
+/// another part of the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lead {
-    /// Where the node lies.
+    /// The node's address.
     pub address: Address,
-    /// Its LOW: the separator, or the HIGH of the node before it. Padded.
+    /// The node's LOW: the separator, or the HIGH of the node before it. It is padded.
     pub low: KeyBytes,
 }
 
 impl Lead {
-    /// To no node.
+    /// A lead to no node.
     pub const NONE: Lead = Lead { address: Address::NULL, low: [0; INDEX_KEY_BYTES_MAX] };
 
     fn new(address: Address, low: &[u8]) -> Lead {
@@ -48,60 +50,60 @@ impl Lead {
         Lead { address, low: bytes }
     }
 
-    /// To the root, which covers all keys.
+    /// A lead to the root, which covers all keys.
     pub fn root(index: &Index) -> Lead {
         Lead::new(index.root, &[])
     }
 
-    /// Along NEXT.
+    /// A lead along NEXT.
     pub fn after(node: Node<'_>) -> Lead {
         Lead::new(node.next(), node.high().unwrap_or_default())
     }
 
-    /// Whether what was read there is the node that was meant.
+    /// Whether the node that was read there is the node that was meant.
     pub fn is_to(&self, node: Node<'_>) -> bool {
         let low = node.low();
         self.low[..low.len()] == *low
     }
 }
 
-/// Where to go for a key.
+/// The next step towards a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// This inner node, or root, must be read first.
+    /// This inner node, or the root, must be read first.
     Read(Lead),
-    /// The node of the wanted level is believed here: the first that was noted.
+    /// The nodes of the wanted level are believed to be known, and were noted; this is the first of them.
     There(Lead),
 }
 
-/// What a thread remembers of all indexes.
+/// The inner nodes of all indexes that a thread remembers.
 #[derive(Default)]
 pub struct TreeCache {
     trees: Vec<Tree>,
 }
 
-/// Which nodes a walk wants to see.
+/// The nodes that a walk wants to see.
 #[derive(Clone, Copy)]
 pub struct Course<'a> {
-    /// The key that the first of them covers.
+    /// The key that the first node covers.
     pub key: &'a [u8],
     /// The last key of interest, in the direction of the walk.
     pub last: &'a [u8],
-    /// Towards lesser keys.
+    /// Whether the walk goes towards lesser keys.
     pub backward: bool,
-    /// At most so many nodes, the first and those after it.
+    /// The most nodes: the first and those after it.
     pub nodes: usize,
-    /// Their level.
+    /// The level of the nodes.
     pub level: u8,
 }
 
 impl TreeCache {
-    /// For so many indexes.
+    /// An empty cache for this many indexes.
     pub fn new(indexes: usize) -> TreeCache {
         TreeCache { trees: (0..indexes).map(|_| Tree::default()).collect() }
     }
 
-    /// Notes the addresses of the nodes that `course` wants in `found`, or says what to read first.
+    /// Notes the addresses of the nodes that `course` wants in `found`, or returns the node to read first.
     #[inline]
     pub fn locate(&mut self, index: &Index, course: Course<'_>, found: &mut Vec<Address>) -> Way {
         let tree = &mut self.trees[usize::from(index.id.0)];
@@ -117,7 +119,7 @@ impl TreeCache {
         loop {
             let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
             let Some(child) = node.child_of(rest, course.key) else {
-                // It covers no such key: it is another by now.
+                // The node does not cover the key: it is another node by now.
                 return Way::Read(Lead::new(Address::from_word(node.address), rest.low()));
             };
             if node.level == course.level + 1 {
@@ -129,7 +131,7 @@ impl TreeCache {
                 return Way::Read(tree.lead(at, child, course.key.len()));
             };
             if tree.nodes[kid].level + 1 != tree.nodes[at].level {
-                // A dead node that serves another level by now. Either may be of before: both go.
+                // A dead node serves another level by now. Either image may be old: both are forgotten.
                 let address = Address::from_word(tree.nodes[at].address);
                 let stale = Lead::new(address, tree.rests[at].low());
                 tree.remove(kid);
@@ -141,9 +143,9 @@ impl TreeCache {
     }
 
     /// Notes the nodes that `course` wants below an inner node that has just been learned and covers its key,
-    /// or says which child to read: what is remembered of the way below is not believed. So whoever has read
-    /// a node gets below it, also if nothing that is remembered leads to it: its separator may be missing in
-    /// the level above, as the new half's is after a split.
+    /// or returns the child to read. Remembered nodes further below are not believed. So a walk that has read
+    /// a node gets below it even if no remembered node leads to it. Its separator may be missing in the level
+    /// above, as the new half's is after a split.
     pub fn below(
         &self,
         index: &Index,
@@ -156,7 +158,7 @@ impl TreeCache {
             let child = tree.nodes[at].child_of(&tree.rests[at], course.key)?;
             Some((at, child))
         });
-        // Without a child it is none of ours: the way begins anew.
+        // Without such a child the node is not on the way to the key: the walk begins anew.
         let Some((at, child)) = child else { return Way::Read(Lead::root(index)) };
         let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
         let lead = tree.lead(at, child, course.key.len());
@@ -167,8 +169,8 @@ impl TreeCache {
         Way::There(lead)
     }
 
-    /// Finds the leaves of looked-up keys, level by level for all of them, so that their memory accesses
-    /// overlap. A key whose way is not remembered is left without an address.
+    /// Finds the leaves of looked-up keys. It goes level by level for all keys together, so that their memory
+    /// accesses overlap. A key whose way is not remembered is left without an address.
     pub fn locate_all(&mut self, index: &Index, seeks: &mut [Seek]) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let root = tree.root.unwrap_or(NO_NODE);
@@ -199,7 +201,7 @@ impl TreeCache {
         }
     }
 
-    /// Takes in an inner node that was read.
+    /// Remembers an inner node that was read.
     pub fn learn(&mut self, index: &Index, address: Address, node: Node<'_>) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         if tree.by_address.len() >= NODES_MAX {
@@ -223,7 +225,7 @@ impl TreeCache {
         }
     }
 
-    /// Forgets the nodes on the way to `key` that lie at `level` or above: they are read anew.
+    /// Forgets the nodes on the way to `key` at `level` and above, so that they are read anew.
     pub fn forget(&mut self, index: &Index, key: &[u8], level: u8) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let mut at = tree.known(index.root);
@@ -244,8 +246,8 @@ impl TreeCache {
         }
     }
 
-    /// Forgets the remembered parent, at `level`, of the node that covers `key`. Images are of different times:
-    /// where levels do not fall on the way, it is none.
+    /// Forgets the remembered parent, at `level`, of the node that covers `key`. Images may be of different
+    /// times: where levels do not fall along the way, nothing is forgotten.
     pub fn forget_parent(&mut self, index: &Index, key: &[u8], level: u8) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let mut at = tree.known(index.root);
@@ -264,12 +266,12 @@ impl Tree {
         self.by_address.get(&address.to_word()).map(|&at| at as usize)
     }
 
-    /// To a child of a remembered node.
+    /// The lead to a child of a remembered node.
     fn lead(&self, at: usize, child: usize, key_bytes: usize) -> Lead {
         Lead::new(self.nodes[at].child(child), self.rests[at].key(child, key_bytes))
     }
 
-    /// Where a child of a remembered node is remembered.
+    /// The position of a child of a remembered node, if the child is remembered too.
     #[inline]
     fn kid_of(&mut self, at: usize, child: usize) -> Option<usize> {
         let address = self.nodes[at].child(child);
@@ -287,7 +289,8 @@ impl Tree {
         Some(kid)
     }
 
-    /// The remembered child, towards `key`, of a node of `level`.
+    /// The position of the remembered child, towards `key`, of a node of `level`; [`NO_NODE`] if there is
+    /// none.
     #[inline]
     fn next_of(&mut self, at: usize, level: u8, key: &[u8]) -> u32 {
         let node = &self.nodes[at];
@@ -310,7 +313,7 @@ impl Tree {
     }
 }
 
-/// The children of a node from `child` on, as far as the course goes.
+/// Notes the children of a node from `child` on, as far as the course goes.
 fn note(
     node: &Searched,
     rest: &Rest,
@@ -320,7 +323,7 @@ fn note(
     found.push(node.child(child));
     for more in 1..course.nodes {
         if course.backward {
-            // The node before ends where this one begins: if that is beyond the last key.
+            // The node before ends where this one begins. It is wanted only if that is beyond the last key.
             let Some(at) = child.checked_sub(more) else { return };
             if !node.is_beyond(rest, at + 1, course.last) {
                 return;
@@ -336,7 +339,7 @@ fn note(
     }
 }
 
-/// The slots of an inner node, by key: for whoever changes one.
+/// The slots of an inner node, sorted by key, for code that changes a node.
 pub fn sorted_slots(node: Node<'_>) -> Vec<usize> {
     let mut slots: Vec<usize> = Bits(node.bitmap()).collect();
     slots.sort_unstable_by(|&one, &other| node.key(one).cmp(node.key(other)));
@@ -371,7 +374,8 @@ mod tests {
         bytes
     }
 
-    /// Reads what it is told to read, as memory has it, until it is there; after how many READs.
+    /// Reads the nodes that the cache asks for, as memory has them, until it leads to the leaf. Returns the
+    /// number of READs.
     fn reads(cache: &mut TreeCache, index: &Index, memory: &BTreeMap<u64, Vec<u8>>) -> usize {
         let key = 7u64.to_be_bytes();
         let course = Course { key: &key, last: &key, backward: false, nodes: 1, level: 0 };
@@ -391,7 +395,7 @@ mod tests {
         panic!("it reads for ever")
     }
 
-    /// A node that was merged away serves two levels above by now, and its image of before is remembered.
+    /// A node that was merged away serves two levels higher by now, and its old image is remembered.
     #[test]
     fn a_remembered_child_of_another_level_is_read_anew() {
         let index = index();
@@ -406,7 +410,7 @@ mod tests {
         assert_eq!(reads(&mut cache, &index, &memory), 0);
     }
 
-    /// Two dead nodes that serve other levels by now lead to each other, as they are remembered.
+    /// Two dead nodes serve other levels by now, and their remembered images lead to each other.
     #[test]
     fn remembered_nodes_in_a_circle_hold_nobody() {
         let index = index();

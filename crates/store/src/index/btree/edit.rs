@@ -1,9 +1,9 @@
-//! How nodes change: images in, images out.
+//! Changes of nodes: images in, images out.
 //!
-//! Invariants: pure functions of images, so that a split is the same whoever makes it. A slot that was in
-//! use before is not filled, but in a root that splits: so what is written into a node replaces nothing
-//! that its old BITMAP counts. Together the images after a change cover the same keys as those before,
-//! and hold the same entries.
+//! Invariants: all functions are pure functions of images, so that a split is the same on every compute node.
+//! A slot that was in use before is not filled, except in a root that splits. So a write into a node replaces
+//! nothing that the node's old BITMAP counts. Together the images after a change cover the same keys as those
+//! before, and hold the same entries.
 
 use crate::layout::node::{
     BITMAP_AT, BOUNDED, Bits, CHILD_BYTES, DEAD, LOW_AT, META_AT, NEXT_AT, Node, NodeShape,
@@ -11,22 +11,22 @@ use crate::layout::node::{
 };
 use tarn_fabric::address::Address;
 
-/// Of a node that is split where keys are appended, one in so many entries moves.
+/// When a node is split where keys are appended, one of this many entries moves.
 const APPENDED_SHARE: usize = 8;
 
-/// A node's image, to change.
+/// The image of a node, to be changed.
 pub struct NodeMut<'a> {
     shape: &'a NodeShape,
     bytes: &'a mut [u8],
 }
 
 impl<'a> NodeMut<'a> {
-    /// Of a whole image.
+    /// Takes a whole image.
     pub fn new(shape: &'a NodeShape, bytes: &'a mut [u8]) -> NodeMut<'a> {
         NodeMut { shape, bytes }
     }
 
-    /// As it is.
+    /// The node as it is now.
     pub fn node(&self) -> Node<'_> {
         Node::new(self.shape, self.bytes)
     }
@@ -35,7 +35,7 @@ impl<'a> NodeMut<'a> {
         self.bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Sets level and tree; it is alive.
+    /// Sets level and tree, and marks the node as alive.
     pub fn set_kind(&mut self, level: u8, tree: u16) {
         let [low, high] = tree.to_le_bytes();
         let bounded = self.bytes[META_AT + 1] & BOUNDED;
@@ -52,12 +52,12 @@ impl<'a> NodeMut<'a> {
         self.set_word(BITMAP_AT, bitmap);
     }
 
-    /// Sets of which groups of slots an entry may lie elsewhere.
+    /// Sets the groups of slots of which an entry may lie elsewhere.
     pub fn set_strays(&mut self, strays: u64) {
         self.set_word(STRAYS_AT, strays);
     }
 
-    /// Sets it as the entries have it: after some went.
+    /// Computes STRAYS anew from the entries, after some entries went.
     fn count_strays(&mut self) {
         let (node, shape) = (self.node(), self.shape);
         let stray = |slot: usize| {
@@ -87,19 +87,19 @@ impl<'a> NodeMut<'a> {
         }
     }
 
-    /// It was merged into another.
+    /// Marks the node as merged into another.
     pub fn set_dead(&mut self) {
         self.bytes[META_AT + 1] |= DEAD;
     }
 
-    /// A slot's bytes.
+    /// The bytes of a slot.
     pub fn slot_mut(&mut self, slot: usize) -> &mut [u8] {
         let level = self.node().level();
         let (at, len) = (self.shape.slot_at(level, slot), self.shape.slot_bytes(level));
         &mut self.bytes[at..at + len]
     }
 
-    /// Takes in entries, as slots, beside those that it has. Whether there was room.
+    /// Adds entries, given as slots, to those that the node has. Returns whether there was room.
     pub fn add_slots<'s>(&mut self, slots: impl Iterator<Item = &'s [u8]>) -> bool {
         let (node, shape) = (self.node(), self.shape);
         let (level, mut bitmap, mut strays) = (node.level(), node.bitmap(), node.strays());
@@ -116,7 +116,7 @@ impl<'a> NodeMut<'a> {
         true
     }
 
-    /// Becomes a node of these slots of another of its level, in their order.
+    /// Becomes a node with these slots of another node of its level, in their order.
     fn take_slots(&mut self, from: Node<'_>, image: &[u8], slots: &[usize]) {
         let (level, shape) = (from.level(), self.shape);
         let bytes = |&slot: &usize| {
@@ -129,7 +129,7 @@ impl<'a> NodeMut<'a> {
         assert!(has_room, "entries of one node fit another");
     }
 
-    /// Enters a child; the slot, or `None` if there is no room.
+    /// Enters a child. Returns its slot, or `None` if there is no room.
     pub fn post(&mut self, key: &[u8], child: Address) -> Option<usize> {
         let bitmap = self.node().bitmap();
         let slot = bitmap.trailing_ones() as usize;
@@ -149,17 +149,17 @@ impl<'a> NodeMut<'a> {
     }
 }
 
-/// Where a node is split.
+/// The place where a node is split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut<'k> {
-    /// So that there is room for this key: about in the middle.
+    /// About in the middle, so that there is room for this key.
     For(&'k [u8]),
-    /// So that a node begins at this key, which is above the node's first: either half may be empty.
+    /// So that a node begins at this key, which is above the node's first key. Either half may be empty.
     Before(&'k [u8]),
 }
 
 impl Cut<'_> {
-    /// How many of a node's entries, in the order of `slots`, stay, and the separator.
+    /// Returns how many of a node's entries stay, in the order of `slots`, and the separator.
     ///
     /// # Panics
     /// If there are fewer than two entries and no separator was given: our bug.
@@ -178,7 +178,7 @@ impl Cut<'_> {
     }
 }
 
-/// How many of a node's entries, in the order of `slots`, stay when it is split for `key`.
+/// Returns how many of a node's entries, in the order of `slots`, stay when it is split for `key`.
 fn staying(node: Node<'_>, slots: &[usize], key: &[u8]) -> usize {
     let count = slots.len();
     let appends = slots.last().is_some_and(|&last| node.key(last) < key);
@@ -186,11 +186,11 @@ fn staying(node: Node<'_>, slots: &[usize], key: &[u8]) -> usize {
     count - moving
 }
 
-/// Splits `left`, whose image is also at `image`: the upper entries go to `right`, which lies at
-/// `address`. Returns the separator.
+/// Splits `left`, whose old bytes are in `image`: the upper entries go to `right`, which lies at `address`.
+/// Returns the separator.
 ///
 /// # Panics
-/// As [`Cut`] says.
+/// If there are fewer than two entries and no separator was given: our bug.
 pub fn split(
     (left, image): (&mut NodeMut<'_>, &[u8]),
     (right, address): (&mut NodeMut<'_>, Address),
@@ -212,11 +212,10 @@ pub fn split(
     separator
 }
 
-/// Splits a root, whose image is also at `image`: its entries go to two new nodes, which become its
-/// children.
+/// Splits a root, whose old bytes are in `image`: its entries go to two new nodes, which become its children.
 ///
 /// # Panics
-/// As [`split`].
+/// If there are fewer than two entries and no separator was given: our bug.
 pub fn split_root<'a>(
     (root, image): (&mut NodeMut<'_>, &[u8]),
     (left, left_at): (&mut NodeMut<'a>, Address),
@@ -242,8 +241,8 @@ pub fn split_root<'a>(
     root.set_strays(0);
 }
 
-/// Moves the entries of `right`, whose image is at `image`, to the node before it. `right` is dead then.
-/// Whether there was room.
+/// Moves the entries of `right`, whose old bytes are in `image`, to the node before it, and marks `right` as
+/// dead. Returns whether there was room.
 pub fn merge(left: &mut NodeMut<'_>, (right, image): (&mut NodeMut<'_>, &[u8])) -> bool {
     let shape = left.shape;
     let moving = Node::new(shape, image);
@@ -276,7 +275,7 @@ mod tests {
         Address::new(GroupId(0), offset)
     }
 
-    /// A node of this level with these entries, in slots as the seed has it.
+    /// A node of this level with these entries, in slots that the seed chooses.
     fn node(shape: &NodeShape, level: u8, entries: &BTreeMap<u64, u64>, seed: u64) -> Vec<u8> {
         let mut bytes = vec![0xa5; shape.node_bytes];
         bytes[..shape.header_bytes].fill(0);
@@ -328,7 +327,8 @@ mod tests {
     }
 
     proptest! {
-        /// A split keeps every entry and the fences meet; merging both gives back what was.
+        /// A split keeps every entry, and the fences meet. Merging both halves gives back the entries as they
+        /// were.
         #[test]
         fn a_split_and_a_merge_are_inverse(
             shape in shapes(),
@@ -367,7 +367,7 @@ mod tests {
             prop_assert_eq!(entries(&left, &shape), keys);
         }
 
-        /// A root's children cover what it did.
+        /// A root's children cover the keys that the root covered.
         #[test]
         fn a_root_splits_into_children(
             shape in shapes(),

@@ -1,21 +1,21 @@
-//! Inner nodes as a thread remembers them: decoded, sorted, in few lines.
+//! Inner nodes as a thread remembers them: decoded, sorted, in few cache lines.
 //!
-//! Invariant: an inner node's separators and children lie in pairs, ascending, four pairs a line; the first
-//! of each line is noted apart, two lines for a node. So a search takes two memory accesses that depend on
-//! one another, and that is what finds a leaf among millions. (Rao and Ross, "Making B+-trees cache
-//! conscious in main memory", SIGMOD 2000, save lines in the same spirit.) Keys beyond 8 bytes are compared
-//! in full where their first words are equal.
+//! Invariant: the separators and children of an inner node lie in pairs, ascending, four pairs in a line. The
+//! first separator of each line is also noted apart, in two lines for a node. So a search takes two memory
+//! accesses that depend on one another. This is the search that finds a leaf among millions. Rao and Ross,
+//! "Making B+-trees cache conscious in main memory", SIGMOD 2000, save lines in the same spirit. Keys beyond
+//! 8 bytes are also compared in full.
 
 use super::cache::sorted_slots;
 use crate::layout::node::{Node, first_of};
 use tarn_fabric::address::Address;
 
-/// Most separators of a remembered node: a node of 1 KiB has 60 slots of 16 bytes or more.
+/// The most separators of a remembered node: a node of 1 KiB has 60 slots of 16 bytes or more.
 const PAIRS_MAX: usize = 64;
-/// Pairs of a line.
+/// Pairs in a line.
 const LINE_PAIRS: usize = 4;
 const LINES: usize = PAIRS_MAX / LINE_PAIRS;
-/// No node of the memory.
+/// Stands for a node that is not remembered.
 pub const NO_NODE: u32 = u32::MAX;
 
 /// A separator's first word, and the child's address.
@@ -25,25 +25,25 @@ struct Pair {
     child: u64,
 }
 
-/// Behind the last pair.
+/// The value of pairs behind the last one.
 const NO_PAIR: Pair = Pair { first: u64::MAX, child: 0 };
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line([Pair; LINE_PAIRS]);
 
-/// What a search touches of a node.
+/// The part of a node that a search touches.
 #[repr(align(64))]
 pub struct Searched {
-    /// The first word of each line, then the greatest number.
+    /// The first word of each line in use, then the greatest number.
     heads: [u64; LINES],
     lines: [Line; LINES],
-    /// Where the children are remembered, as far as known.
+    /// The positions where the children are remembered, as far as known.
     kids: [u32; PAIRS_MAX],
-    /// Where the node lies; null: nobody's.
+    /// The node's address; null: the entry is unused.
     pub address: u64,
     count: u8,
-    /// Its level; 0: nobody's.
+    /// The node's level; 0: the entry is unused.
     pub level: u8,
 }
 
@@ -60,7 +60,7 @@ impl Default for Searched {
     }
 }
 
-/// What a search needs only now and then.
+/// The part of a node that a search needs only now and then.
 #[derive(Default)]
 pub struct Rest {
     low: Vec<u8>,
@@ -70,7 +70,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Of a node that was read.
+    /// The rest of a node that was read.
     pub fn of(node: Node<'_>) -> Rest {
         let slots = sorted_slots(node);
         Rest {
@@ -85,19 +85,19 @@ impl Rest {
         self.low[..] <= *key && self.high.as_ref().is_none_or(|high| *key < high[..])
     }
 
-    /// Where the node begins.
+    /// The key at which the node begins.
     pub fn low(&self) -> &[u8] {
         &self.low
     }
 
-    /// A separator.
+    /// Separator number `at`.
     pub fn key(&self, at: usize, len: usize) -> &[u8] {
         &self.keys[at * len..(at + 1) * len]
     }
 }
 
 impl Searched {
-    /// Of a node that was read.
+    /// The searched part of a node that was read.
     pub fn of(address: Address, node: Node<'_>) -> Searched {
         let mut searched =
             Searched { address: address.to_word(), level: node.level(), ..Searched::default() };
@@ -114,24 +114,24 @@ impl Searched {
         searched
     }
 
-    /// How many children it has.
+    /// The number of children.
     pub fn count(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// A child.
+    /// The address of child number `at`.
     #[inline]
     pub fn child(&self, at: usize) -> Address {
         Address::from_word(self.lines[at / LINE_PAIRS].0[at % LINE_PAIRS].child)
     }
 
-    /// Where a child is remembered, if it is known.
+    /// The position where child number `at` is remembered, if it is known.
     #[inline]
     pub fn kid(&self, at: usize) -> u32 {
         self.kids[at]
     }
 
-    /// Notes where a child is remembered.
+    /// Notes the position where child number `at` is remembered.
     pub fn set_kid(&mut self, at: usize, kid: u32) {
         self.kids[at] = kid;
     }
@@ -142,12 +142,13 @@ impl Searched {
         self.heads.partition_point(|&head| head <= first).saturating_sub(1)
     }
 
-    /// As [`Searched::child_of`] for keys of one word, in the line that [`Searched::line_of`] names.
+    /// Does the same as [`Searched::child_of`], for keys of one word, in the line that [`Searched::line_of`]
+    /// names.
     #[inline]
     pub fn child_in(&self, line: usize, first: u64) -> Option<usize> {
         let pairs = &self.lines[line % LINES].0;
         let upto = pairs.iter().map(|pair| usize::from(pair.first <= first)).sum::<usize>();
-        // Only the greatest key of all comes behind the last pair.
+        // Only for the greatest of all keys the pairs behind the last one are counted too.
         (line * LINE_PAIRS + upto).min(self.count()).checked_sub(1)
     }
 
@@ -161,7 +162,7 @@ impl Searched {
         }
     }
 
-    /// Whether a separator is greater than `key`.
+    /// Whether separator number `at` is greater than `key`.
     #[inline]
     pub fn is_beyond(&self, rest: &Rest, at: usize, key: &[u8]) -> bool {
         let (mine, other) = (self.lines[at / LINE_PAIRS].0[at % LINE_PAIRS].first, first_of(key));

@@ -1,22 +1,22 @@
-//! The slots of a node in the order of their keys: what a scan shows of a leaf.
+//! The slots of a node in the order of their keys, as a scan shows a leaf.
 //!
-//! Invariant: slots in use whose keys lie in the range asked for, each once, ascending. Slots lie where
-//! their keys hash to, so that every scan sorts them; keys of one word are sorted by their distances from
-//! LOW, without comparing most of them.
+//! Invariant: the order holds each slot in use whose key lies in the range asked for, once, ascending. Slots
+//! lie where their keys hash to, so every scan sorts them. Keys of one word are sorted by their distances
+//! from LOW, without comparing most of them.
 
 use crate::layout::node::{Node, SLOTS_MAX, first_of};
 
 /// Bits of a slot's number.
 const SLOT_BITS: u32 = SLOTS_MAX.ilog2();
 
-/// Slots in the order of their keys; the memory is kept.
+/// Slots in the order of their keys. The memory is kept for the next leaf.
 #[derive(Default)]
 pub struct Order {
     slots: Vec<u8>,
 }
 
 impl Order {
-    /// Takes the slots of a node whose keys are in `from..=to`.
+    /// Fills the order with the slots of a node whose keys are in `from..=to`.
     pub fn fill(&mut self, node: Node<'_>, from: &[u8], to: &[u8]) {
         self.slots.clear();
         if let (Ok(from), Ok(to)) = (<[u8; 8]>::try_from(from), <[u8; 8]>::try_from(to)) {
@@ -32,8 +32,8 @@ impl Order {
         });
     }
 
-    /// As [`Order::fill`], for keys of one word: a key's distance from LOW and its slot are sorted as one
-    /// number, if they fit.
+    /// Does the same as [`Order::fill`] for keys of one word. A key's distance from LOW and its slot are
+    /// sorted as one number, if they fit.
     fn fill_by_words(&mut self, node: Node<'_>, (from, to): (u64, u64)) {
         let (low, width) = (first_of(node.low()), to.wrapping_sub(from));
         let (mut numbers, mut count, mut all) = ([0; SLOTS_MAX + 1], 0, 0);
@@ -56,19 +56,20 @@ impl Order {
         self.slots.sort_unstable_by_key(|&slot| key(usize::from(slot)));
     }
 
-    /// The slots, first key first.
+    /// The slots in ascending order of their keys.
     #[inline]
     pub fn slots(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
         self.slots.iter().map(|&slot| usize::from(slot))
     }
 }
 
-/// Buckets of [`sort_spread`], and the most numbers of one that it puts in order itself.
+/// The number of buckets of [`sort_spread`]; [`CROWD`] is the most numbers of a bucket that it puts in order
+/// itself.
 const BUCKETS: usize = 64;
 const CROWD: u8 = 8;
 
-/// Sorts a leaf's numbers: each goes to the place that its distance from the least gives it, then
-/// neighbours are put in order. Numbers that are not spread out are sorted by comparing them.
+/// Sorts a leaf's numbers. Each goes to the place that its distance from the least gives it; then neighbours
+/// are put in order. Numbers that are not spread out are sorted by comparison.
 fn sort_spread(numbers: &mut [u64]) {
     assert!(numbers.len() <= SLOTS_MAX);
     let (least, most) = numbers

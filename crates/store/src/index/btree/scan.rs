@@ -1,13 +1,13 @@
-//! A scan of an ordered index as a state machine: plans READs into the caller's round, takes in what
-//! they brought.
+//! A scan of an ordered index as a state machine: it plans READs into the caller's round, and takes in their
+//! results.
 //!
-//! Invariants: a leaf counts if its head was free and the same before and after its slots were read, and
-//! if it is alive, of this tree, and covers the key that the scan has come to. So the leaves that a scan
-//! reports cover its range from the beginning to the last entry that it shows, without a gap; whoever
-//! protects them keeps out phantoms. Where inner nodes led to is not believed: beyond a node's end, of
-//! whatever level, the scan follows NEXT, anything else sends it back to the root. From an inner node that
-//! it has read and that covers the key it goes down (Lehman and Yao, TODS 1981): whoever asked the level
-//! above once more would not be led to a node that is not posted there.
+//! Invariants: a leaf counts if its head was free, and the same before and after its slots were read. It must
+//! also be alive, of this tree, and cover the key that the scan has come to. So the leaves that a scan
+//! reports cover its range without a gap, from the beginning to the last entry that it shows. A transaction
+//! that protects these leaves keeps out phantoms. The scan does not believe where inner nodes lead. Beyond a
+//! node's end, of whatever level, it follows NEXT; anything else sends it back to the root. From an inner
+//! node that it has read and that covers the key, it goes down (Lehman and Yao, TODS 1981). If it asked the
+//! level above once more, it would not be led to a node that is not posted there.
 
 use super::cache::{Course, Lead, TreeCache, Way};
 use super::order::Order;
@@ -20,52 +20,52 @@ use crate::schema::{INDEX_KEY_BYTES_MAX, IndexId};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// Leaves that one round of a scan reads at most.
+/// The most leaves that one round of a scan reads.
 const LEAVES_AHEAD: usize = 8;
-/// A scan that was sent back to the root so often gives up.
+/// A scan gives up once it was sent back to the root this often.
 const DETOURS_MAX: u8 = 16;
-/// LOCK and VERSION.
+/// The bytes of LOCK and VERSION.
 pub const HEAD_BYTES: usize = 16;
 
-/// What scans work with.
+/// The context that scans work in.
 #[derive(Clone, Copy)]
 pub struct Near<'a> {
-    /// Where groups live.
+    /// Where groups lie.
     pub groups: &'a ThreadGroups,
     /// Requests to change a tree's shape.
     pub works: &'a TreeWorks,
-    /// Whether a remembered way is checked against the leaf's fences; if not: a planted bug.
+    /// Whether a remembered way is checked against the leaf's fences. False is a planted bug.
     pub checks_fences: bool,
 }
 
 /// A leaf that was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Visit {
-    /// Its LOCK word.
+    /// The address of its LOCK word.
     pub address: Address,
     /// Its version.
     pub version: Version,
 }
 
-/// A change that the transaction itself has made, and that its scans show.
+/// A change that the transaction itself has made. Its scans show the change.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    /// Of which index.
+    /// The index.
     pub index: IndexId,
-    /// The key.
+    /// The key of the entry.
     pub key: KeyBytes,
-    /// Where the slot of an entry that came lies in the round's buffer; `None`: the entry goes.
+    /// The slot of a new entry in the round's buffer; `None`: the entry goes.
     pub slot: Option<BufferOffset>,
 }
 
-/// What a scan has come to.
+/// The state of a scan after a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// Not at its end: plan again.
+    /// The scan is not at its end: plan again.
     More,
     /// All entries are there.
     Done,
-    /// A node is locked or was being changed: abort. Its lock, if one was seen.
+    /// A node is locked or was being changed: abort. The field is its lock, if one was seen.
     Unstable(Option<(Address, u64)>),
     /// The tree changes faster than it can be followed: abort.
     Lost,
@@ -73,14 +73,14 @@ pub enum Answer {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Step {
-    /// The leaf of the cursor is to be located.
+    /// The leaf of the cursor must be located.
     #[default]
     Locate,
-    /// It and those after it were found, and are to be read.
+    /// The leaf of the cursor and those after it were found, and must be read.
     Found(Lead),
-    /// This inner node, or root, is to be read.
+    /// This inner node, or the root, must be read.
     Inner(Lead),
-    /// This leaf is to be read.
+    /// This leaf must be read.
     Leaf(Lead),
 }
 
@@ -92,13 +92,13 @@ struct Planned {
     bytes: usize,
 }
 
-/// One scan; the memory is kept for the next transaction's.
+/// One scan. Its memory is kept for a scan of the next transaction.
 pub struct ScanState {
-    /// Of which index.
+    /// The index.
     pub index: u16,
-    /// Its entries so far: leaf slots in the round's buffer, in the order of the scan.
+    /// The entries so far: leaf slots in the round's buffer, in the order of the scan.
     pub items: Vec<BufferOffset>,
-    /// Whether all are there.
+    /// Whether all entries are there.
     pub is_done: bool,
     backward: bool,
     limit: usize,
@@ -111,7 +111,7 @@ pub struct ScanState {
     found: Vec<Address>,
     order: Order,
     detours: u8,
-    /// Leaves in a row that ended before the cursor.
+    /// How many leaves in a row ended before the cursor.
     hops: u8,
 }
 
@@ -135,7 +135,8 @@ impl Default for ScanState {
     }
 }
 
-/// Adds the READs of a node: its first line, the rest, LOCK and VERSION once more.
+/// Adds the READs of a node: its first line, its other lines, then LOCK and VERSION once more. Returns where
+/// the image lies.
 pub fn plan_node(
     groups: &ThreadGroups,
     round: &mut Round,
@@ -149,10 +150,10 @@ pub fn plan_node(
     at
 }
 
-/// Whether a node read by [`plan_node`] was free, or locked by `me`, and the same throughout.
+/// Checks that a node read by [`plan_node`] was free, or locked by `me`, and the same throughout.
 ///
 /// # Errors
-/// The lock, if one was seen.
+/// If it was not, with the lock, if one was seen.
 pub fn settle_node(
     round: &Round,
     (address, at, bytes): (Address, BufferOffset, usize),
@@ -215,12 +216,12 @@ impl ScanState {
         self.planned.push(Planned { address, at, bytes });
     }
 
-    /// The nodes that it reads in the round that was planned last.
+    /// The nodes that the scan reads in the round that was planned last.
     pub fn planned(&self) -> impl Iterator<Item = Address> {
         self.planned.iter().map(|planned| planned.address)
     }
 
-    /// Goes where `way` leads for the leaf of the cursor and those after it.
+    /// Follows `way` to the leaf of the cursor and those after it.
     #[inline]
     fn go(&mut self, index: &Index, way: impl FnOnce(Course<'_>, &mut Vec<Address>) -> Way) {
         self.found.clear();
@@ -235,8 +236,8 @@ impl ScanState {
         };
     }
 
-    /// Takes in what the planned READs brought. `own` are the transaction's own changes, by index and
-    /// key; leaves that count are added to `visits`.
+    /// Takes in the results of the planned READs. `own` are the transaction's own changes, by index and key.
+    /// Leaves that count are added to `visits`.
     pub fn absorb(
         &mut self,
         near: Near<'_>,
@@ -255,7 +256,7 @@ impl ScanState {
                 return self.detour(index, cache);
             }
             if node.level() > 0 {
-                // In a leaf's place, who leads to it is of before.
+                // An inner node in a leaf's place: the node that leads to it is out of date.
                 return match matches!(self.step, Step::Inner(_)) {
                     true => self.absorb_inner(near, index, cache, (address, node)),
                     false => self.detour(index, cache),
@@ -263,11 +264,11 @@ impl ScanState {
             }
             match self.accepts(index, node) || !near.checks_fences {
                 true => self.hops = 0,
-                // Those read ahead of a change: the rest is located anew.
+                // Later leaves were read ahead of a change: the rest is located anew.
                 false if at > 0 => break,
                 false => return self.pass(near, index, cache, node),
             }
-            // Who believes every way may go round in circles.
+            // A scan that believes every way may go round in circles.
             self.detours = if near.checks_fences { 0 } else { self.detours + 1 };
             if self.detours > DETOURS_MAX {
                 return self.detour(index, cache);
@@ -292,8 +293,8 @@ impl ScanState {
         leaf.covers(&self.cursor[..index.shape.key_bytes])
     }
 
-    /// Whether the node that was read ends before the cursor and is the one that was led to: then the rest of
-    /// what that was lies along NEXT.
+    /// Whether the node that was read ends before the cursor and is the node that was meant. If so, the rest
+    /// of the keys that it once covered lies along NEXT.
     fn goes_on(&self, index: &Index, node: Node<'_>) -> bool {
         let key = &self.cursor[..index.shape.key_bytes];
         let meant = match self.step {
@@ -303,7 +304,7 @@ impl ScanState {
         meant && node.high().is_some_and(|high| high <= key) && !node.next().is_null()
     }
 
-    /// A leaf does not cover the cursor: along NEXT, or back to the root.
+    /// Goes on from a leaf that does not cover the cursor: along NEXT, or back to the root.
     fn pass(
         &mut self,
         near: Near<'_>,
@@ -314,8 +315,9 @@ impl ScanState {
         if !self.goes_on(index, leaf) {
             return self.detour(index, cache);
         }
-        // It was split: its parent does not say so yet, or what is remembered of it is old. The second time
-        // in a row the parent is read anew; whoever has to go on after that steps over leaves not posted.
+        // The leaf was split. Its parent does not say so yet, or the remembered image of the parent is old.
+        // The second time in a row the parent is read anew. If the scan has to go on after that, it steps
+        // over leaves that are not posted.
         request_post(near.works, index, leaf);
         cache.forget_parent(index, &self.cursor[..index.shape.key_bytes], 1);
         self.step = match self.hops {
@@ -345,12 +347,12 @@ impl ScanState {
         cache.learn(index, address, node);
         request_post(near.works, index, node);
         cache.forget_parent(index, key, node.level() + 1);
-        // No detour: every step along NEXT comes nearer.
+        // This is no detour: every step along NEXT comes nearer.
         self.step = Step::Inner(Lead::after(node));
         Answer::More
     }
 
-    /// Where it was led to is not it: back to the root, by READs.
+    /// The scan was led to a wrong node: it goes back to the root, by READs.
     fn detour(&mut self, index: &Index, cache: &mut TreeCache) -> Answer {
         cache.forget(index, &self.cursor[..index.shape.key_bytes], 0);
         self.step = Step::Locate;
@@ -366,7 +368,7 @@ impl ScanState {
         Answer::Lost
     }
 
-    /// Adds a leaf's entries between cursor and end, and the transaction's own.
+    /// Adds a leaf's entries between cursor and end, and those of the transaction itself.
     fn collect(&mut self, index: &Index, leaf: Node<'_>, image: BufferOffset, own: &[Own]) {
         let len = index.shape.key_bytes;
         let (cursor, last) = (&self.cursor[..len], &self.last[..len]);
@@ -399,7 +401,7 @@ impl ScanState {
         self.items.extend(all.iter().take(room).map(|&(_, slot)| slot));
     }
 
-    /// Moves the cursor behind the leaf; whether that is the end of the range.
+    /// Moves the cursor behind the leaf. Returns whether that is the end of the range.
     fn advance(&mut self, index: &Index, leaf: Node<'_>) -> bool {
         let len = index.shape.key_bytes;
         if self.backward {
@@ -421,7 +423,7 @@ impl ScanState {
     }
 }
 
-/// The node after `node` may be missing in the level above.
+/// Requests a check of the level above: the node after `node` may be missing there.
 pub fn request_post(works: &TreeWorks, index: &Index, node: Node<'_>) {
     let Some(high) = node.high() else { return };
     let mut key = [0; INDEX_KEY_BYTES_MAX];

@@ -1,11 +1,11 @@
-//! The look-up of one key: reads the leaf's first lines and the group of slots that is the key's home,
+//! The look-up of one key. It reads the leaf's first lines and the group of slots that is the key's home,
 //! instead of the whole leaf.
 //!
-//! Invariant: an answer counts if the leaf's head was free and the same before and after its lines were
-//! read, and if the leaf is alive, of this tree, and covers the key. Then the entry is the one found; or
-//! there is none, if the group has no strays. Everything else (a way that is not remembered, a leaf that is
-//! not the right one, strays, changes of the transaction's own) is left to a scan of that one key. Who
-//! protects the leaf at the version seen keeps the key absent: any entry that comes raises it.
+//! Invariant: an answer counts if the leaf's head was free, and the same before and after its lines were
+//! read. The leaf must also be alive, of this tree, and cover the key. Then the answer is the entry that was
+//! found; or there is no entry, if the group has no strays. A scan of that one key answers all other cases: a
+//! way that is not remembered, a wrong leaf, strays, changes by the transaction itself. A transaction that
+//! protects the leaf at the version seen keeps the key absent: any entry that comes raises the version.
 
 use super::scan::{HEAD_BYTES, Near, Visit, settle_node};
 use crate::layout::index_plan::{Index, KeyBytes};
@@ -21,37 +21,38 @@ use tarn_fabric::round::{BufferOffset, Round};
 pub struct Seek {
     /// The key, padded.
     pub key: KeyBytes,
-    /// The leaf that is believed to cover it; null: the way is not remembered.
+    /// The leaf that is believed to cover the key; null: the way is not remembered.
     pub address: Address,
-    /// Its first lines in the round's buffer; the group's and LOCK and VERSION once more follow.
+    /// The leaf's first lines in the round's buffer. The group's lines follow, then LOCK and VERSION once
+    /// more.
     image: BufferOffset,
     /// The entry's slot in the round's buffer, if one was found.
     pub item: Option<BufferOffset>,
-    /// The scan that took over.
+    /// The scan that took over, if one did.
     pub scan: Option<u32>,
-    /// A remembered node on the way, while it is looked for.
+    /// A remembered node on the way, while the leaf is being located.
     pub node: u32,
-    /// Of which index.
+    /// The index.
     pub index: IndexId,
-    /// The line of that node.
+    /// The line of that node to search.
     pub line: u8,
-    /// The group that is the key's home.
+    /// The group of slots that is the key's home.
     home: u8,
 }
 
-/// What a look-up has come to.
+/// The result of a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sought {
-    /// The entry, or that there is none, as of this version of the leaf.
+    /// There is this entry, or there is none, as of this version of the leaf.
     Known(Visit),
     /// A scan must find out.
     Elsewhere,
-    /// The leaf is locked or was being changed: abort. Its lock, if one was seen.
+    /// The leaf is locked or was being changed: abort. The field is its lock, if one was seen.
     Unstable(Option<(Address, u64)>),
 }
 
 impl Seek {
-    /// Of a whole key.
+    /// The look-up of a whole key.
     #[inline]
     pub fn new(index: &Index, key: KeyBytes) -> Seek {
         Seek {
@@ -73,7 +74,7 @@ impl Seek {
         &self.key[..index.shape.key_bytes]
     }
 
-    /// Adds the READs of the leaf's first lines, the group's, and of LOCK and VERSION once more.
+    /// Adds the READs of the leaf's first lines, of the group's lines, and of LOCK and VERSION once more.
     #[inline]
     pub fn plan(&mut self, shape: &NodeShape, groups: &ThreadGroups, round: &mut Round) {
         let target = groups.primary(self.address);
@@ -89,7 +90,7 @@ impl Seek {
         self.image = at;
     }
 
-    /// Takes in what they brought.
+    /// Takes in the results of the READs.
     #[inline]
     pub fn absorb(&mut self, near: Near<'_>, index: &Index, round: &Round, me: u64) -> Sought {
         let shape = &index.shape;
@@ -102,7 +103,7 @@ impl Seek {
         }
         let head = round.array::<6>(self.image);
         let meta = head[META_AT / 8];
-        // Level 0, alive, of this tree: the root, which need not say so, is left to scans.
+        // Level 0, alive, of this tree. The root need not say so, and is left to scans.
         let is_mine = meta & !(u64::from(BOUNDED) << 8) == u64::from(index.tree()) << 16;
         if !is_mine || (near.checks_fences && !self.is_covered(shape, round, meta)) {
             return Sought::Elsewhere;

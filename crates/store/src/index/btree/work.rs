@@ -1,9 +1,10 @@
-//! What should be done about the shape of a tree, and who asked.
+//! Requests to change the shape of a tree.
 //!
-//! Invariant: requests are a thread's own and may be lost: a leaf that stays full asks again, a
-//! separator that is missing, at whatever level, costs whoever passes a step along NEXT and is asked for again.
-//! None waits for another's success. Nothing here decides what is right. Memory of dead nodes is a compute node's, and of one configuration: a copy that
-//! joins in a later one never had them, and their VERSION would begin anew there.
+//! Invariant: requests are a thread's own and may be lost. A leaf that stays full asks again. A missing
+//! separator, at whatever level, costs each walk that passes it a step along NEXT, and is asked for again. No
+//! request waits for another's success. Nothing here decides correctness. Memory of dead nodes belongs to a
+//! compute node and to one configuration. A copy that joins in a later configuration never had these nodes,
+//! and their VERSION would begin anew there.
 
 use crate::ids::ConfigurationNumber;
 use crate::schema::IndexId;
@@ -14,12 +15,12 @@ use tarn_fabric::address::Address;
 
 use crate::layout::index_plan::KeyBytes;
 
-/// Most requests that wait.
+/// The most requests that wait.
 const WAITING_MAX: usize = 64;
-/// So many merges are not asked for after one that did not come about.
+/// After a merge that did not come about, this many merges are not asked for.
 const REST: u32 = 64;
 
-/// What is to be done.
+/// The task of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeTask {
     /// Split the node that covers the key.
@@ -32,27 +33,27 @@ pub enum TreeTask {
     Merge,
 }
 
-/// A request.
+/// One request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeWork {
-    /// Of which index.
+    /// The index.
     pub index: IndexId,
-    /// What.
+    /// The task.
     pub task: TreeTask,
     /// The level of the node.
     pub level: u8,
-    /// A key that the node covers, padded to any width.
+    /// A key that the node covers, padded to the greatest width.
     pub key: KeyBytes,
 }
 
-/// How it ended, if it did not fail.
+/// How a request ended, if it did not fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeDone {
-    /// Done; what should follow.
+    /// The tree was changed; the field is the request that should follow.
     Changed(Option<TreeWork>),
     /// There was nothing to do.
     Needless,
-    /// Something else must be done first.
+    /// This other request must be done first.
     First(TreeWork),
 }
 
@@ -63,13 +64,14 @@ pub struct TreeWorks {
     rest: Cell<u32>,
 }
 
-/// Nodes that a compute node's threads have merged away: any of them may use one again, in its own tree.
+/// Nodes that the threads of a compute node have merged away. Any of these threads may use such a node again,
+/// in the node's own tree.
 #[derive(Default, Debug)]
 pub struct DeadNodes(Mutex<Kept>);
 
 #[derive(Default, Debug)]
 struct Kept {
-    /// In which they were merged.
+    /// The configuration in which they were merged.
     configuration: Option<ConfigurationNumber>,
     nodes: Vec<Dead>,
 }
@@ -78,12 +80,12 @@ struct Kept {
 struct Dead {
     index: IndexId,
     address: Address,
-    /// Somebody with an old way had it locked, and may hold it for as long as a lease lasts.
+    /// A transaction with an old way had locked the node, and may hold it for as long as a lease lasts.
     was_refused: bool,
 }
 
 impl DeadNodes {
-    /// What was kept in this configuration; that of an earlier one is forgotten.
+    /// The nodes kept in this configuration; those of an earlier one are forgotten.
     fn kept(&self, configuration: ConfigurationNumber) -> MutexGuard<'_, Kept> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.configuration != Some(configuration) {
@@ -93,8 +95,9 @@ impl DeadNodes {
         kept
     }
 
-    /// A node of this tree is dead, or was never part of it, as of a transaction of this configuration. No
-    /// transaction of an earlier one runs any more. If its lock was refused, others come first.
+    /// Keeps a node of this tree that is dead, or was never part of it, as of a transaction of this
+    /// configuration. No transaction of an earlier configuration runs any more. If the node's lock was
+    /// refused, other nodes come first.
     pub fn keep(
         &self,
         configuration: ConfigurationNumber,
@@ -104,8 +107,8 @@ impl DeadNodes {
         self.kept(configuration).nodes.push(Dead { index, address, was_refused });
     }
 
-    /// The one of this tree that was kept last and was not refused. If all were, `None`, once: then the heap is
-    /// to be asked, and after that they are tried again.
+    /// Takes the node of this tree that was kept last and was not refused. If all were refused, it returns
+    /// `None` once, so that the heap is asked; after that the refused ones are tried again.
     pub fn take(&self, configuration: ConfigurationNumber, index: IndexId) -> Option<Address> {
         let mut kept = self.kept(configuration);
         let at = kept.nodes.iter().rposition(|it| it.index == index && !it.was_refused);
@@ -118,13 +121,13 @@ impl DeadNodes {
 }
 
 impl TreeWorks {
-    /// Whether anything waits.
+    /// Whether a request waits.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }
 
-    /// Asks for something.
+    /// Adds a request.
     #[cold]
     pub fn request(&self, work: TreeWork) {
         if work.task == TreeTask::Merge && self.rest.get() > 0 {
@@ -146,12 +149,12 @@ impl TreeWorks {
         self.waiting.borrow_mut().pop_front()
     }
 
-    /// Somebody sees to this one: it waits no more.
+    /// Withdraws a request that is being carried out: it waits no more.
     pub fn withdraw(&self, work: TreeWork) {
         self.waiting.borrow_mut().retain(|it| *it != work);
     }
 
-    /// A merge was asked for in vain.
+    /// Notes that a merge was asked for in vain: the next ones are not asked for.
     pub fn rest_from_merges(&self) {
         self.rest.set(REST);
     }

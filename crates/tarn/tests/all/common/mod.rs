@@ -1,11 +1,12 @@
-//! Which protocols a test runs under.
+//! The protocols that a test runs under.
 //!
 //! Invariant: a protocol that is left out is printed.
 
 use tarn_engine::cluster::info::{ProtocolCaps, ProtocolInfo};
 use tarn_engine::protocol::ALL;
 
-/// The protocols that promise something, by what each says of itself. Prints those that are left out.
+/// Returns the protocols that promise something, according to their own description. Prints those
+/// that are left out.
 pub fn each_that(
     promises: &str,
     has: impl Fn(&ProtocolCaps) -> bool,

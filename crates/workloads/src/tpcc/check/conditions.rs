@@ -10,7 +10,7 @@ use crate::untold::Slack;
 use crate::workload::Invariant;
 use std::fmt::Write as _;
 
-/// Names of the invariants, which tests and reports go by.
+/// Names of the invariants, which tests and reports use.
 pub(super) const NAMES: [&str; 16] = [
     "C1: W_YTD = sum of D_YTD",
     "C2: D_NEXT_O_ID - 1 = largest O_ID = largest NO_O_ID",
@@ -30,10 +30,10 @@ pub(super) const NAMES: [&str; 16] = [
     "what was there was found",
 ];
 
-/// Those that need to know what was committed.
+/// The conditions that also need the tally of committed transactions.
 const OF_TALLY: [&str; 4] = [NAMES[10], NAMES[13], NAMES[14], NAMES[15]];
 
-/// All verdicts, in the order of [`NAMES`].
+/// Returns all verdicts, in the order of [`NAMES`].
 pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
     let districts = || seen.districts.iter();
     let orders = || seen.orders.iter();
@@ -99,13 +99,14 @@ fn count(wrong: impl Iterator<Item = bool>) -> u64 {
     wrong.map(u64::from).sum()
 }
 
-/// Sum of D_YTD of a warehouse, by position.
+/// Returns the sum of D_YTD of a warehouse, by position.
 fn ytd_of(seen: &Seen, warehouse: usize) -> i64 {
     let of_one = usize::from(DISTRICTS);
     seen.districts[warehouse * of_one..][..of_one].iter().map(|district| district.ytd).sum()
 }
 
-/// Without new orders, the condition speaks of orders alone.
+/// Whether the next order number follows the largest one. Without new orders, only orders are
+/// compared.
 fn is_numbered_to_its_end(it: &District) -> bool {
     let last = it.next_o_id.wrapping_sub(1);
     last == it.last_order && (it.new_orders == 0 || last == it.last_new)
@@ -115,7 +116,7 @@ fn has_gap(it: &District) -> bool {
     it.new_orders != 0 && it.last_new - it.first_new + 1 != it.new_orders
 }
 
-/// Lines are numbered from 1.
+/// Whether an order's lines are numbered from 1 without a gap.
 fn has_its_lines(it: &Order) -> bool {
     u32::from(it.found) == ((1u32 << it.lines.min(15)) - 1) << 1 && it.lines <= 15
 }
@@ -124,15 +125,15 @@ fn adds_up(it: &Customer) -> bool {
     it.balance + it.ytd_payment == it.delivered
 }
 
-/// The quantity is filled up by 91 as soon as less than 10 would be left, so that it stays where it was
-/// loaded: 10 to 100.
+/// Whether the stock agrees with its lines. The quantity is filled up by 91 as soon as less than 10
+/// would be left. So it stays within its loaded range: 10 to 100.
 fn agrees(it: &Stock) -> bool {
     let counted = (it.ytd, it.count, it.remote) == (it.taken, it.lines, it.remote_lines);
     let now = it.quantity + it.taken;
     counted && now >= it.loaded && (now - it.loaded).is_multiple_of(91) && (10..=100).contains(&it.quantity)
 }
 
-/// How many rows there are too many or too few, over all tables.
+/// Counts the rows that are too many or too few, over all tables.
 fn rows_wrong(seen: &Seen, tally: &Tally) -> u64 {
     let untold = &tally.untold;
     let mut untold_delivered = Slack::default();

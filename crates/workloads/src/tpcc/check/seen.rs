@@ -1,7 +1,8 @@
-//! What the conditions need of the tables, added up in one scan of each.
+//! The sums and counts that the conditions need of the tables, made in one scan of each.
 //!
-//! Invariant: nothing is judged here but whether a row belongs to something: rows of warehouses,
-//! districts, customers or items that do not exist, and lines of orders that do not, are strangers.
+//! Invariant: only one thing is judged here: whether a row belongs to something. Rows of
+//! warehouses, districts, customers or items that do not exist, and lines of orders that do not,
+//! are strangers.
 
 use super::super::population::loaded_quantity;
 use super::super::scale::{DISTRICTS, Scale};
@@ -61,7 +62,7 @@ pub(super) struct Order {
     pub(super) misdated: u8,
 }
 
-/// A stock, and what lines say was taken from it.
+/// A stock, and the amount taken from it according to order lines.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Stock {
     pub(super) quantity: u64,
@@ -74,7 +75,7 @@ pub(super) struct Stock {
     pub(super) loaded: u64,
 }
 
-/// See the module's text.
+/// The sums and counts of all tables; see the module's documentation.
 pub(super) struct Seen {
     pub(super) scale: Scale,
     pub(super) warehouses: Vec<Warehouse>,
@@ -108,7 +109,7 @@ impl Seen {
         }
     }
 
-    /// Scans all tables; orders before what belongs to them.
+    /// Scans all tables; orders before the rows that belong to them.
     pub(super) async fn gather(&mut self, cx: &Context) -> Result<(), Failure> {
         scan(cx, WAREHOUSE, |row| self.warehouse(&row)).await?;
         scan(cx, DISTRICT, |row| self.district(&row)).await?;
@@ -146,7 +147,7 @@ impl Seen {
         known.then(|| (w as usize - 1) * self.scale.items as usize + i as usize - 1)
     }
 
-    /// Where the order is that a key of an order or line belongs to.
+    /// Returns the position of the order to which the key of an order or line belongs.
     fn order_at(&self, key: u64) -> Option<usize> {
         let key = key & !0xf;
         self.orders.binary_search_by_key(&key, |order| order.key).ok()
@@ -250,7 +251,7 @@ impl Seen {
         };
         self.districts[district].lines += 1;
         if order_of(key) > self.scale.customers {
-            // Loaded lines took nothing.
+            // Loaded lines took nothing from the stock.
             let stock = &mut self.stocks[stock];
             stock.taken += row.u64(ol_quantity());
             stock.lines += 1;

@@ -1,7 +1,7 @@
 //! A small embedded cluster: memory nodes in this process, one thread, some coroutines.
 //!
-//! Invariant: everything is decided by the seed: inputs, pauses, and the order in which coroutines
-//! take their turns.
+//! Invariant: the seed decides everything: inputs, pauses, and the order in which coroutines take
+//! their turns.
 
 pub mod recorded;
 
@@ -35,44 +35,47 @@ pub const COROUTINES: u32 = 8;
 /// Threads that a cluster has room for, one compute node each.
 pub const THREADS_MAX: u16 = 8;
 
-/// Readers' leases, under a protocol that has any: some transactions take less and some more.
+/// Readers' leases, under a protocol that has them: some transactions are shorter, some longer.
 const READ_LEASE_NS: u32 = 10_000;
 
-/// What to run on.
+/// The cluster to run on.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
     /// The protocol's name.
     pub protocol: &'a str,
     /// Copies of every record; there are three memory nodes.
     pub replicas: usize,
-    /// Slots laid out for 100 records: few make the chains of buckets long.
+    /// Slots laid out for 100 records: a small number makes the chains of buckets long.
     pub slots_per_100_records: u32,
     /// The protocol's variant.
     pub variant: &'a str,
-    /// How lines are kept whole, or not.
+    /// How lines are kept whole, if they are.
     pub atomicity: LineAtomicity,
 }
 
-/// A run that is to go wrong if it can.
+/// A run that tries to provoke errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Stress {
     /// Threads, each a compute node.
     pub threads: usize,
     /// Transactions of each coroutine.
     pub transactions: usize,
-    /// So many turns of every thread without the end of any transaction say that nobody will get on: see [`Progress`].
+    /// If every thread makes this many turns and no transaction ends, the run is stuck: see
+    /// [`Progress`].
     pub patience_turns: u64,
-    /// Of inputs and pauses.
+    /// The seed of inputs and pauses.
     pub seed: u64,
 }
 
-/// Whether anybody of a run gets on, told by turns and not by time: a thread that is stopped makes none, so that nobody takes those
-/// for stuck who wait for it, however slow the machine is.
+/// Decides by turns, not by time, whether a run still makes progress. A thread that is stopped
+/// makes no turns. So threads that wait for it are not taken for stuck, however slow the machine
+/// is.
 struct Progress {
     patience_turns: u64,
     /// Transactions of all threads that have ended.
     ended: AtomicU64,
-    /// Of each thread, since how many of them (and one) it has turned in vain for so long; [`Progress::DONE`] when it has nothing to do.
+    /// For each thread: one more than the number of ended transactions since which it has turned
+    /// `patience_turns` times in vain; [`Progress::DONE`] when it has nothing to do.
     in_vain_since: Vec<AtomicU64>,
 }
 
@@ -84,7 +87,7 @@ impl Progress {
         Progress { patience_turns, ended: AtomicU64::new(0), in_vain_since }
     }
 
-    /// A thread has turned once more.
+    /// Counts one more turn of a thread.
     fn turned(&self, thread: usize, seen: &mut (u64, u64)) {
         let ended = self.ended.load(Ordering::SeqCst);
         if seen.0 != ended {
@@ -105,7 +108,7 @@ impl Progress {
         );
     }
 
-    /// Of a thread that ends, in whatever way.
+    /// Returns a guard that marks a thread as done when it ends, in any way.
     fn done_at_end(&self, thread: usize) -> impl Drop + '_ {
         struct Done<'a>(&'a AtomicU64);
         impl Drop for Done<'_> {
@@ -118,7 +121,7 @@ impl Progress {
 }
 
 impl<'a> Shape<'a> {
-    /// With the catalog's own density.
+    /// A shape with the catalog's own density.
     pub fn new(protocol: &'a str, replicas: usize) -> Shape<'a> {
         let slots_per_100_records = Options::default().slots_per_100_records;
         let (variant, atomicity) = ("corrected", LocalConfig::default().atomicity);
@@ -128,19 +131,19 @@ impl<'a> Shape<'a> {
 
 /// A cluster, and this thread's hold on it.
 pub struct Cluster {
-    /// This thread's hold on it.
+    /// This thread's hold on the cluster.
     pub cx: Rc<Context>,
     fabric: Arc<LocalFabric>,
     nodes: Vec<Arc<ComputeNode>>,
 }
 
 impl Cluster {
-    /// An empty one for its tables.
+    /// Makes an empty cluster for the workload's tables.
     pub fn new<W: Workload>(workload: &W, shape: Shape<'_>, seed: u64) -> Cluster {
         let memory_nodes = 3;
         let options = Options {
             coordinators_max: u32::from(THREADS_MAX) * COROUTINES + 1,
-            // Versions that nobody reads any more are kept for half a second, by protocols that have any.
+            // Protocols that keep unread versions keep them for half a second.
             spare_bytes: 64 << 20,
             slots_per_100_records: shape.slots_per_100_records,
             chunk_bytes: 64 << 10,
@@ -174,7 +177,7 @@ impl Cluster {
         Cluster { cx, fabric, nodes }
     }
 
-    /// One with the workload's records in it.
+    /// Makes a cluster with the workload's records in it.
     pub fn loaded<W: Workload>(workload: &W, shape: Shape<'_>, seed: u64) -> Cluster {
         let cluster = Cluster::new(workload, shape, seed);
         let loaded = block_on(async {
@@ -186,12 +189,12 @@ impl Cluster {
         cluster
     }
 
-    /// Runs `transactions` of each of eight coroutines, and returns what they add up to.
+    /// Runs `transactions` of each of eight coroutines, and returns their tally.
     pub fn run<W: Workload>(&self, workload: &W, transactions: usize, seed: u64) -> W::Tally {
         run_coroutines(&self.cx, workload, transactions, seed, (false, None)).0
     }
 
-    /// As [`Cluster::run`], on that many threads at once.
+    /// Like [`Cluster::run`], on `threads` threads at once.
     pub fn run_threads<W: Workload<Tally: Send> + Sync>(
         &self,
         workload: &W,
@@ -206,7 +209,7 @@ impl Cluster {
         })
     }
 
-    /// As [`Cluster::run_threads`]; returns what transactions read and wrote.
+    /// Like [`Cluster::run_threads`]; also returns the reads and writes of the transactions.
     pub fn record_threads<W: Workload<Tally: Send> + Sync>(
         &self,
         workload: &W,
@@ -218,7 +221,8 @@ impl Cluster {
         done.into_iter().flat_map(|(_, history)| history).collect()
     }
 
-    /// Records what threads do that `on_thread` has prepared, told their number.
+    /// Runs threads and records their transactions; `on_thread` prepares each thread and gets its
+    /// number.
     ///
     /// # Errors
     /// The first thread's panic: a transaction that failed, or a broken invariant.
@@ -278,12 +282,12 @@ impl Cluster {
         })
     }
 
-    /// What the workload says of the memory that is left.
+    /// Returns the workload's verdicts on the memory that is left.
     pub fn check<W: Workload>(&self, workload: &W, tally: &W::Tally) -> Vec<Invariant> {
         block_on(workload.check(&self.cx, tally)).expect("a check")
     }
 
-    /// What the engine says of it.
+    /// Returns the engine's audit of that memory.
     pub fn audit(&self) -> Audit {
         block_on(audit(&self.cx)).expect("an audit")
     }
@@ -293,7 +297,7 @@ impl Cluster {
         self.overwrite(table, key, column, bytes, usize::MAX);
     }
 
-    /// As [`Cluster::tamper`], at the primary alone.
+    /// Like [`Cluster::tamper`], at the primary alone.
     pub fn tamper_primary_only(&self, table: TableId, key: u64, column: ColumnId, bytes: &[u8]) {
         self.overwrite(table, key, column, bytes, 1);
     }
@@ -313,7 +317,7 @@ impl Cluster {
         block_on(self.cx.port.execute(&mut round)).expect("a write");
     }
 
-    /// Whether there is such a record.
+    /// Returns whether there is such a record.
     pub fn exists(&self, table: TableId, key: u64) -> bool {
         let mut coordinator = self.outsider();
         let found: Result<bool, Failure> =
@@ -321,13 +325,13 @@ impl Cluster {
         found.expect("a read")
     }
 
-    /// A coordinator that no run uses.
+    /// Makes a coordinator that no run uses.
     fn outsider(&self) -> Coordinator {
         let number = u32::from(THREADS_MAX) * COROUTINES;
         Coordinator::new(Rc::clone(&self.cx), number, Retry::default())
     }
 
-    /// Removes a record through a transaction of its own that no tally knows of.
+    /// Removes a record in a transaction of its own, which no tally counts.
     pub fn remove(&self, table: TableId, key: u64) {
         let mut coordinator = self.outsider();
         let removed: Result<bool, Failure> = block_on(coordinator.transact(async |tx| {
@@ -338,7 +342,7 @@ impl Cluster {
         assert_eq!(removed, Ok(true), "a record to remove");
     }
 
-    /// Changes a column in a transaction of its own that no tally knows of.
+    /// Changes a column in a transaction of its own, which no tally counts.
     pub fn set(&self, table: TableId, key: u64, column: ColumnId, value: &[u8]) {
         let mut coordinator = self.outsider();
         let done: Result<(), Failure> = block_on(coordinator.transact(async |tx| {
@@ -351,7 +355,7 @@ impl Cluster {
     }
 }
 
-/// A thread's hold on a cluster: call it on that thread.
+/// Makes a thread's hold on a cluster: call it on that thread.
 fn context(fabric: &Arc<LocalFabric>, node: &Arc<ComputeNode>, seed: u64) -> Rc<Context> {
     let port = fabric.port(node.id, 0, seed);
     Rc::new(Context::new(Arc::clone(node), port, 0, 1 << 12).expect("a context"))
@@ -406,8 +410,8 @@ pub fn small<W: Workload>(profile: &str, records: u64) -> W {
     W::new(&settings).expect("a profile")
 }
 
-/// Profiles to be tested with few records, and with how many: a warehouse of TPC-C is half a million
-/// records by itself, so that only the profile that is made for tests is tested.
+/// Returns the profiles to be tested with few records, and the number of records. A warehouse of
+/// TPC-C has half a million records by itself, so only the profile made for tests is tested.
 pub fn scaled_down<W: Workload>(records: u64) -> Vec<(&'static str, u64)> {
     match W::NAME {
         "tpcc" => vec![("tiny", 2)],
@@ -415,7 +419,7 @@ pub fn scaled_down<W: Workload>(records: u64) -> Vec<(&'static str, u64)> {
     }
 }
 
-/// Whether all hold.
+/// Returns whether all hold.
 pub fn all_ok(invariants: &[Invariant]) -> bool {
     assert!(!invariants.is_empty());
     invariants.iter().all(|invariant| invariant.ok)

@@ -1,13 +1,13 @@
-//! Recorded histories in the checker's words.
+//! Recorded histories in the checker's form.
 //!
-//! Invariant: nothing is left out but transactions of which no trace can be seen.
+//! Invariant: only transactions that left no visible trace are left out.
 
 use tarn_check::{
     History, Isolation, Outcome, Read, RecordId, Transaction, Version, Write, WriteKind, check,
 };
 use tarn_store::history::{self, RecordedOutcome, RecordedTxn};
 
-/// Whether the transactions are strictly serializable; the checker's report if not.
+/// Checks that the transactions are strictly serializable; the error is the checker's report.
 pub fn verdict(recorded: &[RecordedTxn]) -> Result<(), String> {
     let tables = (0..8).map(|table| format!("table {table}")).collect();
     let transactions = recorded.iter().map(transaction).collect();

@@ -72,7 +72,8 @@ impl Backend for WeakBackend {
         }
     }
 
-    /// Arrives after a while, as batches do; what is under way then is cut between two of its pieces.
+    /// The revocation arrives after a while, as batches do. A verb that is being executed then is cut between
+    /// two of its pieces.
     fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
         let world = &mut *self.fabric.world.borrow_mut();
         if world.fenced.contains(&(self.node, at)) {
