@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::Finding;
 use super::source::{Kind, Source, Token};
 use super::tree::Tree;
 use crate::error::Error;
@@ -78,6 +79,26 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     Err(Error::failed(format!(
         "{too_much} pairs of files of different protocols are alike, listed above"
     )))
+}
+
+/// Complains about each pair of files of different protocols that share too much.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let files = files(tree);
+    let mut findings = Vec::new();
+    for (at, first) in files.iter().enumerate() {
+        for second in files[at + 1..].iter().filter(|second| second.protocol != first.protocol) {
+            let runs = runs(&first.lines, &second.lines);
+            if complaint(first, second, &runs).is_some() {
+                let text = format!(
+                    "shares more than {RUN_MAX} lines in one run, or {LINES_MAX} in all, with {PROTOCOLS}{}: \
+                     `cargo xtask alike` lists them",
+                    second.path
+                );
+                findings.push(Finding::failure(&format!("{PROTOCOLS}{}", first.path), 0, text));
+            }
+        }
+    }
+    findings
 }
 
 /// A file of a protocol.

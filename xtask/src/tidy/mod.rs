@@ -37,12 +37,13 @@ struct Check {
 }
 
 /// All rules, in the order in which they are reported.
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 14] = [
     Check { name: "headers", run: headers::check },
     Check { name: "edges", run: edges::check },
     Check { name: "storeys", run: storeys::check },
     Check { name: "protocol isolation", run: protocols::isolation },
     Check { name: "protocol names", run: protocols::names },
+    Check { name: "protocols alike", run: alike::check },
     Check { name: "clocks", run: clocks::check },
     Check { name: "unsafe", run: unsafety::check },
     Check { name: "words", run: words::check },

@@ -103,6 +103,16 @@ fn every_check_notices_its_planted_violation() {
     let wrong =
         vec![package("tarn-fabric", &["tarn-engine"], &[]), package("tarn-engine", &[], &[])];
     assert_eq!(noticed_by(&tree_of_packages(wrong)), ["edges"]);
+    let step: String = (0..13).map(|at| format!("    self.step(cx, {at}).run(txn)?;\n")).collect();
+    let step = format!("//! X.\nfn f() {{\n{step}}}\n");
+    let alike = [
+        ("crates/engine/src/protocol/ford/mod.rs", &*step),
+        ("crates/engine/src/protocol/lotus/mod.rs", &*step),
+    ];
+    let sound = SOUND.iter().copied().filter(|(path, _)| alike.iter().all(|(it, _)| it != path));
+    let tree = Fixture::new(&sound.chain(alike).collect::<Vec<_>>()).tree();
+    assert_eq!(noticed_by(&tree), ["protocols alike"]);
+    proven.push("protocols alike");
     for (name, path, text) in planted {
         assert_eq!(with(path, text), [name], "planted in {path}");
         proven.push(name);

@@ -158,6 +158,42 @@ pub const IN_PLACE_ABORTS: &[AbortReason] = &[
     AbortReason::User,
 ];
 
+/// The phases of a protocol whose records have one version in place.
+pub const IN_PLACE_PHASES: [&str; 15] = [
+    "locate",
+    "read_direct",
+    "lock",
+    "lock_direct",
+    "lock_directory",
+    "read_body",
+    "validate",
+    "log",
+    "write",
+    "unlock",
+    "release",
+    "resolve",
+    "restructure",
+    "scan",
+    "lock_leaf",
+];
+
+/// Adds a protocol's own phases to [`IN_PLACE_PHASES`].
+///
+/// # Panics
+/// If the result has not room for exactly all of them.
+pub const fn in_place_phases_and<const N: usize>(own: &[&'static str]) -> [&'static str; N] {
+    assert!(N == IN_PLACE_PHASES.len() + own.len());
+    let (mut all, mut at) = ([""; N], 0);
+    while at < N {
+        all[at] = match at < IN_PLACE_PHASES.len() {
+            true => IN_PLACE_PHASES[at],
+            false => own[at - IN_PLACE_PHASES.len()],
+        };
+        at += 1;
+    }
+    all
+}
+
 /// The constants that describe a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtocolInfo {

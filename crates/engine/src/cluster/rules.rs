@@ -179,6 +179,16 @@ impl Rule {
         let simulated_only = matches!(self, Rule::LockCas);
         Switch { simulated_only, ..rule(name, effect, published) }
     }
+
+    /// These rules as a system's list, if all of them were published in the same place.
+    pub const fn all_of<const N: usize>(rules: [Rule; N], published: Published) -> [Switch; N] {
+        let (mut list, mut at) = ([rules[0].of(published); N], 1);
+        while at < N {
+            list[at] = rules[at].of(published);
+            at += 1;
+        }
+        list
+    }
 }
 
 /// The numbers that shared rules have in a system's list.

@@ -51,7 +51,9 @@ pub trait Protocol: Structure {
     fn new(switches: Switches) -> Self;
 
     /// Returns how records lie in a database of these options. A protocol may ignore the layout in the options.
-    fn layout(&self, asked: &Options) -> LayoutKind;
+    fn layout(&self, _asked: &Options) -> LayoutKind {
+        LayoutKind::SingleVersion
+    }
 
     /// Returns the parts that it needs of compute nodes, beside threads that run coordinators.
     fn needs(&self) -> Needs {

@@ -25,19 +25,17 @@ mod commit;
 
 use super::Protocol;
 use crate::cluster::info::{
-    IN_PLACE_ABORTS, Limit, Needs, Only, ProtocolCaps, ProtocolInfo, Switch, Switches,
+    Limit, Needs, Only, ProtocolCaps, ProtocolInfo, Switch, Switches, in_place_phases_and,
 };
 use crate::cluster::rules::{OURS, PUBLISHED, Rule, rule};
 use crate::site::Context;
 use crate::steps::Described;
 use crate::steps::access::{Access, Locked};
 use crate::steps::locks::lease::ByLease;
-use crate::steps::settle::undo::{UndoLog, undone, undone_node};
+use crate::steps::settle::undo::{IN_PLACE, UndoLog};
 use crate::steps::structure::Structure;
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::Failure;
-use tarn_store::layout::LayoutKind;
-use tarn_store::placement::catalog::Options;
 
 const SWITCHES: &[Switch] = &[
     Rule::ConfirmLeases.of(PUBLISHED),
@@ -79,33 +77,13 @@ impl Described for Drtm {
             ..ProtocolCaps::ALL
         },
         switches: SWITCHES,
-        phases: &[
-            "locate",
-            "read_direct",
-            "lock",
-            "lock_direct",
-            "lock_directory",
-            "read_body",
-            "wait_out",
-            "in_lease",
-            "validate",
-            "log",
-            "write",
-            "unlock",
-            "release",
-            "resolve",
-            "restructure",
-            "scan",
-            "lock_leaf",
-        ],
+        phases: &in_place_phases_and::<17>(&["wait_out", "in_lease"]),
         limits: &[
             Limit { phase: "in_lease", only: Only::InPassing, why: "a transaction commits there" },
             Limit::SCAN,
             Limit::LOCK_LEAF,
         ],
-        aborts: IN_PLACE_ABORTS,
-        undone,
-        undone_node,
+        ..IN_PLACE
     };
 
     #[inline(always)]
@@ -131,10 +109,6 @@ impl Protocol for Drtm {
 
     fn new(switches: Switches) -> Drtm {
         Drtm { switches }
-    }
-
-    fn layout(&self, _: &Options) -> LayoutKind {
-        LayoutKind::SingleVersion
     }
 
     fn needs(&self) -> Needs {

@@ -23,13 +23,13 @@
 mod commit;
 
 use super::Protocol;
-use crate::cluster::info::{IN_PLACE_ABORTS, Limit, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::cluster::info::{ProtocolCaps, ProtocolInfo, Switch, Switches, in_place_phases_and};
 use crate::cluster::rules::{PUBLISHED, Rule, rule};
 use crate::site::Context;
 use crate::steps::Described;
 use crate::steps::access::{Access, Locked, Which};
 use crate::steps::locks::ticket::ByTicket;
-use crate::steps::settle::undo::{UndoLog, undone, undone_node};
+use crate::steps::settle::undo::{IN_PLACE, UndoLog};
 use crate::steps::structure::Structure;
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::Failure;
@@ -71,30 +71,8 @@ impl Described for Dslr {
         citation: "DSLR (SIGMOD 2018), as the evaluation of OOCC runs it",
         caps: ProtocolCaps { ranges: true, ..ProtocolCaps::NONE },
         switches: SWITCHES,
-        phases: &[
-            "locate",
-            "read_direct",
-            "lock",
-            "lock_direct",
-            "lock_directory",
-            "read_body",
-            "wait_turn",
-            "pass_on",
-            "set_back",
-            "validate",
-            "log",
-            "write",
-            "unlock",
-            "release",
-            "resolve",
-            "restructure",
-            "scan",
-            "lock_leaf",
-        ],
-        limits: &[Limit::SCAN, Limit::LOCK_LEAF],
-        aborts: IN_PLACE_ABORTS,
-        undone,
-        undone_node,
+        phases: &in_place_phases_and::<18>(&["wait_turn", "pass_on", "set_back"]),
+        ..IN_PLACE
     };
 
     #[inline(always)]

@@ -32,9 +32,7 @@ mod published;
 mod short;
 
 use super::Protocol;
-use crate::cluster::info::{
-    IN_PLACE_ABORTS, Limit, Only, ProtocolCaps, ProtocolInfo, Switch, Switches,
-};
+use crate::cluster::info::{Limit, Only, ProtocolInfo, Switch, Switches};
 use crate::cluster::rules::{
     IN_CODE, IN_TEXT, OURS, PUBLISHED, Rule, phase_number, rule, rule_number,
 };
@@ -42,13 +40,11 @@ use crate::site::Context;
 use crate::steps::Described;
 use crate::steps::access::{self, Access, Validated};
 use crate::steps::locks::ByCas;
-use crate::steps::settle::undo::{UndoLog, undone, undone_node};
+use crate::steps::settle::undo::{IN_PLACE, UndoLog};
 use crate::steps::structure::Structure;
 use crate::transaction::working_set::Txn;
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{AbortReason, Failure};
-use tarn_store::layout::LayoutKind;
-use tarn_store::placement::catalog::Options;
 
 /// The numbers of FORD's own rules.
 mod on {
@@ -162,13 +158,10 @@ impl Described for Ford {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "ford",
         citation: "Zhang, Hua, Zuo, Liu: FORD, FAST 2022",
-        caps: ProtocolCaps { snapshot_isolation: false, ..ProtocolCaps::ALL },
         switches: SWITCHES,
         phases: PHASES,
         limits: LIMITS,
-        aborts: IN_PLACE_ABORTS,
-        undone,
-        undone_node,
+        ..IN_PLACE
     };
 
     #[inline(always)]
@@ -195,7 +188,12 @@ impl Access for Ford {
         }
     }
 
-    fn absorb_piggyback(&self, cx: &Context, txn: &mut Txn, at: BufferOffset) -> Result<(), AbortReason> {
+    fn absorb_piggyback(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        at: BufferOffset,
+    ) -> Result<(), AbortReason> {
         access::absorb_early(self, cx, txn, at)
     }
 }
@@ -206,10 +204,6 @@ impl Protocol for Ford {
 
     fn new(switches: Switches) -> Ford {
         Ford { switches }
-    }
-
-    fn layout(&self, _: &Options) -> LayoutKind {
-        LayoutKind::SingleVersion
     }
 }
 

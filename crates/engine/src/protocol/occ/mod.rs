@@ -20,18 +20,16 @@
 mod commit;
 
 use super::Protocol;
-use crate::cluster::info::{IN_PLACE_ABORTS, Limit, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::cluster::info::{ProtocolInfo, Switch, Switches};
 use crate::cluster::rules::{OURS, PUBLISHED, Rule, rule, rule_number};
 use crate::site::Context;
 use crate::steps::Described;
 use crate::steps::access::{Access, Validated};
 use crate::steps::locks::ByCas;
-use crate::steps::settle::undo::{UndoLog, undone, undone_node};
+use crate::steps::settle::undo::{IN_PLACE, UndoLog};
 use crate::steps::structure::Structure;
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::Failure;
-use tarn_store::layout::LayoutKind;
-use tarn_store::placement::catalog::Options;
 
 const SWITCHES: &[Switch] = &[
     Rule::ValidateReads.of(PUBLISHED),
@@ -65,29 +63,8 @@ impl Described for Occ {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "occ",
         citation: "OCC, as the evaluation of OOCC describes it",
-        caps: ProtocolCaps { snapshot_isolation: false, ..ProtocolCaps::ALL },
         switches: SWITCHES,
-        phases: &[
-            "locate",
-            "read_direct",
-            "lock",
-            "lock_direct",
-            "lock_directory",
-            "read_body",
-            "validate",
-            "log",
-            "write",
-            "unlock",
-            "release",
-            "resolve",
-            "restructure",
-            "scan",
-            "lock_leaf",
-        ],
-        limits: &[Limit::SCAN, Limit::LOCK_LEAF],
-        aborts: IN_PLACE_ABORTS,
-        undone,
-        undone_node,
+        ..IN_PLACE
     };
 
     #[inline(always)]
@@ -113,9 +90,5 @@ impl Protocol for Occ {
 
     fn new(switches: Switches) -> Occ {
         Occ { switches }
-    }
-
-    fn layout(&self, _: &Options) -> LayoutKind {
-        LayoutKind::SingleVersion
     }
 }

@@ -18,21 +18,18 @@
 //! | abort | as far as it came | release |
 
 use super::Protocol;
-use crate::cluster::info::{IN_PLACE_ABORTS, Limit, ProtocolCaps, ProtocolInfo, Switch, Switches};
-use crate::cluster::rules::{OURS, Rule};
+use crate::cluster::info::{ProtocolInfo, Switches};
 use crate::site::Context;
 use crate::steps::Described;
 use crate::steps::access::{Access, Locked, Which, validate_those};
 use crate::steps::commit::{change_leaves, log, prepare, unlock, write};
 use crate::steps::locks::Locks;
 use crate::steps::node_locks;
-use crate::steps::settle::undo::{UndoLog, undone, undone_node};
+use crate::steps::settle::undo::{IN_PLACE, UndoLog};
 use crate::steps::structure::Structure;
 use crate::transaction::working_set::{Leases, LockKind, NO_LOCK, Txn};
 use tarn_fabric::address::Address;
 use tarn_store::ids::Failure;
-use tarn_store::layout::LayoutKind;
-use tarn_store::placement::catalog::Options;
 
 /// The protocol with its switches.
 pub struct TwoPhase {
@@ -55,53 +52,9 @@ impl Locks for ReadsToo {
     }
 }
 
-const SWITCHES: &[Switch] = &[
-    Rule::ValidateReads.of(OURS),
-    Rule::RefuseLocked.of(OURS),
-    Rule::UnlockLate.of(OURS),
-    Rule::ReleaseGranted.of(OURS),
-    Rule::ProtectAbsent.of(OURS),
-    Rule::ReleaseOnAbort.of(OURS),
-    Rule::LockCas.of(OURS),
-    Rule::FenceBeforeRecovery.of(OURS),
-    Rule::SettleBeforeLog.of(OURS),
-    Rule::ReleaseOwn.of(OURS),
-    Rule::KeepVersion.of(OURS),
-    Rule::ProtectRanges.of(OURS),
-    Rule::CheckFences.of(OURS),
-    Rule::SiblingWithSplit.of(OURS),
-];
-
-const PHASES: &[&str] = &[
-    "locate",
-    "read_direct",
-    "lock",
-    "lock_direct",
-    "lock_directory",
-    "read_body",
-    "validate",
-    "log",
-    "write",
-    "unlock",
-    "release",
-    "resolve",
-    "restructure",
-    "scan",
-    "lock_leaf",
-];
-
 impl Described for TwoPhase {
-    const INFO: ProtocolInfo = ProtocolInfo {
-        name: "2pl",
-        citation: "two-phase locking without waiting",
-        caps: ProtocolCaps { snapshot_isolation: false, ..ProtocolCaps::ALL },
-        switches: SWITCHES,
-        phases: PHASES,
-        limits: &[Limit::SCAN, Limit::LOCK_LEAF],
-        aborts: IN_PLACE_ABORTS,
-        undone,
-        undone_node,
-    };
+    const INFO: ProtocolInfo =
+        ProtocolInfo { name: "2pl", citation: "two-phase locking without waiting", ..IN_PLACE };
 
     #[inline(always)]
     fn switches(&self) -> Switches {
@@ -139,9 +92,5 @@ impl Protocol for TwoPhase {
 
     fn new(switches: Switches) -> TwoPhase {
         TwoPhase { switches }
-    }
-
-    fn layout(&self, _: &Options) -> LayoutKind {
-        LayoutKind::SingleVersion
     }
 }

@@ -16,6 +16,8 @@
 //! in the same batch. Nothing of the owner lands any more.
 
 use super::{Bulk, Log, Whose, Wish, logs};
+use crate::cluster::info::{IN_PLACE_ABORTS, IN_PLACE_PHASES, Limit, ProtocolCaps, ProtocolInfo};
+use crate::cluster::rules::{OURS, Rule};
 use crate::site::Context;
 use crate::site::metrics::RecoveryEvent;
 use crate::steps::Described;
@@ -69,6 +71,38 @@ impl<P: Described> Log<P> for UndoLog {
 }
 
 type Unsettled = super::Unsettled<Left>;
+
+/// The rules of a protocol whose records have one version in place and whose log has the old bytes.
+pub(crate) const IN_PLACE_RULES: [Rule; 14] = [
+    Rule::ValidateReads,
+    Rule::RefuseLocked,
+    Rule::UnlockLate,
+    Rule::ReleaseGranted,
+    Rule::ProtectAbsent,
+    Rule::ReleaseOnAbort,
+    Rule::LockCas,
+    Rule::FenceBeforeRecovery,
+    Rule::SettleBeforeLog,
+    Rule::ReleaseOwn,
+    Rule::KeepVersion,
+    Rule::ProtectRanges,
+    Rule::CheckFences,
+    Rule::SiblingWithSplit,
+];
+
+/// A protocol whose records have one version in place and whose log has the old bytes: all but its name and its
+/// citation.
+pub(crate) const IN_PLACE: ProtocolInfo = ProtocolInfo {
+    name: "",
+    citation: "",
+    caps: ProtocolCaps { snapshot_isolation: false, ..ProtocolCaps::ALL },
+    switches: &Rule::all_of(IN_PLACE_RULES, OURS),
+    phases: &IN_PLACE_PHASES,
+    limits: &[Limit::SCAN, Limit::LOCK_LEAF],
+    aborts: IN_PLACE_ABORTS,
+    undone,
+    undone_node,
+};
 
 /// The version under which recovery writes the old bytes of an update back: beyond the one that readers may have
 /// seen. A record that was inserted or deleted gets its old version again.
