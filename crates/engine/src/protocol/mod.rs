@@ -355,18 +355,6 @@ macro_rules! protocols {
                 }
             }
 
-            /// See [`RecordAccess::fetch_together`].
-            #[cfg_attr(not(debug_assertions), inline)]
-            pub(crate) fn fetch_together<'a>(
-                &'a self,
-                cx: &'a Context,
-                to: (&'a mut BatchRead, &'a mut Round),
-            ) -> impl Future<Output = BatchOutcome> + 'a {
-                compiled_once(async move {
-                    match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::fetch_together(it, cx, to).await),+ }
-                })
-            }
-
             /// See [`Protocol::close_block`].
             ///
             /// # Errors

@@ -1,20 +1,22 @@
 //! Reads records of one table by keys that are known from the start: a transaction that is one call.
 //!
 //! Invariant: it does the same as [`Coordinator::transact_read_only`] with a body that reads these records,
-//! and is as strictly serializable. Where the protocol can, it first tries without a working set
-//! ([`crate::steps::access::batch_read`]), by loads where memory is near, else by the same rounds as that
-//! transaction. A try that does not get through has held nothing. The transaction that follows it has one try
-//! less.
+//! and is as strictly serializable. Where the protocol can, it first tries without a body: by loads and without
+//! a working set where memory is near ([`crate::steps::access::batch_read`]), else by a transaction's fetch and
+//! commit. A try that does not get through has held nothing. The transaction that follows it has one try less.
 
 use crate::session::coordinator::{Coordinator, Tried};
 use crate::session::transaction::Transaction;
 use crate::site::Context;
 use crate::steps::access::batch_read::{self, BatchOutcome, TOGETHER_MAX};
 use crate::steps::recorder;
-use crate::transaction::working_set::{Entry, Intent, Progress};
+use crate::transaction::working_set::{Added, Entry, Intent, Progress};
+use std::pin::Pin;
 use tarn_fabric::backend::Cost;
+use tarn_fabric::round::BufferOffset;
 use tarn_store::history::RecordedOutcome;
 use tarn_store::ids::{Failure, Mode};
+use tarn_store::index::hash_of;
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::row::Row;
 use tarn_store::schema::{Cells, TableId};
@@ -27,6 +29,11 @@ impl Drop for Inside<'_> {
     fn drop(&mut self) {
         self.0.leave();
     }
+}
+
+/// That future, compiled apart: one that is seldom taken must not make the others' larger.
+fn apart<'a, R>(future: impl Future<Output = R> + 'a) -> Pin<Box<dyn Future<Output = R> + 'a>> {
+    Box::pin(future)
 }
 
 impl Coordinator {
@@ -53,7 +60,7 @@ impl Coordinator {
         if self.may_read_together(table, keys.len()) && self.begin_together(table, keys.clone()) {
             let came = match self.cx.is_near {
                 true => self.read_together().await,
-                false => self.fetch_together().await,
+                false => apart(self.fetch_together(table, keys.clone())).await,
             };
             match came {
                 BatchOutcome::Done => {
@@ -91,17 +98,37 @@ impl Coordinator {
         }
     }
 
-    /// A try where memory is far, by rounds.
+    /// A try where memory is far, by a transaction's fetch and its commit. It is refused if a key repeats, because
+    /// a key that repeats is one record to a transaction.
     #[inline]
-    async fn fetch_together(&mut self) -> BatchOutcome {
-        let Coordinator { cx, txn, protocol, together, .. } = &mut *self;
-        let _inside = Inside(cx);
-        let came = protocol.fetch_together(cx, (&mut *together, &mut txn.round)).await;
-        if cx.port.charges() {
-            let records = together.wanted().len() as u32;
-            cx.port.charge(Cost::Together { records });
+    async fn fetch_together(
+        &mut self,
+        table: TableId,
+        keys: impl Iterator<Item = u64>,
+    ) -> BatchOutcome {
+        let Coordinator { cx, txn, protocol, .. } = &mut *self;
+        let (_inside, table) = (Inside(cx), cx.table(table));
+        txn.begin(txn.tag);
+        for key in keys {
+            let hash = hash_of(table, key);
+            if txn.note_again(hash) && txn.entries.iter().any(|entry| entry.key == key) {
+                return BatchOutcome::Unusual;
+            }
+            let (full_key, mode) = (BufferOffset::default(), Mode::Read);
+            protocol.add(cx, txn, table, Added { key, full_key, hash, mode, cells: Cells::ALL });
         }
-        came
+        let came = match protocol.fetch(cx, txn).await {
+            Ok(()) if !protocol.is_committed(txn) => protocol.commit(cx, txn).await,
+            came => came,
+        };
+        if cx.port.charges() {
+            cx.port.charge(Cost::Together { records: txn.entries.len() as u32 });
+        }
+        match came {
+            Ok(()) => BatchOutcome::Done,
+            Err(Failure::Abort(reason)) => BatchOutcome::Refused(reason),
+            Err(_) => BatchOutcome::Unusual,
+        }
     }
 
     /// Reads the records like any transaction.
@@ -137,8 +164,8 @@ impl Coordinator {
             && self.protocol.reads_together(cx)
     }
 
-    /// Begins a try and goes inside ([`Inside`]). It prefetches the lines of all homes; where memory is far,
-    /// it plans READs of the bins in a round that is not sent yet. Returns whether it did.
+    /// Begins a try where memory is near: prefetches the lines of all homes, and goes inside ([`Inside`]). Returns
+    /// whether it did.
     #[inline]
     fn begin_together(&mut self, table: TableId, keys: impl ExactSizeIterator<Item = u64>) -> bool {
         if self.is_recording() {
@@ -151,19 +178,12 @@ impl Coordinator {
         // The caller's iterator may panic: then no try is under way.
         let inside = Inside(cx);
         txn.begin_without_records(cx.next_tag());
-        let (table, to) = (cx.table(table), (txn.tag, &mut txn.round));
-        let asked = match cx.port.near() {
-            Some(near) => {
-                together.ask((cx, near), (table, keys), to);
-                true
-            }
-            None => together.ask_far(cx, (table, keys), to),
-        };
-        if asked {
-            // The try itself leaves.
-            std::mem::forget(inside);
+        if let Some(near) = cx.port.near() {
+            together.ask((cx, near), (cx.table(table), keys), (txn.tag, &mut txn.round));
         }
-        asked
+        // The try itself leaves.
+        std::mem::forget(inside);
+        true
     }
 
     /// Ends a try that has committed.
@@ -175,11 +195,12 @@ impl Coordinator {
         }
         let Coordinator { cx, txn, together, .. } = self;
         let Table { schema, slot, .. } = cx.table(table);
-        for (at, wanted) in together.wanted().iter().enumerate() {
-            let row = wanted
-                .is_there()
-                .then(|| Row::new(schema, txn.round.bytes(wanted.payload, slot.payload_bytes)));
-            see(at, row);
+        let row = |payload| Row::new(schema, txn.round.bytes(payload, slot.payload_bytes));
+        match cx.is_near {
+            true => (together.wanted().iter().enumerate())
+                .for_each(|(at, wanted)| see(at, Some(row(wanted.payload)))),
+            false => (txn.entries.iter().enumerate())
+                .for_each(|(at, entry)| see(at, entry.found.then(|| row(entry.payload)))),
         }
     }
 
@@ -187,15 +208,17 @@ impl Coordinator {
     #[cold]
     fn record_together(&mut self, table: TableId) {
         let Coordinator { cx, txn, together, .. } = self;
-        txn.entries.clear();
-        txn.forget_many();
-        txn.ordered.clear();
-        for wanted in together.wanted() {
+        if cx.is_near {
+            txn.entries.clear();
+            txn.forget_many();
+            txn.ordered.clear();
+        }
+        for wanted in together.wanted().iter().filter(|_| cx.is_near) {
             if txn.entries.iter().any(|entry| entry.key == wanted.key) {
                 continue; // a key that repeats
             }
             let mut entry = Entry::new(table, wanted.key, Mode::Read, Cells::ALL, Progress::Done);
-            (entry.found, entry.version) = (wanted.is_there(), wanted.version);
+            (entry.found, entry.version) = (true, wanted.version);
             entry.payload = wanted.payload;
             txn.entries.push(entry);
         }

@@ -10,7 +10,7 @@
 //! that lets it pass (docs/protocols/oocc.md).
 
 use super::{on, Oocc, phase, enter};
-use crate::steps::access::batch_read::{self, BatchOutcome, BatchRead, far};
+use crate::steps::access::batch_read::{self, BatchOutcome, BatchRead};
 use crate::steps::access::{self, Which, near, validate_those};
 use crate::site::Context;
 use tarn_store::ids::{Failure, Mode};
@@ -131,32 +131,6 @@ fn still_since(cx: &Context, since: Option<EpochSnapshot>, memory: DirectMemory<
         return Which::Marked;
     }
     Which::All
-}
-
-/// Reads records together like [`read_together`], by rounds. The window opens before the first of them is sent, and
-/// closes behind the last.
-pub(super) async fn fetch_together(
-    oocc: &Oocc,
-    cx: &Context,
-    (together, round): (&mut BatchRead, &mut Round),
-) -> BatchOutcome {
-    let word = cx.node.read_lease();
-    // One record that is found needs no window. But it may take several READs to see that it is absent.
-    let opened = match word.read_ns() > 0 {
-        true => Some((cx.port.open_window().await, word)),
-        false => None,
-    };
-    match far::fetch(oocc, cx, (&mut *together, &mut *round)).await {
-        BatchOutcome::Done if together.is_of_one_read() => return BatchOutcome::Done,
-        BatchOutcome::Done => {}
-        step => return step,
-    }
-    let closed = match opened {
-        Some((window, word)) => Some((cx.port.close_window(window, word.lease()).await, word)),
-        None => None,
-    };
-    let which = still_to_see(oocc, cx, (closed, false), || cx.node.read_lease());
-    far::look_again(oocc, cx, (together, round), which).await
 }
 
 /// Returns the word of a window that is to open now, if one is: before the transaction's first READ, if it only asks

@@ -241,15 +241,6 @@ impl RecordAccess<Oocc> for InLease {
     ) -> BatchOutcome {
         leases::read_together(oocc, cx, to, look)
     }
-
-    #[inline]
-    fn fetch_together(
-        oocc: &Oocc,
-        cx: &Context,
-        to: (&mut BatchRead, &mut Round),
-    ) -> impl Future<Output = BatchOutcome> {
-        leases::fetch_together(oocc, cx, to)
-    }
 }
 
 impl Protocol for Oocc {

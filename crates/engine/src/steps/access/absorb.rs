@@ -5,16 +5,17 @@
 //! still so when the lock comes, or the transaction aborts.
 
 use super::fetch::{shares, waits_for_turn};
+use super::validate::admit;
 use super::{Access, LockOutcome, LockState, home};
 use crate::cluster::rules::Rule;
 use crate::site::Context;
 use crate::steps::index::begin_lookup;
 use crate::steps::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
 use crate::steps::node_locks::{HELD, granted, note_grants};
-use crate::transaction::working_set::{Check, Entry, LockKind, NO_LOCK, Progress, Txn};
+use crate::transaction::working_set::{Check, Entry, Leases, LockKind, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
-use tarn_store::ids::{AbortReason, Failure, Mode};
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use tarn_store::index::hash::{Answer, Wanted, same_head};
 use tarn_store::layout::{LOCK_AT, Lined, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
@@ -36,7 +37,7 @@ pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Resul
         if entry.progress != Progress::Home {
             break;
         }
-        match home::absorb(access, cx, round, (*tag, leases), entry) {
+        match home::absorb(access, cx, (round, *tag, leases), entry) {
             Ok(true) => {}
             Ok(false) => begin_lookup(cx, entry, lookups, true),
             Err(reason) => verdict = verdict.and(Err(reason)),
@@ -69,7 +70,7 @@ fn absorb_others(
             Progress::Home => {
                 let Txn { entries, lookups, round, tag, leases, .. } = &mut *txn;
                 let entry = &mut entries[index];
-                home::absorb(access, cx, round, (*tag, leases), entry).map(|found| match found {
+                home::absorb(access, cx, (round, *tag, leases), entry).map(|found| match found {
                     true => {}
                     false => begin_lookup(cx, entry, lookups, true),
                 })
@@ -119,10 +120,11 @@ fn absorb_lookup(
     let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
     let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
     let Txn { lookups, round, .. } = txn;
-    match lookups[entry.lookup as usize].absorb(cx.lookup_context(), table, wanted, round) {
+    let lookup = &mut lookups[entry.lookup as usize];
+    match lookup.absorb(cx.lookup_context(), table, wanted, round) {
         Answer::More => Ok(()),
         Answer::Unstable => {
-            if let Some((address, word)) = lookups[entry.lookup as usize].met(table, round) {
+            if let Some((address, word)) = lookup.met(table, round) {
                 cx.note_blocking_lock(address, word);
             }
             Err(AbortReason::ReadLocked)
@@ -131,104 +133,92 @@ fn absorb_lookup(
             let moved = address != entry.address;
             entry.address = address;
             entry.image = image;
-            entry.body = body_of(txn, table, image);
+            entry.body = body_of(round, table, image);
             cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
             if entry.watched && moved && access.keeps(Rule::ValidateReads) {
                 return Err(AbortReason::VersionChanged); // what the caller was shown is gone
             }
-            settle_found(access, cx, txn, entry, table, consistent)
+            settle(access, cx, txn, (entry, table), consistent)
         }
         Answer::Absent => settle_absent(access, txn, entry),
     }
 }
 
+/// Where the payload is of a record whose image was read, contiguous.
+///
+/// # Errors
+/// The image is of several moments.
+#[inline(always)]
+fn payload_in(
+    access: &impl Access,
+    round: &mut Round,
+    image: BufferOffset,
+    table: &Table,
+) -> Result<BufferOffset, AbortReason> {
+    let Some(lined) = in_lines(table) else { return Ok(image.plus(table.slot.payload_at)) };
+    let is_whole = lined.is_whole(round.bytes(image, table.slot.slot_bytes));
+    match is_whole || !access.keeps(Rule::CheckLines) {
+        true => Ok(gathered(round, image, table, lined)),
+        false => Err(AbortReason::VersionChanged),
+    }
+}
+
 /// A record was found, but is not locked by this transaction.
-fn settle_found(
+#[inline(always)]
+pub(super) fn settle_found(
     access: &impl Access,
     cx: &Context,
-    txn: &mut Txn,
-    entry: &mut Entry,
-    table: &Table,
+    (round, tag, leases): (&Round, OwnerTag, &Leases),
+    (entry, table): (&mut Entry, &Table),
     consistent: bool,
 ) -> Result<(), AbortReason> {
     entry.found = true;
-    let lock = txn.round.word(entry.image.plus(LOCK_AT));
-    // What an insert finds is shown as it is, all else is locked first where readers lock.
-    let judged = match entry.mode {
-        Mode::Insert => access.judge_again(LockKind::Record, lock, txn.tag, entry.mode),
-        _ => access.judge(lock, txn.tag, entry.mode),
-    };
-    match judged {
-        LockState::Free => {}
-        LockState::Marked => entry.marked = true,
-        LockState::Taken => return Err(AbortReason::ReadLocked),
-        LockState::InTheWay => {
-            cx.note_blocking_lock(entry.address, lock);
-            let reading = entry.mode == Mode::Read;
-            return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
-        }
-    }
-    show(access, entry, Version::from_word(txn.round.word(entry.image.plus(VERSION_AT))))?;
+    let [lock, version] = *round.array(entry.image.plus(LOCK_AT));
+    entry.marked |= admit(access, (cx, tag), entry.mode, (entry.address, lock))?;
+    show(access, entry, Version::from_word(version))?;
     // Who locks what it reads has no lock on what an insert finds: that is looked at again.
-    entry.marked |= entry.mode == Mode::Insert && access.locks_reads(&txn.leases);
+    entry.marked |= entry.mode == Mode::Insert && access.locks_reads(leases);
     match entry.mode {
         Mode::Update | Mode::Delete => entry.progress = Progress::Lock,
-        Mode::Read if access.locks_reads(&txn.leases) => entry.progress = Progress::Lock,
+        Mode::Read if access.locks_reads(leases) => entry.progress = Progress::Lock,
         // An insert's caller sees what exists already.
-        Mode::Read | Mode::Insert => {
-            if table.slot.is_out_of_line() && entry.cells != Cells::NONE {
-                entry.progress = Progress::Body;
-            } else if !consistent {
-                entry.progress = Progress::Direct;
-            } else {
-                entry.progress = Progress::Done;
-            }
+        Mode::Read | Mode::Insert if table.slot.is_out_of_line() && entry.cells != Cells::NONE => {
+            entry.progress = Progress::Body;
         }
-    }
-    if entry.progress == Progress::Done {
-        show_image(access, txn, entry, table)?;
+        Mode::Read | Mode::Insert if !consistent => entry.progress = Progress::Direct,
+        Mode::Read | Mode::Insert => {
+            entry.progress = Progress::Done;
+            (entry.stable, entry.watched) = (true, true);
+        }
     }
     Ok(())
 }
 
-/// The image that was read is what the caller sees.
-///
-/// # Errors
-/// It is of several moments.
-#[inline]
-fn show_image(
+/// As [`settle_found`], of a record that is not at home.
+#[inline(never)]
+fn settle(
     access: &impl Access,
+    cx: &Context,
     txn: &mut Txn,
-    entry: &mut Entry,
-    table: &Table,
+    (entry, table): (&mut Entry, &Table),
+    consistent: bool,
 ) -> Result<(), AbortReason> {
-    (entry.stable, entry.watched) = (true, true);
-    entry.payload = match in_lines(table) {
-        None => entry.image.plus(table.slot.payload_at),
-        Some(lined) => {
-            let record = txn.round.bytes(entry.image, table.slot.slot_bytes);
-            if !lined.is_whole(record) && access.keeps(Rule::CheckLines) {
-                return Err(AbortReason::VersionChanged);
-            }
-            gathered(&mut txn.round, entry.image, table, lined)
-        }
-    };
+    let Txn { round, tag, leases, .. } = txn;
+    settle_found(access, cx, (round, *tag, leases), (&mut *entry, table), consistent)?;
+    if entry.progress == Progress::Done {
+        entry.payload = payload_in(access, round, entry.image, table)?;
+    }
     Ok(())
 }
 
 /// How a table's records lie whose payload is not contiguous in them.
 #[inline]
-pub(super) fn in_lines(table: &Table) -> Option<Lined> {
+fn in_lines(table: &Table) -> Option<Lined> {
     table.slot.lined().filter(|lined| lined.lines() > 1)
 }
 
 /// A copy of the payload in an image, contiguous.
-pub(super) fn gathered(
-    round: &mut Round,
-    image: BufferOffset,
-    table: &Table,
-    lined: Lined,
-) -> BufferOffset {
+fn gathered(round: &mut Round, image: BufferOffset, table: &Table, lined: Lined) -> BufferOffset {
     let payload = round.reserve_lines(table.slot.payload_bytes);
     for part in lined.parts(lined.payload_at(), table.slot.payload_bytes) {
         let (from, to) = (image.plus(part.record_at), payload.plus(part.at));
@@ -302,26 +292,25 @@ fn absorb_direct(
         return Err(AbortReason::ReadLocked);
     }
     let payload = entry.payload;
-    let body = body_of(txn, table, entry.image);
+    let body = body_of(&txn.round, table, entry.image);
     if body != entry.body {
         relocate(cx, txn, entry, table);
         return Ok(());
     }
     if body.is_null() || entry.cells == Cells::NONE {
-        return settle_found(access, cx, txn, entry, table, true);
+        return settle(access, cx, txn, (entry, table), true);
     }
-    settle_found(access, cx, txn, entry, table, true)?;
+    settle(access, cx, txn, (entry, table), true)?;
     entry.payload = payload;
     entry.progress = Progress::Done;
     (entry.stable, entry.watched) = (true, true);
     Ok(())
 }
 
-fn body_of(txn: &Txn, table: &Table, image: BufferOffset) -> Address {
-    table
-        .slot
-        .body_at
-        .map_or(Address::NULL, |at| Address::from_word(txn.round.word(image.plus(at))))
+#[inline(always)]
+pub(super) fn body_of(round: &Round, table: &Table, image: BufferOffset) -> Address {
+    let body = |at| Address::from_word(round.word(image.plus(at)));
+    table.slot.body_at.map_or(Address::NULL, body)
 }
 
 fn absorb_direct_lock(
@@ -336,7 +325,7 @@ fn absorb_direct_lock(
         LockOutcome::NotYet => return Ok(()),
         LockOutcome::Refused => return Err(AbortReason::LockRefused),
     }
-    let moved = body_of(txn, table, entry.image) != entry.body;
+    let moved = body_of(&txn.round, table, entry.image) != entry.body;
     if !is_still_there(txn, entry, table) || moved {
         // The lock stays, on whatever lives there now: released at the end like the others.
         cx.cache.borrow_mut().forget(entry.table, entry.key);
@@ -379,10 +368,10 @@ fn absorb_lock(
         if version.is_present() {
             return Err(AbortReason::IndexChanged);
         }
-        keep_attached(cx, txn, entry, body_of(txn, table, entry.image));
+        keep_attached(cx, txn, entry, body_of(&txn.round, table, entry.image));
     } else {
         show(access, entry, version)?;
-        let moved = body_of(txn, table, entry.image) != entry.body;
+        let moved = body_of(&txn.round, table, entry.image) != entry.body;
         if !is_still_there(txn, entry, table) || moved {
             return Err(AbortReason::VersionChanged);
         }
@@ -414,7 +403,7 @@ fn absorb_shared(
         cx.note_blocking_lock(entry.address, lock);
         return Err(AbortReason::ReadLocked);
     }
-    let moved = body_of(txn, table, entry.image) != entry.body;
+    let moved = body_of(&txn.round, table, entry.image) != entry.body;
     if !is_still_there(txn, entry, table) || moved {
         relocate(cx, txn, entry, table);
         return Ok(());
@@ -429,7 +418,7 @@ fn absorb_shared(
     show(access, entry, seen)?;
     entry.progress = Progress::Done;
     if entry.body.is_null() || entry.cells == Cells::NONE {
-        show_image(access, txn, entry, table)?;
+        entry.payload = payload_in(access, &mut txn.round, entry.image, table)?;
     }
     // The lock may have ended between two lines.
     (entry.stable, entry.watched) = (table.slot.is_read_at_once() && entry.body.is_null(), true);

@@ -8,7 +8,8 @@
 //! there. Homes that need no round are noted, and [`super::near`] reads them. A slot on which this transaction holds a lock for another key is asked for once more, and
 //! refused: the key is gone from there.
 
-use super::{Access, LockState, near};
+use super::absorb::{body_of, settle_found};
+use super::{Access, near};
 use crate::cluster::rules::Phase;
 use crate::site::Context;
 use crate::steps::index::ask_index;
@@ -16,13 +17,11 @@ use crate::steps::node_locks::HELD;
 use crate::transaction::working_set::{
     Added, Entry, Handle, Leases, NO_LOCK, Progress, Txn, Upgrade,
 };
-use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
 use tarn_store::ids::{AbortReason, Mode, OwnerTag};
 use tarn_store::index::hash::{head_at_home, home};
-use tarn_store::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
+use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
-use tarn_store::schema::Cells;
 
 /// Takes up a record that the transaction has not.
 #[inline(always)]
@@ -113,42 +112,21 @@ pub(crate) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrad
 pub(super) fn absorb(
     access: &impl Access,
     cx: &Context,
-    round: &Round,
-    (tag, leases): (OwnerTag, &Leases),
+    (round, tag, leases): (&Round, OwnerTag, &Leases),
     entry: &mut Entry,
 ) -> Result<bool, AbortReason> {
     let table = cx.table(entry.table);
-    let Some((offset, head)) = head_at_home(table, entry.key, round, entry.image) else {
+    let Some((offset, _)) = head_at_home(table, entry.key, round, entry.image) else {
         return Ok(false);
     };
-    let lock = head[LOCK_AT / 8];
-    match access.judge(lock, tag, entry.mode) {
-        LockState::Free => {}
-        LockState::Marked => entry.marked = true,
-        LockState::InTheWay | LockState::Taken => {
-            cx.note_blocking_lock(entry.address.plus(offset), lock);
-            let reading = entry.mode == Mode::Read;
-            return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
-        }
-    }
-    entry.address = entry.address.plus(offset);
-    entry.image = entry.image.plus(offset);
-    entry.found = true;
-    entry.version = Version::from_word(head[VERSION_AT / 8]);
-    if let Some(at) = table.slot.body_at {
-        entry.body = Address::from_word(round.word(entry.image.plus(at)));
+    (entry.address, entry.image) = (entry.address.plus(offset), entry.image.plus(offset));
+    entry.body = body_of(round, table, entry.image);
+    settle_found(access, cx, (round, tag, leases), (&mut *entry, table), true)?;
+    if entry.progress == Progress::Done {
+        entry.payload = entry.image.plus(table.slot.payload_at);
     }
     if cx.remembers {
         cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, entry.body);
-    }
-    if entry.mode == Mode::Update || access.locks_reads(leases) {
-        entry.progress = Progress::Lock;
-    } else if table.slot.is_out_of_line() && entry.cells != Cells::NONE {
-        entry.progress = Progress::Body;
-    } else {
-        entry.payload = entry.image.plus(table.slot.payload_at);
-        (entry.stable, entry.watched) = (true, true);
-        entry.progress = Progress::Done;
     }
     Ok(true)
 }

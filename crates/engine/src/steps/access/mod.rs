@@ -16,6 +16,7 @@ mod fetch;
 mod home;
 pub(crate) mod near;
 pub(crate) mod records;
+pub(crate) mod sought;
 mod validate;
 
 pub(crate) use fetch::fetch;

@@ -6,29 +6,25 @@
 //! in before any of them aborts the transaction. What is not in its bucket, and every transaction that has locks or asks for any, goes on as
 //! anywhere.
 
-use super::validate::{WARM_CHECKS, judge_seen};
-use super::{Access, LockState, Which, is_needless};
+use super::sought::{
+    Found, LINE_WORDS, Outcome, Sought, Sum, Take, ask_bins, ask_strays, read_blocks, read_homes,
+    strays,
+};
+use super::validate::{Seen, Spot, WARM_CHECKS, admit, judge_seen};
+use super::{Access, Which, is_needless};
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::steps::index::begin_lookup;
 use crate::transaction::working_set::{Added, Entry, Handle, Progress, Txn};
 use std::iter;
-use tarn_fabric::address::{Address, LINE_BYTES, Target};
+use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::local::{DirectMemory, Visit};
-use tarn_fabric::round::BufferOffset;
+use tarn_fabric::local::DirectMemory;
+use tarn_fabric::round::{BufferOffset, Round};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
+use tarn_store::index::Ungrown;
 use tarn_store::index::hash::home;
-use tarn_store::index::{Ungrown, hash_of};
-use tarn_store::layout::{DIRECTORY_BYTES, Geometry, KEY_AT, LOCK_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
-
-pub(super) const LINE_WORDS: usize = LINE_BYTES / 8;
-
-/// Lines of a bin whose slots are lines.
-pub(super) const BIN_LINES: usize = Geometry::SLOTS_PER_BIN;
-
-type Outcome<T> = Result<T, Box<FabricError>>;
 
 /// Whether a record that is added will be read by loads, if nothing else comes to the same fetch: its home is noted, and not asked for.
 #[inline(always)]
@@ -138,14 +134,6 @@ fn ask_homes(cx: &Context, txn: &Txn, near: DirectMemory<'_>) -> bool {
     are_read
 }
 
-#[inline(always)]
-fn ask_bins(near: DirectMemory<'_>, table: &Table, bins: impl Iterator<Item = Target>) {
-    match is_half(table) {
-        true => near.ask::<1>(bins),
-        false => near.ask::<BIN_LINES>(bins),
-    }
-}
-
 /// Ends what [`ask`] has begun. `None`: some of it is not at home, and a fetch goes on with that, by [`fetch_strays`] first.
 #[inline]
 pub(crate) fn read(
@@ -154,86 +142,78 @@ pub(crate) fn read(
     txn: &mut Txn,
     near: DirectMemory<'_>,
 ) -> Option<Result<(), Failure>> {
-    let shown = match read_homes(access, cx, txn, near) {
-        Ok(shown) => shown.map_err(Failure::from),
-        Err(error) => Err(failed(cx, *error)),
-    };
+    let Txn { entries, round, fetched, tag, .. } = &mut *txn;
+    let wanted = &mut entries[*fetched..];
+    let (count, table) = (wanted.len(), cx.table(wanted[0].table));
+    let image = round.reserve_lines(count * LINE_BYTES);
+    let shown = show_homes(access, (cx, *tag), (near, table), (wanted, round, image));
+    let shown = ended(cx, shown);
     txn.failed = shown.err();
     match shown {
-        Ok(false) => {
+        Ok(Sum { sought: 0, .. }) => txn.fetched += count,
+        Ok(_) => {
             txn.read_near = true;
-            None
+            return None;
         }
-        ended => Some(ended.map(|_| ())),
+        Err(_) => {}
+    }
+    Some(shown.map(|_| ()))
+}
+
+/// What a visit of several records came to: they are shown, or one of them is locked by another.
+type Shown = Outcome<Result<Sum, AbortReason>>;
+
+fn ended(cx: &Context, shown: Shown) -> Result<Sum, Failure> {
+    match shown {
+        Ok(verdict) => verdict.map_err(Failure::from),
+        Err(error) => Err(failed(cx, *error)),
     }
 }
 
-/// Reads the slots of what is to be fetched, at home; whether all were there. What was not stays [`Progress::Home`].
+/// Shows those of these records that are at home.
 #[inline(never)]
-fn read_homes(
+pub(super) fn show_homes<S: Sought>(
     access: &impl Access,
-    cx: &Context,
-    txn: &mut Txn,
-    near: DirectMemory<'_>,
-) -> Outcome<Result<bool, AbortReason>> {
-    let Txn { entries, round, fetched, tag, .. } = txn;
-    let wanted = &mut entries[*fetched..];
-    let count = wanted.len();
-    let mut image = round.reserve_lines(count * LINE_BYTES);
-    let (lines, _) = round.words_mut(image, count * LINE_WORDS).as_chunks_mut();
-    let first = cx.groups.primary(wanted[0].address);
-    let (mut sum, mut table) = (Sum::default(), cx.table(wanted[0].table));
-    near.visit(first, |visit| {
-        for (entry, line) in wanted.iter_mut().zip(lines) {
-            if entry.table != table.id {
-                table = cx.table(entry.table);
-            }
-            let slots = entry.address;
-            entry.image = image;
-            sum.add(match is_half(table) {
-                true => take::<2>(visit, (access, cx, *tag), (table, slots, 1), (entry, line)),
-                false => {
-                    take::<1>(visit, (access, cx, *tag), (table, slots, BIN_LINES), (entry, line))
-                }
-            }?);
-            image = image.plus(LINE_BYTES);
-        }
-        Ok::<_, Box<FabricError>>(())
-    })?;
-    if sum.strays == 0 {
-        *fetched += count;
-    }
-    Ok(sum.verdict())
+    (cx, tag): (&Context, OwnerTag),
+    memory: (DirectMemory<'_>, &Table),
+    to: (&mut [S], &mut Round, BufferOffset),
+) -> Shown {
+    let mut admitting = Admitting { access, cx, tag, verdict: Ok(()) };
+    let sum = read_homes(cx, memory, to, &mut admitting)?;
+    Ok(admitting.verdict.map(|()| sum))
 }
 
-/// What came of several records.
-#[derive(Default)]
-struct Sum {
-    strays: usize,
-    refused: bool,
+/// Shows those that are sought still and are in their blocks.
+#[inline(never)]
+pub(super) fn show_strays<S: Sought>(
+    access: &impl Access,
+    (cx, tag): (&Context, OwnerTag),
+    memory: (DirectMemory<'_>, &Table),
+    (wanted, round): (&mut [S], &mut Round),
+) -> Shown {
+    strays(wanted).for_each(|_| access.enter(cx, Phase::Locate));
+    let mut admitting = Admitting { access, cx, tag, verdict: Ok(()) };
+    let sum = read_blocks(cx, memory, (wanted, round), &mut admitting)?;
+    Ok(admitting.verdict.map(|()| sum))
 }
 
-impl Sum {
+/// Shows records that were found, but those that another transaction has locked.
+struct Admitting<'a, A> {
+    access: &'a A,
+    cx: &'a Context,
+    tag: OwnerTag,
+    verdict: Result<(), AbortReason>,
+}
+
+impl<A: Access, S: Sought> Take<S, LINE_WORDS> for Admitting<'_, A> {
     #[inline(always)]
-    fn add(&mut self, taken: Taken) {
-        self.strays += usize::from(taken == Taken::NotThere);
-        self.refused |= taken == Taken::Refused;
+    fn take(&mut self, sought: &mut S, _: &mut [u64; LINE_WORDS], found: Found) {
+        let at = (found.slot.address(), found.lock);
+        match admit(self.access, (self.cx, self.tag), Mode::Read, at) {
+            Ok(marked) => sought.show(self.cx, found, marked),
+            Err(reason) => self.verdict = self.verdict.and(Err(reason)),
+        }
     }
-
-    /// Whether all were there.
-    fn verdict(self) -> Result<bool, AbortReason> {
-        if self.refused { Err(AbortReason::ReadLocked) } else { Ok(self.strays == 0) }
-    }
-}
-
-/// What came of a record.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    Shown,
-    /// It is not in the slots that were looked at.
-    NotThere,
-    /// Another transaction has locked it.
-    Refused,
 }
 
 /// Reads what [`read`] has not found at home, anywhere in its bucket, when its lines have had time to come. What is not there either
@@ -250,129 +230,27 @@ pub(crate) async fn fetch_strays(
     let near = cx.port.near().expect("where homes were near");
     // What holds should the fetch be dropped.
     txn.failed = Some(Failure::Usage);
-    for entry in strays(txn) {
-        let table = cx.table(entry.table);
-        ask_elsewhere(cx, near, (table, bucket(cx, table, entry.key), entry.address));
-    }
+    let wanted = &txn.entries[txn.fetched..];
+    let table = cx.table(wanted[0].table);
+    ask_strays(cx, (near, table), wanted, false);
     near.travel().await;
-    let shown = match read_buckets(access, cx, txn, near) {
-        Ok(shown) => shown.map_err(Failure::from),
-        Err(error) => Err(failed(cx, *error)),
-    };
+    let Txn { entries, round, fetched, tag, .. } = &mut *txn;
+    let wanted = &mut entries[*fetched..];
+    let shown = ended(cx, show_strays(access, (cx, *tag), (near, table), (wanted, round)));
+    ask_index_for_strays(cx, txn);
     let left = txn.entries[txn.fetched..].iter();
     txn.fetched += left.take_while(|entry| entry.progress == Progress::Done).count();
     txn.failed = shown.err();
-    shown
+    shown.map(|_| ())
 }
 
-/// Asks for the lines of two more bins: a record that finds its own full takes the first slot of its bucket that is free, so that five in six
-/// of those are in the first two bins that are not their own. The others are waited for where they are looked at.
-#[inline(always)]
-pub(super) fn ask_elsewhere(
-    cx: &Context,
-    near: DirectMemory<'_>,
-    (table, bucket, own): (&Table, Address, Address),
-) {
-    let bins = bucket.plus(DIRECTORY_BYTES);
-    let is_own_beside =
-        own.to_word().wrapping_sub(bins.to_word()) / 2 < table.geometry.bin_bytes as u64;
-    let bins = iter::once(cx.groups.primary(bins));
-    match (is_half(table), is_own_beside) {
-        (true, false) => near.ask::<2>(bins),
-        (true, true) => near.ask::<3>(bins),
-        (false, false) => near.ask::<{ 2 * BIN_LINES }>(bins),
-        (false, true) => near.ask::<{ 3 * BIN_LINES }>(bins),
+/// Asks the index for what is in no slot of its bucket.
+pub(crate) fn ask_index_for_strays(cx: &Context, txn: &mut Txn) {
+    let Txn { entries, lookups, fetched, .. } = txn;
+    let is_nowhere = |entry: &&mut Entry| entry.progress == Progress::Locate;
+    for entry in entries[*fetched..].iter_mut().filter(is_nowhere) {
+        begin_lookup(cx, entry, lookups, true);
     }
-}
-
-fn strays(txn: &Txn) -> impl Iterator<Item = &Entry> {
-    txn.entries[txn.fetched..].iter().filter(|entry| entry.progress == Progress::Home)
-}
-
-#[inline(never)]
-fn read_buckets(
-    access: &impl Access,
-    cx: &Context,
-    txn: &mut Txn,
-    near: DirectMemory<'_>,
-) -> Outcome<Result<(), AbortReason>> {
-    let first = strays(txn).next().map(|stray| cx.groups.primary(stray.address));
-    let Some(first) = first else { return Ok(Ok(())) };
-    let Txn { entries, round, fetched, lookups, tag, .. } = txn;
-    let mut sum = Sum::default();
-    near.visit(first, |visit| {
-        for entry in &mut entries[*fetched..] {
-            if entry.progress != Progress::Home {
-                continue;
-            }
-            access.enter(cx, Phase::Locate);
-            let table = cx.table(entry.table);
-            let slots = bucket(cx, table, entry.key).plus(DIRECTORY_BYTES);
-            let lines = table.geometry.slots * table.slot.slot_bytes / LINE_BYTES;
-            let line = round.array_mut(entry.image);
-            let taken = match is_half(table) {
-                true => take::<2>(visit, (access, cx, *tag), (table, slots, lines), (entry, line)),
-                false => take::<1>(visit, (access, cx, *tag), (table, slots, lines), (entry, line)),
-            }?;
-            if taken == Taken::NotThere {
-                begin_lookup(cx, entry, lookups, true);
-            }
-            sum.add(taken);
-        }
-        Ok::<_, Box<FabricError>>(())
-    })?;
-    Ok(sum.verdict().map(|_| ()))
-}
-
-/// The bucket that a key belongs to.
-fn bucket(cx: &Context, table: &Table, key: u64) -> Address {
-    let near = cx.lookup_context();
-    near.view.place(near.catalog, table, hash_of(table, key)).bucket
-}
-
-#[inline(always)]
-pub(super) fn is_half(table: &Table) -> bool {
-    table.slot.slot_bytes < LINE_BYTES
-}
-
-/// Takes in the entry's record, if it is in one of these lines, of `PARTS` slots each: the line that it is in goes to `line`, which is where the
-/// entry's image is.
-#[inline(always)]
-fn take<const PARTS: usize>(
-    visit: &mut Visit<'_>,
-    (access, cx, tag): (&impl Access, &Context, OwnerTag),
-    (table, slots, lines): (&Table, Address, usize),
-    (entry, line): (&mut Entry, &mut [u64; LINE_WORDS]),
-) -> Outcome<Taken> {
-    let place = (cx.groups.primary(slots), lines);
-    let found = visit.find_part::<PARTS>(place, (KEY_AT / 8, entry.key), line)?;
-    let Some(slot) = found else { return Ok(Taken::NotThere) };
-    let slot_bytes = LINE_BYTES / PARTS;
-    let within = slot % PARTS * slot_bytes;
-    let [lock, version] = [LOCK_AT, VERSION_AT].map(|at| line[(within + at) / 8]);
-    if !Version::from_word(version).is_present() {
-        return Ok(Taken::NotThere);
-    }
-    entry.address = slots.plus(slot * slot_bytes);
-    entry.image = entry.image.plus(within);
-    if lock != 0 {
-        match access.judge(lock, tag, Mode::Read) {
-            LockState::Free => {}
-            LockState::Marked => entry.marked = true,
-            LockState::InTheWay | LockState::Taken => {
-                cx.note_blocking_lock(entry.address, lock);
-                return Ok(Taken::Refused);
-            }
-        }
-    }
-    if cx.remembers {
-        cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, entry.body);
-    }
-    entry.version = Version::from_word(version);
-    entry.payload = entry.image.plus(table.slot.payload_at);
-    (entry.found, entry.stable, entry.watched) = (true, true, true);
-    entry.progress = Progress::Done;
-    Ok(Taken::Shown)
 }
 
 /// The memory, if it is near and what a transaction has read need not be brought nearer to be looked at again there.
@@ -400,7 +278,7 @@ pub(crate) fn validate(
     if is_seen || !access.keeps(Rule::ValidateReads) {
         return Ok(());
     }
-    match look_again(access, cx, txn, (near, which)) {
+    match look_again(access, (cx, txn.tag), near, which.seen(&txn.entries, &txn.checks)) {
         Ok(verdict) => verdict.map_err(Failure::from),
         Err(error) => Err(failed(cx, *error)),
     }
@@ -408,28 +286,26 @@ pub(crate) fn validate(
 
 /// LOCK and VERSION of what was read, again.
 #[inline(never)]
-fn look_again(
+pub(super) fn look_again<P: Spot>(
     access: &impl Access,
-    cx: &Context,
-    txn: &Txn,
-    (near, which): (DirectMemory<'_>, Which),
+    (cx, tag): (&Context, OwnerTag),
+    near: DirectMemory<'_>,
+    seen: impl Iterator<Item = Seen<P>> + Clone,
 ) -> Outcome<Result<(), AbortReason>> {
-    let mut seen = which.seen(txn);
     let Some((_, first, _)) = seen.clone().next() else { return Ok(Ok(())) };
     access.enter(cx, Phase::Validate);
     let mut verdict = Ok(());
-    near.visit(cx.groups.primary(first), |visit| {
-        for each in &mut seen {
-            let (_, address, _) = each;
-            let [lock, now] = visit.read_words::<2>(cx.groups.primary(address))?;
-            verdict = verdict.and(judge_seen(access, cx, txn.tag, each, ([lock, now], Mode::Read)));
+    near.visit(first.target(cx), |visit| {
+        for each in seen {
+            let now = visit.read_words::<2>(each.1.target(cx))?;
+            verdict = verdict.and(judge_seen(access, (cx, tag), each, (now, Mode::Read)));
         }
-        Ok::<_, Box<FabricError>>(())
+        Outcome::Ok(())
     })?;
     Ok(verdict)
 }
 
 #[cold]
-fn failed(cx: &Context, error: FabricError) -> Failure {
+pub(crate) fn failed(cx: &Context, error: FabricError) -> Failure {
     cx.port.note_failure(error).into()
 }

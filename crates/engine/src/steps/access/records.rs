@@ -3,7 +3,7 @@
 //! Invariant: a caller adds records, fetches them, and is told whether what it was shown was of one moment. Where memory is near, the same
 //! is done without waiting, or not at all: then the ordinary way follows.
 
-use super::batch_read::{self, BatchOutcome, BatchRead, far};
+use super::batch_read::{self, BatchOutcome, BatchRead};
 use super::{Access, Which, fetch, home, is_of_one_read, near, validate_those};
 use crate::cluster::rules::Phase;
 use crate::site::Context;
@@ -78,7 +78,7 @@ pub trait RecordAccess<P> {
         None
     }
 
-    /// Whether it reads records together, as [`RecordAccess::read_together`] and [`RecordAccess::fetch_together`] do.
+    /// Whether it reads records together, as [`RecordAccess::read_together`] does; where memory is far, by a fetch and a commit of its own.
     #[inline(always)]
     fn reads_together(_: &Context) -> bool {
         false
@@ -93,16 +93,6 @@ pub trait RecordAccess<P> {
         _: (DirectMemory<'_>, bool),
     ) -> BatchOutcome {
         BatchOutcome::Unusual
-    }
-
-    /// As [`RecordAccess::read_together`], where memory is far: sends the round that asks for the bins, and what has to follow it.
-    #[inline(always)]
-    fn fetch_together(
-        _: &P,
-        _: &Context,
-        _: (&mut BatchRead, &mut Round),
-    ) -> impl Future<Output = BatchOutcome> {
-        std::future::ready(BatchOutcome::Unusual)
     }
 }
 
@@ -172,15 +162,6 @@ impl<P: Access> RecordAccess<P> for Validated {
         look: (DirectMemory<'_>, bool),
     ) -> BatchOutcome {
         batch_read::read_and_look_again(system, cx, to, look)
-    }
-
-    #[inline]
-    fn fetch_together(
-        system: &P,
-        cx: &Context,
-        to: (&mut BatchRead, &mut Round),
-    ) -> impl Future<Output = BatchOutcome> {
-        far::fetch_and_look_again(system, cx, to)
     }
 }
 

@@ -7,8 +7,8 @@ use super::{Access, LockState};
 use crate::cluster::rules::{Phase, Rule};
 use crate::site::Context;
 use crate::transaction::working_set::{Check, Entry, LockKind, Progress, Txn};
-use tarn_fabric::address::Address;
-use tarn_fabric::round::BufferOffset;
+use tarn_fabric::address::{Address, Target};
+use tarn_fabric::round::{BufferOffset, Round};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use tarn_store::layout::Version;
 
@@ -61,7 +61,40 @@ pub enum Which {
 }
 
 /// What was seen, where, as of which version.
-type Seen = (LockKind, Address, Version);
+pub(super) type Seen<P> = (LockKind, P, Version);
+
+/// Where something lies, by address or by target: whichever is at hand.
+pub(super) trait Spot: Copy {
+    /// As a target.
+    fn target(self, cx: &Context) -> Target;
+
+    /// As an address.
+    fn address(self) -> Address;
+}
+
+impl Spot for Address {
+    #[inline(always)]
+    fn target(self, cx: &Context) -> Target {
+        cx.groups.primary(self)
+    }
+
+    #[inline(always)]
+    fn address(self) -> Address {
+        self
+    }
+}
+
+impl Spot for Target {
+    #[inline(always)]
+    fn target(self, _: &Context) -> Target {
+        self
+    }
+
+    #[inline(always)]
+    fn address(self) -> Address {
+        Target::address(self)
+    }
+}
 
 impl Which {
     #[inline]
@@ -77,9 +110,13 @@ impl Which {
 
     /// Where it lies, and as of which version it was seen: first the records, then the directories.
     #[inline]
-    pub(super) fn seen(self, txn: &Txn) -> impl Iterator<Item = Seen> + Clone {
-        let watched = txn.entries.iter().filter(move |entry| self.names(entry));
-        let directories = txn.checks.iter().filter(move |check| self.names_check(check));
+    pub(super) fn seen<'t>(
+        self,
+        entries: &'t [Entry],
+        checks: &'t [Check],
+    ) -> impl Iterator<Item = Seen<Address>> + Clone + use<'t> {
+        let watched = entries.iter().filter(move |entry| self.names(entry));
+        let directories = checks.iter().filter(move |check| self.names_check(check));
         let watched = watched.map(|entry| (LockKind::Record, entry.address, entry.version));
         let directories = directories.map(|it| (LockKind::Directory, it.address, it.version));
         watched.chain(directories)
@@ -109,32 +146,67 @@ pub(crate) fn is_needless(txn: &Txn) -> bool {
 #[inline]
 pub(crate) fn add_validation(cx: &Context, txn: &mut Txn, which: Which) -> BufferOffset {
     let Txn { round, entries, checks, .. } = txn;
-    let groups = &cx.groups;
-    let first = round.reserve(16 * (entries.len() + checks.len()));
+    plan_again(cx, (round, entries.len() + checks.len()), which.seen(entries, checks))
+}
+
+/// Adds READs of LOCK and VERSION of what was seen, of so many at most.
+#[inline]
+pub(super) fn plan_again<P: Spot>(
+    cx: &Context,
+    (round, most): (&mut Round, usize),
+    seen: impl Iterator<Item = Seen<P>>,
+) -> BufferOffset {
+    let first = round.reserve(16 * most);
     let mut again = first;
-    for entry in entries.iter().filter(|entry| which.names(entry)) {
-        round.read_into(groups.primary(entry.address), again, 16);
+    seen.for_each(|(_, at, _)| {
+        round.read_into(at.target(cx), again, 16);
         again = again.plus(16);
-    }
-    for check in checks.iter().filter(|check| which.names_check(check)) {
-        round.read_into(groups.primary(check.address), again, 16);
-        again = again.plus(16);
-    }
+    });
     first
+}
+
+/// Judges the LOCK word of a record that was found and is wanted in this mode. Whether another was about to write it, and lets readers pass.
+///
+/// # Errors
+/// Another transaction has locked it.
+#[inline(always)]
+pub(super) fn admit(
+    access: &impl Access,
+    (cx, tag): (&Context, OwnerTag),
+    mode: Mode,
+    (address, lock): (Address, u64),
+) -> Result<bool, AbortReason> {
+    if lock == 0 {
+        return Ok(false);
+    }
+    // What an insert finds is shown as it is, all else is locked first where readers lock.
+    let judged = match mode {
+        Mode::Insert => access.judge_again(LockKind::Record, lock, tag, mode),
+        _ => access.judge(lock, tag, mode),
+    };
+    match judged {
+        LockState::Free => Ok(false),
+        LockState::Marked => Ok(true),
+        LockState::Taken => Err(AbortReason::ReadLocked),
+        LockState::InTheWay => {
+            cx.note_blocking_lock(address, lock);
+            let reading = mode == Mode::Read;
+            Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused })
+        }
+    }
 }
 
 /// Compares LOCK and VERSION as they are now with what was seen.
 #[inline]
-pub(super) fn judge_seen(
+pub(super) fn judge_seen<P: Spot>(
     access: &impl Access,
-    cx: &Context,
-    tag: OwnerTag,
-    (kind, address, version): Seen,
+    (cx, tag): (&Context, OwnerTag),
+    (kind, at, version): Seen<P>,
     ([lock, now], mode): ([u64; 2], Mode),
 ) -> Result<(), AbortReason> {
     match access.judge_again(kind, lock, tag, mode) {
         LockState::InTheWay => {
-            cx.note_blocking_lock(address, lock);
+            cx.note_blocking_lock(at.address(), lock);
             Err(AbortReason::ValidationLocked)
         }
         LockState::Taken => Err(AbortReason::ValidationLocked),
@@ -154,12 +226,23 @@ pub(crate) fn absorb_validation(
 ) -> Result<(), AbortReason> {
     // Who has locks wants to write: what lets readers pass need not let him.
     let mode = if txn.is_read_only() { Mode::Read } else { Mode::Update };
-    let mut at = first;
-    let mut verdict = Ok(());
-    for seen in which.seen(txn) {
-        let [lock, now] = *txn.round.array::<2>(at);
+    let seen = which.seen(&txn.entries, &txn.checks);
+    absorb_again(access, (cx, txn.tag), (&txn.round, first), (seen, mode))
+}
+
+/// Compares what the READs of [`plan_again`] brought with what was seen.
+#[inline]
+pub(super) fn absorb_again<P: Spot>(
+    access: &impl Access,
+    (cx, tag): (&Context, OwnerTag),
+    (round, first): (&Round, BufferOffset),
+    (seen, mode): (impl Iterator<Item = Seen<P>>, Mode),
+) -> Result<(), AbortReason> {
+    let (mut at, mut verdict) = (first, Ok(()));
+    for seen in seen {
+        let now = (*round.array(at), mode);
+        verdict = verdict.and(judge_seen(access, (cx, tag), seen, now));
         at = at.plus(16);
-        verdict = verdict.and(judge_seen(access, cx, txn.tag, seen, ([lock, now], mode)));
     }
     verdict
 }

@@ -10,8 +10,10 @@ pub(crate) mod room;
 
 use crate::site::Context;
 use crate::transaction::working_set::{Entry, Progress, Txn};
+use tarn_fabric::address::Address;
 use tarn_store::ids::Mode;
 use tarn_store::index::hash::Lookup;
+use tarn_store::index::hash_of;
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
 
@@ -22,6 +24,12 @@ pub(crate) fn widened(table: &Table, mode: Mode, cells: Cells) -> Cells {
     let changes =
         mode == Mode::Delete || (mode == Mode::Update && cells.0 & table.index_cells.0 != 0);
     if changes { cells.union(table.index_cells) } else { cells }
+}
+
+/// The bucket that a key belongs to.
+pub(crate) fn bucket_of(cx: &Context, table: &Table, key: u64) -> Address {
+    let near = cx.lookup_context();
+    near.view.place(near.catalog, table, hash_of(table, key)).bucket
 }
 
 /// Begins the entry's lookup in the index. An insert or delete needs the bucket's directory record in any case: it

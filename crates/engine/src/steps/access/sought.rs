@@ -1,0 +1,275 @@
+//! Records looked for by loads, where memory is near, whoever keeps them: entries of a working set, or those of a batch of reads.
+//!
+//! Invariant: each visit stands where a round would, with its checks and its fence, and what it reads of a record is one whole line, as that
+//! would. A record is found by the same words: its key in a slot of its home, or of its bucket, that is in use. What is done with it, and with
+//! its LOCK word, says whoever looks.
+
+use crate::site::Context;
+use crate::steps::index::bucket_of;
+use crate::transaction::working_set::{Entry, Progress};
+use std::iter;
+use tarn_fabric::address::{Address, LINE_BYTES, Target};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::local::{DirectMemory, Visit};
+use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::layout::{DIRECTORY_BYTES, Geometry, KEY_AT, LOCK_AT, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
+
+/// Lines of a bin whose slots are lines.
+const BIN_LINES: usize = Geometry::SLOTS_PER_BIN;
+
+/// Words of a line.
+pub(crate) const LINE_WORDS: usize = LINE_BYTES / 8;
+
+/// What a visit comes to.
+pub(crate) type Outcome<T> = Result<T, Box<FabricError>>;
+
+/// A record that is looked for to be read, by loads.
+pub(crate) trait Sought {
+    /// Its key.
+    fn key(&self) -> u64;
+
+    /// Its table; most records of one transaction are in the one `at_hand`.
+    fn table<'c>(&self, cx: &'c Context, at_hand: &'c Table) -> &'c Table;
+
+    /// Whether it is still looked for.
+    fn is_sought(&self) -> bool;
+
+    /// Its home, while it is looked for.
+    fn home(&self, cx: &Context) -> Target;
+
+    /// Where its line is in the round's buffer.
+    fn line(&mut self) -> &mut BufferOffset;
+
+    /// It is not at home.
+    fn miss(&mut self) {}
+
+    /// It was found; whether another was about to write it.
+    fn show(&mut self, cx: &Context, found: Found, marked: bool);
+
+    /// The block that it is looked for in when it is not at home.
+    fn block(&self, cx: &Context, table: &Table) -> Address;
+
+    /// It is not in that block, of which this is the beginning: moves it to the next. Whether there is one.
+    ///
+    /// # Errors
+    /// Those of a round.
+    fn go_on(&mut self, visit: &mut Visit<'_>, block: Target) -> Outcome<bool>;
+}
+
+/// A record that was found.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    /// Its slot.
+    pub(crate) slot: Target,
+    /// The slot's image.
+    pub(crate) image: BufferOffset,
+    /// The payload in that, of a slot in which it is contiguous.
+    pub(crate) payload: BufferOffset,
+    /// Its LOCK word.
+    pub(crate) lock: u64,
+    /// Its version.
+    pub(crate) version: Version,
+}
+
+/// Takes in records that were found; each has `WORDS` words in the round's buffer, of which the first line is the one that it is in.
+pub(crate) trait Take<S, const WORDS: usize> {
+    /// Takes in one.
+    fn take(&mut self, sought: &mut S, room: &mut [u64; WORDS], found: Found);
+}
+
+/// What came of several records.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sum {
+    /// So many were not in the slots that were looked at.
+    pub(crate) sought: usize,
+    /// One of them is in no block of its bucket.
+    pub(crate) nowhere: bool,
+}
+
+/// Asks for the lines of these bins.
+#[inline(always)]
+pub(crate) fn ask_bins(near: DirectMemory<'_>, table: &Table, bins: impl Iterator<Item = Target>) {
+    match is_half(table) {
+        true => near.ask::<1>(bins),
+        false => near.ask::<BIN_LINES>(bins),
+    }
+}
+
+#[inline(always)]
+fn is_half(table: &Table) -> bool {
+    table.slot.slot_bytes < LINE_BYTES
+}
+
+/// Reads the slots of these records at home, most of which are of the table at hand: each has `WORDS` words from `image` on, of which the first
+/// line is for the one that it is in. `to` takes in what is there, the rest is sought still.
+#[inline(always)]
+pub(crate) fn read_homes<S: Sought, const WORDS: usize>(
+    cx: &Context,
+    (near, mut table): (DirectMemory<'_>, &Table),
+    (wanted, round, mut image): (&mut [S], &mut Round, BufferOffset),
+    to: &mut impl Take<S, WORDS>,
+) -> Outcome<Sum> {
+    let (rooms, _) = round.words_mut(image, wanted.len() * WORDS).as_chunks_mut();
+    let mut sum = Sum::default();
+    near.visit(wanted[0].home(cx), |visit| {
+        for (sought, room) in wanted.iter_mut().zip(rooms) {
+            table = sought.table(cx, table);
+            *sought.line() = image;
+            image = image.plus(WORDS * 8);
+            let slots = sought.home(cx);
+            let is_there = match is_half(table) {
+                true => look::<_, 2, WORDS>(visit, (table, slots, 1), (sought, room), to),
+                false => look::<_, 1, WORDS>(visit, (table, slots, BIN_LINES), (sought, room), to),
+            }?;
+            if !is_there {
+                sum.sought += 1;
+                sought.miss();
+            }
+        }
+        Outcome::Ok(())
+    })?;
+    Ok(sum)
+}
+
+/// Reads the slots of the blocks of what is sought still. `to` takes in what is there; the rest is sought in the next block, if there is one.
+#[inline(always)]
+pub(crate) fn read_blocks<S: Sought>(
+    cx: &Context,
+    (near, at_hand): (DirectMemory<'_>, &Table),
+    (wanted, round): (&mut [S], &mut Round),
+    to: &mut impl Take<S, LINE_WORDS>,
+) -> Outcome<Sum> {
+    let mut sum = Sum::default();
+    let Some(first) = strays(wanted).next().map(|stray| stray.home(cx)) else { return Ok(sum) };
+    near.visit(first, |visit| {
+        for sought in wanted.iter_mut().filter(|sought| sought.is_sought()) {
+            let table = sought.table(cx, at_hand);
+            let block = cx.groups.primary(sought.block(cx, table));
+            let lines = table.geometry.slots * table.slot.slot_bytes / LINE_BYTES;
+            let place = (table, block.plus(DIRECTORY_BYTES), lines);
+            let line = round.array_mut(*sought.line());
+            let is_there = match is_half(table) {
+                true => look::<_, 2, LINE_WORDS>(visit, place, (&mut *sought, line), to),
+                false => look::<_, 1, LINE_WORDS>(visit, place, (&mut *sought, line), to),
+            }?;
+            if !is_there {
+                sum.sought += 1;
+                sum.nowhere |= !sought.go_on(visit, block)?;
+            }
+        }
+        Outcome::Ok(())
+    })?;
+    Ok(sum)
+}
+
+/// What is sought still.
+pub(crate) fn strays<S: Sought>(wanted: &[S]) -> impl Iterator<Item = &S> {
+    wanted.iter().filter(|sought| sought.is_sought())
+}
+
+/// Asks for the lines of the blocks of what is sought still: of a bucket for those of two more bins, since a record that finds its own full
+/// takes the first slot of its bucket that is free, so that five in six of those are in the first two bins that are not their own. The others
+/// are waited for where they are looked at.
+#[inline(never)]
+pub(crate) fn ask_strays(
+    cx: &Context,
+    (near, at_hand): (DirectMemory<'_>, &Table),
+    wanted: &[impl Sought],
+    is_of_chain: bool,
+) {
+    for sought in strays(wanted) {
+        let table = sought.table(cx, at_hand);
+        let block = cx.groups.primary(sought.block(cx, table));
+        if is_of_chain {
+            let lines = (0..table.geometry.bucket_bytes).step_by(LINE_BYTES);
+            near.ask::<1>(lines.map(|line| block.plus(line)));
+            continue;
+        }
+        let bins = block.plus(DIRECTORY_BYTES);
+        let [own, first] = [sought.home(cx), bins].map(|it| it.address().to_word());
+        let is_own_beside = own.wrapping_sub(first) / 2 < table.geometry.bin_bytes as u64;
+        let bins = iter::once(bins);
+        match (is_half(table), is_own_beside) {
+            (true, false) => near.ask::<2>(bins),
+            (true, true) => near.ask::<3>(bins),
+            (false, false) => near.ask::<{ 2 * BIN_LINES }>(bins),
+            (false, true) => near.ask::<{ 3 * BIN_LINES }>(bins),
+        }
+    }
+}
+
+/// Looks for a record in slots from there on, in so many lines of `PARTS` slots each: the line that it is in goes to the room's first, and
+/// `to` takes it in. Whether it is there.
+#[inline(always)]
+fn look<S: Sought, const PARTS: usize, const WORDS: usize>(
+    visit: &mut Visit<'_>,
+    (table, slots, lines): (&Table, Target, usize),
+    (sought, room): (&mut S, &mut [u64; WORDS]),
+    to: &mut impl Take<S, WORDS>,
+) -> Outcome<bool> {
+    let line: &mut [u64; LINE_WORDS] = room.first_chunk_mut().expect("a line at least");
+    let found = visit.find_part::<PARTS>((slots, lines), (KEY_AT / 8, sought.key()), line)?;
+    let Some(slot) = found else { return Ok(false) };
+    let slot_bytes = LINE_BYTES / PARTS;
+    let within = slot % PARTS * slot_bytes;
+    let [lock, version] = [LOCK_AT, VERSION_AT].map(|at| line[(within + at) / 8]);
+    let version = Version::from_word(version);
+    if !version.is_present() {
+        return Ok(false);
+    }
+    let (slot, image) = (slots.plus(slot * slot_bytes), sought.line().plus(within));
+    let payload = image.plus(table.slot.payload_at);
+    to.take(sought, room, Found { slot, image, payload, lock, version });
+    Ok(true)
+}
+
+impl Sought for Entry {
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    #[inline(always)]
+    fn table<'c>(&self, cx: &'c Context, at_hand: &'c Table) -> &'c Table {
+        if self.table == at_hand.id { at_hand } else { cx.table(self.table) }
+    }
+
+    fn is_sought(&self) -> bool {
+        self.progress == Progress::Home
+    }
+
+    #[inline(always)]
+    fn home(&self, cx: &Context) -> Target {
+        cx.groups.primary(self.address)
+    }
+
+    fn line(&mut self) -> &mut BufferOffset {
+        &mut self.image
+    }
+
+    fn miss(&mut self) {
+        self.progress = Progress::Home;
+    }
+
+    #[inline(always)]
+    fn show(&mut self, cx: &Context, found: Found, marked: bool) {
+        self.address = found.slot.address();
+        (self.image, self.payload) = (found.image, found.payload);
+        (self.version, self.marked) = (found.version, marked);
+        if cx.remembers {
+            cx.cache.borrow_mut().put(self.table, self.key, self.address, self.body);
+        }
+        (self.found, self.stable, self.watched) = (true, true, true);
+        self.progress = Progress::Done;
+    }
+
+    fn block(&self, cx: &Context, table: &Table) -> Address {
+        bucket_of(cx, table, self.key)
+    }
+
+    /// The index is asked, whose next round finds these lines near.
+    fn go_on(&mut self, _: &mut Visit<'_>, _: Target) -> Outcome<bool> {
+        self.progress = Progress::Locate;
+        Ok(true)
+    }
+}
