@@ -48,7 +48,7 @@ const TABLE: &[Crate] = &[
             Storey { name: "session", modules: &["session"] },
             Storey { name: "admin", modules: &["admin"] },
         ],
-        circle: 10,
+        circle: CIRCLE,
     },
     Crate { folder: "crates/fabric", storeys: &[], circle: CIRCLE },
     Crate { folder: "crates/cli", storeys: &[], circle: CIRCLE },

@@ -8,14 +8,15 @@
 //! READ, when nobody had the lock for writing; and what the holder of a write lock has decided. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing
 //! Disaggregated Transactions with Disaggregated Locks", §4.4; there entries are dropped when other nodes lock.)
 
-use super::{Lotus, on, phase, enter, execute, snapshot};
+use super::switches::{Lotus, enter, on, phase};
+use super::{execute, snapshot};
 use crate::site::Context;
 use tarn_store::layout::{Choice, RecordLayout, Slot};
 use crate::services::lock::name::{LockMode, LockName, NameKind};
 use crate::services::lock::versions::{Stamp, Whose};
 use tarn_store::ids::{Failure, Mode};
 use tarn_store::schema::{Cells, TableId};
-use crate::transaction::working_set::{Entry, Intent, Txn};
+use crate::transaction::working_set::{Entry, Txn};
 
 /// A record whose version table this node may remember, and the stamp of this moment; `None` if its locks are
 /// another's, or its table leads nowhere.
@@ -43,7 +44,7 @@ pub(super) fn take(
         return Ok(false);
     }
     let Some((whose, now)) = own(lotus, cx, entry.table, entry.key) else { return Ok(false) };
-    let locks = txn.intent == Intent::ReadWrite && !lotus.reads_snapshot(&entry);
+    let locks = !lotus.reads_snapshot(txn, index);
     let wanted = match (locks, txn.held.is_own(LockName::row(entry.table.0, entry.key))) {
         (false, _) | (true, Some(LockMode::Read)) => now,
         (true, Some(LockMode::Write)) if lotus.switches.is_on(on::DROP_AT_GRANT) => now.before_grant(),
@@ -100,7 +101,7 @@ pub(super) fn after_reading(lotus: &Lotus, cx: &Context, txn: &Txn, index: usize
     let entry = &txn.entries[index];
     let Some((whose, now)) = own(lotus, cx, entry.table, entry.key) else { return };
     let name = LockName::row(entry.table.0, entry.key);
-    let locks = txn.intent == Intent::ReadWrite && !lotus.reads_snapshot(entry);
+    let locks = !lotus.reads_snapshot(txn, index);
     match (locks, txn.held.is_own(name)) {
         (true, Some(LockMode::Read)) => put(cx, txn, entry, (whose, now)),
         // He will change it, or gives it up unchanged.

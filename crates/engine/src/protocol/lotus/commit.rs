@@ -6,9 +6,10 @@
 
 use crate::cluster::rules::Rule;
 use crate::steps::Described as _;
-use super::prepare::{drop_vain_links, encode_log, links, prepare};
-use super::short_commit::{Weight, self as short};
-use super::{Lotus, on, phase, cached, enter, ideal, nodes};
+use super::prepare::{PACKED_BYTES, drop_vain_links, encode_log, links, prepare};
+use super::short_commit::{VERSIONS_WORDS, Weight, self as short};
+use super::switches::{Lotus, enter, on, phase};
+use super::{cached, ideal, nodes};
 use crate::site::Context;
 use crate::steps::{begin_doubt, recorder, unknown};
 use tarn_store::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
@@ -21,6 +22,7 @@ use crate::transaction::working_set::{Txn, Written};
 use tarn_fabric::address::GroupId;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::error::FabricError;
+use tarn_fabric::local::DirectMemory;
 use tarn_fabric::round::Round;
 
 /// Commits the transaction; returns when it may be acknowledged.
@@ -74,13 +76,30 @@ async fn write_short(
 ) -> Result<(), Failure> {
     settle_log(lotus, cx, txn).await?;
     secure(lotus, cx, txn)?;
-    short::plan_invisible(cx, txn, versions);
+    let logged = short::make_invisible(cx, txn, versions);
+    short::note_written(cx, txn);
+    let Txn { entries, round, .. } = &mut *txn;
+    round.begin();
+    round.write_private(logged.area, logged.entry, logged.len);
+    short::invisible(entries, logged.area).for_each(|(to, at)| round.write(to, at, PACKED_BYTES));
     begin_doubt(cx, txn);
     stay_near(cx, &mut txn.round);
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     enter(cx, phase::STAMP);
-    short::stamp(cx, txn, cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?);
-    short::plan_visible(cx, txn);
+    let commit = cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?;
+    short::stamp(cx, txn, commit);
+    enter(cx, phase::DECIDE);
+    let Txn { entries, round, tag, .. } = &mut *txn;
+    round.begin();
+    let words = round.reserve(DECISION_BYTES);
+    *round.array_mut::<2>(words) = decision(*tag, commit);
+    round.write(short::decision_in(cx, logged.area), words, DECISION_BYTES);
+    let visible = VersionWord::committed(commit).word();
+    for (to, at) in short::visible(entries, logged.area) {
+        round.set_word(at, visible);
+        round.write(to, at, 8);
+    }
+    round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;
     // None of these versions lies apart: none is discarded, and none remembered.
@@ -89,9 +108,69 @@ async fn write_short(
     Ok(())
 }
 
+/// As [`commit`], where memory is near and timestamps come from the process's counter, so that nothing has to be waited for between C1 and the end,
+/// and a future cannot be dropped there. `None` of what [`short::weigh`] does not let through, or while the log area is not free.
+#[inline]
+pub(super) fn commit_near(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Option<Result<(), Failure>> {
+    let near = match cx.timestamps {
+        Timestamps::Counter if txn.unlocking.is_empty() && !txn.left_unshown => cx.port.near()?,
+        _ => return None,
+    };
+    match short::weigh(cx, txn) {
+        Weight::Nothing => Some(end_of_reading(lotus, cx, txn)),
+        Weight::Short(versions) => Some(write_near(lotus, cx, txn, (near, versions))),
+        Weight::Any => None,
+    }
+}
+
+/// C1 to C4 as [`write_short`], by stores: each visit stands where a round would.
+#[inline(never)]
+fn write_near(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    (near, versions): (DirectMemory<'_>, usize),
+) -> Result<(), Failure> {
+    secure(lotus, cx, txn)?;
+    let logged = short::make_invisible(cx, txn, versions);
+    begin_doubt(cx, txn);
+    let Txn { entries, round, .. } = &*txn;
+    let written = near.visit(logged.area, |visit| {
+        visit.followed();
+        visit.write_private(logged.area, round.words(logged.entry, logged.len / 8))?;
+        short::invisible(entries, logged.area)
+            .try_for_each(|(to, at)| visit.write(to, round.array::<VERSIONS_WORDS>(at)))
+    });
+    written.map_err(|error| left_in_doubt(cx, txn, *error))?;
+    enter(cx, phase::STAMP);
+    short::stamp(cx, txn, cx.database().counter.next());
+    enter(cx, phase::DECIDE);
+    let Txn { entries, tag, stamps, .. } = &*txn;
+    let visible = VersionWord::committed(stamps.commit).word();
+    let shown = near.visit(logged.area, |visit| {
+        visit.write(short::decision_in(cx, logged.area), &decision(*tag, stamps.commit))?;
+        short::visible(entries, logged.area).try_for_each(|(to, _)| visit.write(to, &[visible]))
+    });
+    shown.map_err(|error| left_in_doubt(cx, txn, *error))?;
+    release(lotus, cx, txn);
+    Ok(())
+}
+
+/// Some of it may have been written: whoever settles it must know what.
+#[cold]
+fn left_in_doubt(cx: &Context, txn: &mut Txn, error: FabricError) -> Failure {
+    cx.port.note_failure(error);
+    short::note_written(cx, txn);
+    unknown(cx, txn)
+}
+
 /// The locks hold, and go on to.
 #[inline]
-pub(super) fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     match lotus.switches.is_on(on::AWAIT_SURVIVORS) {
         true => txn.held.secure(cx),
         false => txn.held.check(cx),
@@ -99,7 +178,7 @@ pub(super) fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), F
 }
 
 /// Nothing was written. With its last READ the transaction held all its locks: that is where it is in the order.
-pub(super) fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.held.check(cx)?;
     if !txn.pieces.is_empty() {
         txn.written.clear();
@@ -318,7 +397,7 @@ fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
 
 /// Gives up the locks: their next holders learn what this node knows.
 #[inline]
-pub(super) fn release(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
+fn release(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if !txn.held.is_empty() {
         enter(cx, phase::RELEASE);
         ideal::give_up(lotus, cx, txn);

@@ -5,7 +5,8 @@
 //! compute nodes; memory nodes execute READs alone.
 
 use super::find::{self, Place};
-use super::{Lotus, on, phase, cached, enter, ideal, insert, near, nodes, short, snapshot};
+use super::switches::{Lotus, enter, on, phase};
+use super::{cached, ideal, insert, nodes, short, snapshot};
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
 use tarn_store::layout::{Committed, RecordLayout, Version, is_record_of};
@@ -54,20 +55,32 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
     let is_short = !lotus.starts_writers() && lotus.switches.is_on(on::LOCKS_APART);
     if is_near || (short::fetches(cx, txn) && is_short) {
         match cx.port.near() {
-            Some(near) if is_near => near::fetch_others(lotus, cx, txn, near).await?,
-            Some(near) => near::fetch(lotus, cx, txn, near).await?,
-            None => short::fetch(lotus, cx, txn).await?,
+            Some(near) if is_near => short::fetch_others(lotus, cx, txn, near).await?,
+            _ => short::fetch(lotus, cx, txn).await?,
         }
         if txn.fetched == txn.entries.len() {
             return Ok(());
         }
     }
-    let mut looks = 0;
+    go_through(lotus, cx, txn, 0).await
+}
+
+/// Goes on with what is not fetched yet, round by round, under locks or on a snapshot. Undecided versions were looked at so many times.
+pub(super) async fn go_through(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    mut looks: usize,
+) -> Result<(), Failure> {
+    let locks = txn.intent == Intent::ReadWrite;
     loop {
-        lock(lotus, cx, txn).await?;
+        match locks {
+            true => lock(lotus, cx, txn).await?,
+            false => begin_reading(lotus, cx, txn)?,
+        }
         advance(txn);
         if txn.fetched == txn.entries.len() && !txn.ordered.pending {
-            return nodes::protect(cx, txn).await;
+            return if locks { nodes::protect(cx, txn).await } else { Ok(()) };
         }
         plan(lotus, cx, txn);
         if txn.ordered.pending {
@@ -86,6 +99,16 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
     }
 }
 
+/// Begins the way of what is read without a lock.
+fn begin_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    for index in txn.fetched..txn.entries.len() {
+        if txn.entries[index].progress == Progress::Lock && !cached::take(lotus, cx, txn, index)? {
+            find::begin(cx, txn, index);
+        }
+    }
+    Ok(())
+}
+
 /// Entries before `fetched` are fetched.
 pub(super) fn advance(txn: &mut Txn) {
     let rest = txn.entries[txn.fetched..].iter();
@@ -102,7 +125,7 @@ async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure>
     // What is over by now hinders nobody, if it only was not seen yet.
     cx.advance_closing();
     for index in txn.fetched..txn.entries.len() {
-        if waits(&txn.entries[index]) && !lotus.reads_snapshot(&txn.entries[index]) {
+        if waits(&txn.entries[index]) && !lotus.reads_snapshot(txn, index) {
             ask(cx, txn, index);
         }
     }
@@ -183,7 +206,7 @@ fn plan(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
             Progress::Done | Progress::Lock => {}
             Progress::Body => plan_record(cx, txn, index),
             _ => {
-                if lotus.reads_snapshot(&txn.entries[index]) {
+                if lotus.reads_snapshot(txn, index) {
                     cached::before_reading(lotus, cx, txn, index);
                 }
                 find::plan(cx, txn, index);
@@ -220,7 +243,7 @@ fn absorb(
             Progress::Done | Progress::Lock => {}
             Progress::Body => absorb_record(lotus, cx, txn, index)?,
             _ => match find::absorb(lotus, cx, txn, (index, is_locked(lotus, txn, index))) {
-                Place::There if lotus.reads_snapshot(&txn.entries[index]) => {
+                Place::There if lotus.reads_snapshot(txn, index) => {
                     cached::after_reading(lotus, cx, txn, index);
                     let cell = snapshot::choose(lotus, cx, txn, index)?;
                     undecided.extend(cell.map(|cell| (index, cell)));
@@ -229,11 +252,12 @@ fn absorb(
                     cached::after_reading(lotus, cx, txn, index);
                     take_versions(lotus, cx, txn, index)?;
                 }
-                Place::Absent if lotus.starts_writers() && snapshot::may_have_been(lotus, txn, index) => {
-                    let reads = lotus.reads_snapshot(&txn.entries[index]);
+                Place::Absent if snapshot::may_have_been(lotus, txn, index) => {
+                    let reads = lotus.reads_snapshot(txn, index);
                     let why = if reads { AbortReason::TooOld } else { AbortReason::WriteConflict };
                     return Err(why.into());
                 }
+                Place::Absent if lotus.reads_snapshot(txn, index) => snapshot::settle_absent(txn, index),
                 Place::Absent => take_absent(lotus, cx, txn, index),
                 Place::More => look_elsewhere(txn, index),
                 Place::Changing => return Err(AbortReason::ReadLocked.into()),
@@ -245,7 +269,7 @@ fn absorb(
 
 /// Whether the entry's key is locked.
 fn is_locked(lotus: &Lotus, txn: &Txn, index: usize) -> bool {
-    !lotus.reads_snapshot(&txn.entries[index])
+    !lotus.reads_snapshot(txn, index)
 }
 
 /// The way of one that may come can lead to another bucket than was thought, whose lock it then needs.

@@ -7,13 +7,13 @@
 //! a key is absent that is in no line of its bucket, if the directory record was the same, unmarked, before the first of
 //! them was read and after the last: as of any moment from the directory's VERSION on. Before that it may have been there.
 
-use super::{Lotus, on, phase, enter};
+use super::switches::{Lotus, enter, on, phase};
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
-use tarn_store::index::hash::{Answer, Lookup, Wanted, head_at_home, home};
+use tarn_store::index::hash::{Answer, Wanted, home};
 use tarn_store::index::hash_of;
-use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
-use crate::steps::index::begin_lookup;
+use crate::steps::index::recheck::{is_still_there, relocate};
+use crate::steps::index::{begin_lookup, take_home};
 use crate::transaction::working_set::{Entry, Progress, Txn};
 use tarn_store::ids::Mode;
 use tarn_fabric::address::Address;
@@ -97,8 +97,15 @@ pub(super) fn absorb(
     let mut entry = txn.entries[index];
     let table = cx.table(entry.table);
     let place = match entry.progress {
-        Progress::Home => absorb_home(cx, txn, &mut entry, table),
-        Progress::Direct => absorb_direct(cx, txn, &mut entry, table),
+        Progress::Home => match take_home(cx, &mut entry, (&txn.round, &mut txn.lookups)) {
+            true => Place::There,
+            false => Place::More,
+        },
+        Progress::Direct if is_still_there(txn, &entry, table) => Place::There,
+        Progress::Direct => {
+            relocate(cx, txn, &mut entry, table);
+            Place::More
+        }
         _ => absorb_lookup(cx, txn, (&mut entry, table), by_lock || !lotus.switches.is_on(on::SECOND_LOOK)),
     };
     if place == Place::There && cx.remembers {
@@ -106,37 +113,6 @@ pub(super) fn absorb(
     }
     txn.entries[index] = entry;
     place
-}
-
-fn absorb_home(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) -> Place {
-    match head_at_home(table, entry.key, &txn.round, entry.image) {
-        Some((offset, _)) => {
-            entry.address = entry.address.plus(offset);
-            entry.image = entry.image.plus(offset);
-            Place::There
-        }
-        None => {
-            begin_lookup(cx, entry, &mut txn.lookups, true);
-            Place::More
-        }
-    }
-}
-
-fn absorb_direct(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) -> Place {
-    let state = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
-    let len = table.slot.full_key_bytes;
-    let is_it = state.is_present()
-        && txn.round.word(entry.image.plus(KEY_AT)) == entry.key
-        && (entry.full_key.0 == 0
-            || txn.round.bytes(entry.image.plus(table.slot.full_key_at), len)
-                == txn.round.bytes(entry.full_key, len));
-    if is_it {
-        return Place::There;
-    }
-    cx.cache.borrow_mut().forget(entry.table, entry.key);
-    (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
-    txn.lookups.push(Lookup::start(cx.lookup_context(), table, entry.key));
-    Place::More
 }
 
 fn absorb_lookup(

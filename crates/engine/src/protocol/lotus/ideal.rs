@@ -7,7 +7,7 @@
 //! round of its own. Counted are a node's own grants by their holders; another's, which cost messages as well, one by
 //! one. Locks of index nodes are left out.
 
-use super::{Lotus, on};
+use super::switches::{Lotus, on};
 use crate::site::Context;
 use tarn_store::index::hash::home;
 use tarn_store::index::hash_of;
@@ -21,7 +21,7 @@ use tarn_fabric::address::Address;
 #[inline]
 pub(super) fn take(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
-    if lotus.switches.is_on(on::LOCKS_APART) || entry.found || lotus.reads_snapshot(&entry) {
+    if lotus.switches.is_on(on::LOCKS_APART) || entry.found || lotus.reads_snapshot(txn, index) {
         return;
     }
     add(cx, txn, LockName::row(entry.table.0, entry.key));

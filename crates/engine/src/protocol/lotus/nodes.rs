@@ -6,120 +6,22 @@
 //! read after that was taken: whoever took a T_commit up to T_start had marked it before. Whoever undoes a change
 //! counts VERSION on, and sees to it that every later T_commit is above that: no VERSION comes twice.
 
-use crate::cluster::rules::Rule;
-use crate::steps::Described as _;
-use super::{Lotus, on, phase, commit, enter, prepare};
-use tarn_store::placement::catalog::Table;
+use super::switches::{enter, phase};
 use crate::site::Context;
-use tarn_store::index::btree::scan::Visit;
 use tarn_store::layout::{LOCK_AT, VERSION_AT, Version, version_at};
 use crate::services::lock::name::{LockMode, LockName};
 use crate::steps::node_locks::HELD;
 use tarn_store::ids::{AbortReason, Failure, Timestamp};
 use tarn_store::placement::shard_map::shard_of_address;
-use crate::steps::structure::{Part, Structure};
-use crate::transaction::working_set::{HeldAs, Intent, Lock, LockKind, Txn};
+use crate::transaction::working_set::{HeldAs, Lock, LockKind, Txn};
 use tarn_fabric::address::{Address, GroupId};
-use tarn_fabric::round::BufferOffset;
 
 /// LOCK and VERSION.
 pub(super) const HEAD_BYTES: usize = 16;
 const _: () = assert!(LOCK_AT == 0 && VERSION_AT == 8);
 
-impl Structure for Lotus {
-    #[inline]
-    fn shows_leaf(&self, txn: &Txn, visit: Visit) -> Result<bool, AbortReason> {
-        if !self.scans_snapshot(txn) {
-            return Ok(self.keeps(Rule::ProtectRanges));
-        }
-        match is_newer(visit.version, txn.stamps.start) && self.switches.is_on(on::TOO_OLD) {
-            true => Err(AbortReason::TooOld),
-            false => Ok(false),
-        }
-    }
-
-    /// Of a leaf it is not known which of its entries came or went, nor when.
-    fn takes_leaf(&self, txn: &Txn, version: Version) -> Result<(), AbortReason> {
-        match self.starts_writers() && is_newer(version, txn.stamps.start) {
-            true => Err(AbortReason::WriteConflict),
-            false => Ok(()),
-        }
-    }
-
-    #[inline]
-    fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
-        commit::commit(self, cx, txn)
-    }
-
-    async fn commit_structure(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-        commit::commit_structure(self, cx, txn).await
-    }
-
-    /// The READ goes out when the lock is granted: see [`Structure::send`].
-    fn ask(
-        &self,
-        cx: &Context,
-        txn: &mut Txn,
-        address: Address,
-        (kind, len_bytes): (LockKind, usize),
-    ) -> (u32, BufferOffset) {
-        txn.held.ask(cx, name(address), shard_of_address(address), LockMode::Write);
-        let index = note_lock(txn, address, kind);
-        (index, txn.round.read(cx.groups.primary(address), len_bytes))
-    }
-
-    /// Buckets and records are locked by the names that inserts and writers have. A slot without a record is its bucket's.
-    fn ask_part(
-        &self,
-        cx: &Context,
-        txn: &mut Txn,
-        (table, part): (&Table, Part),
-        (address, len_bytes): (Address, usize),
-    ) -> BufferOffset {
-        let id = table.id.0;
-        let lock = match part {
-            Part::Bucket if self.switches.is_on(on::BUCKET_NAMES) => {
-                Some((LockName::bucket(id, address), shard_of_address(address)))
-            }
-            Part::Bucket => Some((name(address), shard_of_address(address))),
-            Part::Slot(key) => key.map(|key| (LockName::row(id, key), table.shard_of(key))),
-        };
-        if let Some((name, shard)) = lock.filter(|_| part == Part::Bucket || self.switches.is_on(on::LOCK_MOVED)) {
-            txn.held.ask(cx, name, shard, LockMode::Write);
-        }
-        let kind = if part == Part::Bucket { LockKind::Directory } else { LockKind::Record };
-        note_lock(txn, address, kind);
-        txn.round.read(cx.groups.primary(address), len_bytes)
-    }
-
-    fn log_bytes(&self, txn: &Txn) -> usize {
-        prepare::log_bytes(txn)
-    }
-
-    /// All locks are granted before anything is read.
-    async fn send(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-        txn.held.collect(cx, txn.tag).await?;
-        Ok(cx.port.execute(&mut txn.round).await?)
-    }
-
-    async fn await_locks(
-        &self,
-        cx: &Context,
-        txn: &mut Txn,
-        first: usize,
-    ) -> Result<usize, Failure> {
-        self.send(cx, txn).await?;
-        let Txn { round, locks, .. } = txn;
-        assert!(round.verbs().len() >= locks.len() - first, "a READ a lock, then others");
-        for (lock, read) in locks[first..].iter_mut().zip(round.verbs()) {
-            lock.old_version = Version::from_word(round.word(read.buffer().plus(VERSION_AT)));
-        }
-        Ok(locks.len() - first)
-    }
-}
-
 /// Notes what is locked, and read behind it: its index.
-fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
+pub(super) fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
     txn.locks.push(Lock { granted: true, verb: HELD, ..Lock::unasked(address, kind, HeldAs::Exclusive) });
@@ -127,20 +29,13 @@ fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
 }
 
 /// A node's lock. Its address is of one index alone, so that the table need not be told.
-fn name(address: Address) -> LockName {
+pub(super) fn name(address: Address) -> LockName {
     LockName::node(0, address)
 }
 
 /// Whether a node may have changed after `start`.
 pub(super) fn is_newer(version: Version, start: Timestamp) -> bool {
     version.counter() > version_at(start).counter()
-}
-
-impl Lotus {
-    /// Whether what this transaction scans is of its snapshot, and not locked.
-    pub(super) fn scans_snapshot(&self, txn: &Txn) -> bool {
-        txn.intent == Intent::ReadOnly || self.is_snapshot()
-    }
 }
 
 /// Locks for reading the leaves that scans have shown since the last time, and looks at each again, under its lock:

@@ -5,7 +5,8 @@
 //! place; what is discarded is remembered in PREV_TS. All bytes of C1 are pieces, in the order in which they must
 //! arrive at a node: a version before its cell, of a slot that comes to be used its later lines before the first.
 
-use super::{Lotus, nodes};
+use super::switches::Lotus;
+use super::nodes;
 use tarn_store::placement::catalog::Table;
 use crate::site::Context;
 use tarn_store::layout::{CELL_PREV_TS_AT, Cell, CellAddress, Cells, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT, VERSION_AT, Version, VersionWord, seal_record};

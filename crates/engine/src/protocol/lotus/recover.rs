@@ -11,7 +11,7 @@
 //! its bytes nor those of before says nothing: replicas may differ in cells that were left INVISIBLE without a log.
 
 use super::nodes::{HEAD_BYTES, undone_version};
-use super::{Lotus, on};
+use super::switches::{Lotus, on};
 use crate::site::Context;
 use tarn_store::layout::{CELLS_AT, CELL_TXN_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout, Version, VersionWord, version_at};
 use tarn_store::log::{Entry, SETTLING};

@@ -4,23 +4,32 @@
 //! Invariant: what is asked and sent is what [`super::execute`] and [`super::snapshot`] would, byte by byte
 //! and in the same order: all locks, then the READs. What is short is the way
 //! there: one pass over the entries a round; and the slot's next image is made when the record is fetched, so that
-//! the caller's payload lies where it is written from. Whatever is out of the way goes on there.
+//! the caller's payload lies where it is written from. Whatever is out of the way goes on there. Where memory is near, visits stand where
+//! rounds would, with their checks and their fence; a record is found by the same words, its key in a slot that is in use; and one that is
+//! not at home is looked for in its bucket before the index is asked.
 
 use super::execute::{advance, take_versions};
-use super::{Lotus, on, phase, enter, snapshot};
-use tarn_store::placement::catalog::Table;
-use crate::site::Context;
-use tarn_store::index::hash::{head_at_home, home};
-use tarn_store::layout::{Packed, RecordLayout, Version};
-use crate::services::lock::name::{LockMode, LockName};
-use tarn_store::ids::{Failure, Mode, Timestamp};
+use super::snapshot;
+use super::switches::{Lotus, enter, on, phase};
 use crate::services::Transport;
-use crate::steps::index::begin_lookup;
+use crate::services::lock::name::{LockMode, LockName};
+use crate::site::Context;
+use crate::steps::access::near::{ask_index_for_strays, failed};
+use crate::steps::access::sought::{
+    Found, LINE_WORDS, Outcome, Take, ask_strays, read_blocks, read_homes, strays,
+};
+use crate::steps::index::take_home;
 use crate::transaction::working_set::{Added, Entry, Intent, Progress, Txn};
 use tarn_fabric::address::LINE_BYTES;
+use tarn_fabric::local::DirectMemory;
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{Failure, Mode, Timestamp};
+use tarn_store::index::hash::home;
+use tarn_store::layout::{Geometry, Packed, RecordLayout, Version};
+use tarn_store::placement::catalog::Table;
 
-pub(super) const LINE_WORDS: usize = LINE_BYTES / 8;
+/// Which entries are undecided, with the cells in question.
+type Undecided = Vec<(usize, usize)>;
 
 /// Takes note of a record that is asked for, if it is looked for at its home and has its versions there; whether
 /// it is.
@@ -35,8 +44,7 @@ pub(super) fn note(
     let is_common = matches!(added.mode, Mode::Read | Mode::Update) && !cx.remembers;
     // A snapshot's first READ in a table without homes brings the whole bucket.
     let has_home = txn.intent == Intent::ReadWrite || !table.slot.by_bucket;
-    let is_noted =
-        is_common && has_home && matches!(table.slot.record, RecordLayout::Packed(_));
+    let is_noted = is_common && has_home && matches!(table.slot.record, RecordLayout::Packed(_));
     if is_noted {
         entry.address = home(cx.lookup_context(), table, added.hash);
         txn.at_home += 1;
@@ -51,40 +59,309 @@ pub(super) fn fetches(cx: &Context, txn: &mut Txn) -> bool {
     noted > 0 && txn.fetched + noted == txn.entries.len() && !cx.has_ordered
 }
 
+/// Begins a fetch under locks that are all this node's, so that nobody need be waited for but the lines.
+#[inline]
+pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
+    let is_plain = txn.intent == Intent::ReadWrite && txn.notes.is_plain() && txn.failed.is_none();
+    let is_short = !lotus.starts_writers() && lotus.switches.is_on(on::LOCKS_APART);
+    if !is_plain
+        || !is_short
+        || matches!(cx.node_services().transport(), Transport::Rpc | Transport::Direct)
+    {
+        return None;
+    }
+    let near = cx.port.near()?;
+    if !fetches(cx, txn) {
+        return None;
+    }
+    // What holds should the fetch be dropped.
+    txn.failed = Some(Failure::Usage);
+    ask(cx, txn, near);
+    Some(near)
+}
+
+/// E1 to E3 of what [`begin`] has asked for. `None`: not all of it was shown at once, and [`fetch_others`] goes on.
+#[inline]
+pub(super) fn end(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    near: DirectMemory<'_>,
+) -> Option<Result<(), Failure>> {
+    lock(cx, txn);
+    let shown = match txn.held.collect_at_once(cx, txn.tag) {
+        Ok(()) => show_homes(txn, near, Shown { lotus, cx, start: None }),
+        Err(refused) => Err(refused),
+    };
+    txn.failed = shown.err();
+    match shown {
+        Ok(false) => {
+            txn.read_near = true;
+            None
+        }
+        ended => Some(ended.map(|_| ())),
+    }
+}
+
 /// Locks and reads what is to be fetched; what is not at home, or not as usual there, is left to be looked for. The
 /// locks are taken when the lines, theirs too, have had time to come: right before the READs.
 #[inline]
 pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    plan_homes(cx, txn);
-    cx.port.warm(&txn.round).await;
+    let near = cx.port.near();
+    ask_homes(cx, txn, near);
+    match near {
+        Some(near) => near.travel().await,
+        None => cx.port.warm(&txn.round).await,
+    }
     lock(cx, txn);
     if !txn.held.is_settled() {
         txn.held.collect(cx, txn.tag).await?;
     }
-    for _ in txn.fetched..txn.entries.len() {
-        enter(cx, phase::LOCATE);
-    }
-    txn.round.hot();
-    cx.port.execute(&mut txn.round).await?;
-    for index in txn.fetched..txn.entries.len() {
-        take_home(lotus, cx, txn, index)?;
-    }
-    txn.round.begin();
+    look(txn, near, Shown { lotus, cx, start: None }).await?;
     advance(txn);
     Ok(())
 }
 
+/// Reads on a snapshot what is to be fetched; which entries are undecided. What is not at home is left to be looked for.
 #[inline]
-fn plan_homes(cx: &Context, txn: &mut Txn) {
-    let Txn { entries, round, fetched, .. } = txn;
-    for entry in &mut entries[*fetched..] {
-        let target = cx.groups.primary(entry.address);
-        entry.image = round.read(target, cx.table(entry.table).geometry.bin_bytes);
+pub(super) async fn fetch_as_of(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<Undecided, Failure> {
+    let near = cx.port.near();
+    ask_homes(cx, txn, near);
+    if let Some(near) = near {
+        near.travel().await;
+    }
+    txn.stamps.view = cx.database().membership.view();
+    let start = Some(txn.stamps.start);
+    look(txn, near, Shown { lotus, cx, start }).await
+}
+
+/// Asks for the homes: for their lines where memory is near, and those of their locks; else in a round that is not sent yet.
+#[inline(always)]
+fn ask_homes(cx: &Context, txn: &mut Txn, near: Option<DirectMemory<'_>>) {
+    let Some(near) = near else {
+        let Txn { entries, round, fetched, .. } = txn;
+        for entry in &mut entries[*fetched..] {
+            let target = cx.groups.primary(entry.address);
+            entry.image = round.read(target, cx.table(entry.table).geometry.bin_bytes);
+        }
+        return;
+    };
+    ask(cx, txn, near);
+}
+
+/// E2 and E3: reads the homes, and where memory is near the buckets of what is not there.
+#[inline(always)]
+async fn look(
+    txn: &mut Txn,
+    near: Option<DirectMemory<'_>>,
+    shown: Shown<'_>,
+) -> Result<Undecided, Failure> {
+    let Some(near) = near else { return send(txn, shown).await };
+    match show_homes(txn, near, shown)? {
+        true => Ok(Undecided::new()),
+        false => look_elsewhere(txn, near, shown).await,
     }
 }
 
+/// Takes in what was read and not shown at once, and reads what is not at home, when its lines have had time to come.
+pub(super) async fn fetch_others(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    near: DirectMemory<'_>,
+) -> Result<(), Failure> {
+    look_elsewhere(txn, near, Shown { lotus, cx, start: None }).await?;
+    advance(txn);
+    Ok(())
+}
+
+/// As [`fetch_others`], under locks or on a snapshot.
+async fn look_elsewhere(
+    txn: &mut Txn,
+    near: DirectMemory<'_>,
+    shown: Shown<'_>,
+) -> Result<Undecided, Failure> {
+    let wanted = &txn.entries[txn.fetched..];
+    let memory = (near, shown.cx.table(wanted[0].table));
+    if strays(wanted).next().is_some() {
+        ask_strays(shown.cx, memory, wanted, false);
+        near.travel().await;
+        read_buckets(txn, memory, shown).map_err(|error| failed(shown.cx, *error))?;
+    }
+    let mut undecided = Vec::new();
+    for index in txn.fetched..txn.entries.len() {
+        // Of what is known by now, or has to be looked for in the index, nothing is left to take in.
+        if txn.entries[index].progress == Progress::Lock {
+            shown.weigh(txn, index, &mut undecided)?;
+        }
+    }
+    Ok(undecided)
+}
+
+/// Sends the round that asks for the homes, and takes in what it brings.
+async fn send(txn: &mut Txn, shown: Shown<'_>) -> Result<Undecided, Failure> {
+    let cx = shown.cx;
+    for _ in txn.fetched..txn.entries.len() {
+        enter(cx, phase::LOCATE);
+    }
+    if shown.start.is_none() {
+        txn.round.hot();
+    }
+    cx.port.execute(&mut txn.round).await?;
+    let mut undecided = Vec::new();
+    for index in txn.fetched..txn.entries.len() {
+        let Txn { entries, round, lookups, .. } = &mut *txn;
+        let entry = &mut entries[index];
+        if take_home(cx, entry, (round, lookups)) && !shown.show_image(entry, round) {
+            shown.weigh(txn, index, &mut undecided)?;
+        }
+    }
+    txn.round.begin();
+    Ok(undecided)
+}
+
+/// What of a slot is shown at once: under its lock, or as of a T_start.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    lotus: &'a Lotus,
+    cx: &'a Context,
+    start: Option<Timestamp>,
+}
+
+impl Shown<'_> {
+    /// Takes in a record whose slot's line was read, if nothing is on its way there. Whether that was it; if not, nothing has changed.
+    /// There is room for the slot's next image.
+    #[inline(always)]
+    fn show(
+        self,
+        entry: &mut Entry,
+        line: &[u64; LINE_WORDS],
+        next: (BufferOffset, &mut [u64; LINE_WORDS]),
+    ) -> bool {
+        let packed = packed(self.cx.table(entry.table));
+        if let Some(start) = self.start {
+            return show_as_of(start, entry, packed, line);
+        }
+        match show_newest(self.lotus, self.cx, entry, packed, line) {
+            Some((newest, true)) => make_next(entry, (packed, newest), line, next),
+            Some((_, false)) => {}
+            None => return false,
+        }
+        true
+    }
+
+    /// As [`Shown::show`], of an image in the buffer, where room is made.
+    #[inline(always)]
+    fn show_image(self, entry: &mut Entry, round: &mut Round) -> bool {
+        let packed = packed(self.cx.table(entry.table));
+        match self.start {
+            Some(start) => show_as_of(start, entry, packed, round.array(entry.image)),
+            None => take_newest(self.lotus, self.cx, (entry, round), packed),
+        }
+    }
+
+    /// Weighs what was not shown at once, as elsewhere.
+    fn weigh(self, txn: &mut Txn, index: usize, undecided: &mut Undecided) -> Result<(), Failure> {
+        if self.start.is_none() {
+            return take_versions(self.lotus, self.cx, txn, index);
+        }
+        let cell = snapshot::choose(self.lotus, self.cx, txn, index)?;
+        undecided.extend(cell.map(|cell| (index, cell)));
+        Ok(())
+    }
+}
+
+/// Reads the slots of what is to be fetched, at home, and shows what they have; whether that was all. What is not at home is left
+/// as [`Progress::Home`], what was read and not shown as it was.
 #[inline(never)]
-pub(super) fn lock(cx: &Context, txn: &mut Txn) {
+fn show_homes(txn: &mut Txn, near: DirectMemory<'_>, shown: Shown<'_>) -> Result<bool, Failure> {
+    let cx = shown.cx;
+    let Txn { entries, round, fetched, .. } = txn;
+    let wanted = &mut entries[*fetched..];
+    (0..wanted.len()).for_each(|_| enter(cx, phase::LOCATE));
+    let (count, table) = (wanted.len(), cx.table(wanted[0].table));
+    // Each has a line, and one behind it for the slot's next image.
+    let images = round.reserve_lines(count * 2 * LINE_BYTES);
+    let mut showing = Showing { shown, left: 0 };
+    let to = (wanted, round, images);
+    let read = read_homes::<_, { 2 * LINE_WORDS }>(cx, (near, table), to, &mut showing);
+    let left = showing.left + read.map_err(|error| failed(cx, *error))?.sought;
+    if left == 0 {
+        *fetched += count;
+    }
+    Ok(left == 0)
+}
+
+/// Shows records that were found; so many were not shown at once.
+struct Showing<'a> {
+    shown: Shown<'a>,
+    left: usize,
+}
+
+/// At home: there is a line behind the slot's for the slot's next image.
+impl Take<Entry, { 2 * LINE_WORDS }> for Showing<'_> {
+    #[inline(always)]
+    fn take(&mut self, entry: &mut Entry, room: &mut [u64; 2 * LINE_WORDS], found: Found) {
+        (entry.address, entry.image) = (found.slot.address(), found.image);
+        let (line, next) = room.split_first_chunk_mut().expect("two lines");
+        let next = (found.image.plus(LINE_BYTES), next.first_chunk_mut().expect("two lines"));
+        self.left += usize::from(!self.shown.show(entry, line, next));
+    }
+}
+
+/// In its bucket: it is weighed later.
+impl Take<Entry, LINE_WORDS> for Showing<'_> {
+    fn take(&mut self, entry: &mut Entry, _: &mut [u64; LINE_WORDS], found: Found) {
+        (entry.address, entry.image) = (found.slot.address(), found.image);
+        entry.progress = Progress::Lock;
+    }
+}
+
+/// Reads the buckets of what is not at home: as in a table without homes, any slot that has the key is the record's. What is not there
+/// either has the index to ask.
+fn read_buckets(
+    txn: &mut Txn,
+    memory: (DirectMemory<'_>, &Table),
+    shown: Shown<'_>,
+) -> Outcome<()> {
+    let Txn { entries, round, fetched, .. } = &mut *txn;
+    let wanted = &mut entries[*fetched..];
+    strays(wanted).for_each(|_| enter(shown.cx, phase::LOCATE));
+    read_blocks(shown.cx, memory, (wanted, round), &mut Showing { shown, left: 0 })?;
+    ask_index_for_strays(shown.cx, txn);
+    Ok(())
+}
+
+/// Asks for the lines of all homes, and for those of their locks in this node's table.
+#[inline(never)]
+fn ask(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
+    if txn.intent == Intent::ReadWrite {
+        ask_locks(cx, txn, near);
+    }
+    let homes = txn.entries[txn.fetched..].iter().map(|entry| cx.groups.primary(entry.address));
+    near.ask::<{ Geometry::SLOTS_PER_BIN }>(homes);
+}
+
+/// Asks for the lines of the locks, in the tables of those who grant them.
+#[inline(always)]
+fn ask_locks(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
+    let services = cx.node_services();
+    let hash = |entry: &Entry| LockName::row(entry.table.0, entry.key).hash();
+    let wanted = txn.entries[txn.fetched..].iter();
+    if services.transport() == Transport::Own {
+        return near.ask_own(wanted.map(|entry| services.locks.line(hash(entry))));
+    }
+    let thread = cx.thread_services();
+    let shard = |entry: &Entry| cx.table(entry.table).shard_of(entry.key);
+    near.ask_own(wanted.map(|entry| thread.lock_line(shard(entry), hash(entry))));
+}
+
+#[inline(never)]
+fn lock(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::LOCK);
     // What is over by now hinders nobody, if it only was not seen yet.
     cx.advance_closing();
@@ -114,23 +391,6 @@ pub(super) fn lock(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Takes in a record's home; one that is not there is looked for elsewhere.
-#[inline(always)]
-fn take_home(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) -> Result<(), Failure> {
-    let Txn { entries, round, lookups, .. } = &mut *txn;
-    let entry = &mut entries[index];
-    let table = cx.table(entry.table);
-    let Some((offset, _)) = head_at_home(table, entry.key, round, entry.image) else {
-        begin_lookup(cx, entry, lookups, true);
-        return Ok(());
-    };
-    (entry.address, entry.image) = (entry.address.plus(offset), entry.image.plus(offset));
-    match take_newest(lotus, cx, (entry, round), packed(table)) {
-        true => Ok(()),
-        false => take_versions(lotus, cx, txn, index),
-    }
-}
-
 /// Takes in a record whose slot was read under its lock, if nothing is on its way there: its newest version, and for
 /// who changes it the slot's next image, in which his payload lies. Whether that was it; if not, nothing has changed.
 #[inline(always)]
@@ -141,7 +401,9 @@ pub(super) fn take_newest(
     packed: Packed,
 ) -> bool {
     let line = *round.array::<LINE_WORDS>(entry.image);
-    let Some((newest, changes)) = show_newest(lotus, cx, entry, packed, &line) else { return false };
+    let Some((newest, changes)) = show_newest(lotus, cx, entry, packed, &line) else {
+        return false;
+    };
     if changes {
         let next = round.reserve_lines(LINE_BYTES);
         make_next(entry, (packed, newest), &line, (next, round.array_mut(next)));
@@ -152,7 +414,7 @@ pub(super) fn take_newest(
 /// Shows the newest version of a line that was read under its lock, if nothing is on its way there: which it is, and whether
 /// the slot's next image is wanted, which [`make_next`] makes.
 #[inline(always)]
-pub(super) fn show_newest(
+fn show_newest(
     lotus: &Lotus,
     cx: &Context,
     entry: &mut Entry,
@@ -175,7 +437,7 @@ pub(super) fn show_newest(
 
 /// Makes a slot's next image of its line: the caller's payload lies where it is written from.
 #[inline(always)]
-pub(super) fn make_next(
+fn make_next(
     entry: &mut Entry,
     (packed, newest): (Packed, usize),
     line: &[u64; LINE_WORDS],
@@ -191,56 +453,10 @@ pub(super) fn make_next(
     (entry.place, entry.writable) = (place as u8, true);
 }
 
-/// Reads on a snapshot what is to be fetched; which entries are undecided, with the cell in question. What is not
-/// at home is left to be looked for.
-#[inline]
-pub(super) async fn fetch_as_of(
-    lotus: &Lotus,
-    cx: &Context,
-    txn: &mut Txn,
-) -> Result<Vec<(usize, usize)>, Failure> {
-    plan_homes(cx, txn);
-    for _ in txn.fetched..txn.entries.len() {
-        enter(cx, phase::LOCATE);
-    }
-    txn.stamps.view = cx.database().membership.view();
-    cx.port.execute(&mut txn.round).await?;
-    let mut undecided = Vec::new();
-    for index in txn.fetched..txn.entries.len() {
-        let cell = take_home_as_of(lotus, cx, txn, index)?;
-        undecided.extend(cell.map(|cell| (index, cell)));
-    }
-    txn.round.begin();
-    Ok(undecided)
-}
-
-/// Takes in a record's home without a lock; what [`show_as_of`] does not show is weighed as elsewhere.
-#[inline(always)]
-fn take_home_as_of(
-    lotus: &Lotus,
-    cx: &Context,
-    txn: &mut Txn,
-    index: usize,
-) -> Result<Option<usize>, Failure> {
-    let Txn { entries, round, lookups, stamps, .. } = &mut *txn;
-    let entry = &mut entries[index];
-    let table = cx.table(entry.table);
-    let Some((offset, _)) = head_at_home(table, entry.key, round, entry.image) else {
-        begin_lookup(cx, entry, lookups, true);
-        return Ok(None);
-    };
-    (entry.address, entry.image) = (entry.address.plus(offset), entry.image.plus(offset));
-    let line = round.array(entry.image);
-    match show_as_of(stamps.start, entry, packed(table), line) {
-        true => Ok(None),
-        false => snapshot::choose(lotus, cx, txn, index),
-    }
-}
-
 /// Shows the newest version of a line that was read without a lock, if nothing is on its way there and it is the
 /// snapshot's. Whether that was it; if not, nothing has changed.
 #[inline(always)]
-pub(super) fn show_as_of(
+fn show_as_of(
     start: Timestamp,
     entry: &mut Entry,
     packed: Packed,

@@ -1,20 +1,21 @@
 //! What a short commit writes: records whose versions lie in their slots, all in one group that has one copy.
 //!
 //! Invariant: the bytes are those of [`super::prepare`] and [`super::commit`]: the log's entry, then the slots' next images, INVISIBLE; with
-//! T_commit the decision, then the visible versions. They are the same whether rounds bring them ([`plan_invisible`], [`plan_visible`])
-//! or stores ([`super::near_commit`]); the images were made when the records were fetched ([`super::short`]).
+//! T_commit the decision, then the visible versions. One plan of WRITEs says so, whether rounds bring them or stores; the images
+//! were made when the records were fetched ([`super::short`]).
 
 use super::prepare::{PACKED_BYTES, changes};
-use super::short::{LINE_WORDS, packed};
-use super::{phase, enter};
+use super::short::packed;
+use super::switches::{enter, phase};
 use crate::site::Context;
-use tarn_store::layout::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Version, VersionWord};
-use tarn_store::log::versions::{DECISION_BYTES, Replacing, decision, decision_at};
+use crate::steps::access::sought::LINE_WORDS;
 use crate::steps::recorder;
-use tarn_store::ids::{Mode, Timestamp};
 use crate::transaction::working_set::{Entry, NO_PLACE, Txn, Written};
 use tarn_fabric::address::{Address, LINE_BYTES, Target};
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
+use tarn_store::ids::{Mode, Timestamp};
+use tarn_store::layout::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Version, VersionWord};
+use tarn_store::log::versions::{Replacing, decision_at};
 
 /// What a commit has to write.
 #[derive(Clone, Copy)]
@@ -55,57 +56,78 @@ pub(super) fn weigh(cx: &Context, txn: &Txn) -> Weight {
 }
 
 /// The log's entry of a short commit.
-type LogEntry<'a> = Replacing<'a, { PACKED_BYTES / 8 }>;
+type LogEntry<'a> = Replacing<'a, VERSIONS_WORDS>;
 
-/// Whether an entry of a short commit changes its record: as [`changes`], of those that [`weigh`] has let through.
+/// Words of a slot from its first version on.
+pub(super) const VERSIONS_WORDS: usize = PACKED_BYTES / 8;
+
+/// The entries of a short commit that change their records: as [`changes`], of those that [`weigh`] has let through.
 #[inline(always)]
-pub(super) fn is_written(entry: &Entry) -> bool {
+fn written(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
+    entries.iter().filter(|entry| is_written(entry))
+}
+
+#[inline(always)]
+fn is_written(entry: &Entry) -> bool {
     entry.place != NO_PLACE && entry.dirty.0 != 0
 }
 
-/// C1: the log's entry, then so many versions, INVISIBLE.
-#[inline]
-pub(super) fn plan_invisible(cx: &Context, txn: &mut Txn, versions: usize) {
-    enter(cx, phase::INVISIBLE);
-    let (log, len) = make_invisible(cx, txn, versions);
-    note_written(cx, txn);
-    let area = log_area(cx, txn);
-    let Txn { round, written, .. } = txn;
-    round.begin();
-    round.write_private(area, log, len);
-    for it in &*written {
-        let line = BufferOffset(it.visible.0 - u32::from(it.visible_at));
-        let to = it.slot.plus(PACKED_VERSIONS_AT).at(area.node());
-        round.write(to, line.plus(PACKED_VERSIONS_AT), PACKED_BYTES);
-    }
+/// What C1 writes besides the slots' next images: where the log area is, and where its entry is in the buffer, and its length.
+#[derive(Clone, Copy)]
+pub(super) struct Logged {
+    pub(super) area: Target,
+    pub(super) entry: BufferOffset,
+    pub(super) len: usize,
 }
 
-/// The slots' next images with their versions INVISIBLE, and the log's entry: where it is in the buffer, and its length.
+/// Makes what C1 writes: the slots' next images with their versions INVISIBLE, and the log's entry.
 #[inline(always)]
-pub(super) fn make_invisible(
-    cx: &Context,
-    txn: &mut Txn,
-    versions: usize,
-) -> (BufferOffset, usize) {
+pub(super) fn make_invisible(cx: &Context, txn: &mut Txn, versions: usize) -> Logged {
+    enter(cx, phase::INVISIBLE);
     txn.stamps.lower = cx.timestamps.known(cx);
-    let Txn { entries, round, tag, stamps, .. } = txn;
+    let Txn { entries, round, tag, stamps, coordinator, .. } = txn;
     let invisible = VersionWord::invisible(stamps.lower).word();
-    for entry in &*entries {
-        if is_written(entry) {
-            let words = round.array_mut::<LINE_WORDS>(next_image(entry));
-            words[PACKED_VERSIONS_AT / 8 + usize::from(entry.place)] = invisible;
-            words[PACKED_WRITER_AT / 8] = tag.word();
-        }
+    for entry in written(entries) {
+        let words = round.array_mut::<LINE_WORDS>(next_image(entry));
+        words[PACKED_VERSIONS_AT / 8 + usize::from(entry.place)] = invisible;
+        words[PACKED_WRITER_AT / 8] = tag.word();
     }
     let (start, mut log) = LogEntry::begin(round, versions);
-    for entry in &*entries {
-        if is_written(entry) {
-            let former = entry.image.plus(PACKED_VERSIONS_AT);
-            log.add(entry.address, entry.table, entry.place, former);
-        }
+    for entry in written(entries) {
+        let former = entry.image.plus(PACKED_VERSIONS_AT);
+        log.add(entry.address, entry.table, entry.place, former);
     }
     log.seal(*tag);
-    (start, LogEntry::words(versions) * 8)
+    let first = written(entries).next().expect("something is written");
+    let area = cx.database().catalog.log(first.address.group(), *coordinator);
+    Logged { area: cx.groups.primary(area), entry: start, len: LogEntry::words(versions) * 8 }
+}
+
+/// A WRITE: to where, and of what in the buffer.
+type Write = (Target, BufferOffset);
+
+/// C1's WRITEs after the log's: of [`VERSIONS_WORDS`] words each.
+#[inline(always)]
+pub(super) fn invisible(entries: &[Entry], area: Target) -> impl Iterator<Item = Write> {
+    written(entries).map(move |entry| {
+        let to = entry.address.plus(PACKED_VERSIONS_AT).at(area.node());
+        (to, next_image(entry).plus(PACKED_VERSIONS_AT))
+    })
+}
+
+/// C4's WRITEs, after the decision's: of a word each.
+#[inline(always)]
+pub(super) fn visible(entries: &[Entry], area: Target) -> impl Iterator<Item = Write> {
+    written(entries).map(move |entry| {
+        let version = PACKED_VERSIONS_AT + usize::from(entry.place) * 8;
+        (entry.address.plus(version).at(area.node()), next_image(entry).plus(version))
+    })
+}
+
+/// Where the decision goes.
+#[inline(always)]
+pub(super) fn decision_in(cx: &Context, area: Target) -> Target {
+    area.plus(decision_at(cx.database().catalog.options().log_bytes))
 }
 
 /// Takes down what C1 writes: for C3, and for whoever undoes it.
@@ -132,7 +154,7 @@ pub(super) fn note_written(cx: &Context, txn: &mut Txn) {
 
 /// Where the slot's next image is, of an entry that has one: a line of the buffer, in which the payload lies.
 #[inline(always)]
-pub(super) fn next_image(entry: &Entry) -> BufferOffset {
+fn next_image(entry: &Entry) -> BufferOffset {
     BufferOffset(entry.payload.0 & !(LINE_BYTES as u32 - 1))
 }
 
@@ -140,40 +162,10 @@ pub(super) fn next_image(entry: &Entry) -> BufferOffset {
 #[inline(always)]
 pub(super) fn stamp(cx: &Context, txn: &mut Txn, commit: Timestamp) {
     txn.stamps.commit = commit;
-    for entry in &mut txn.entries {
-        if is_written(entry) {
-            entry.new_version = Version::from_word(commit.0);
-        }
+    for entry in txn.entries.iter_mut().filter(|entry| is_written(entry)) {
+        entry.new_version = Version::from_word(commit.0);
     }
     if txn.recorded_in.is_some() {
         recorder::enter_doubt(cx, txn);
     }
-}
-
-/// C3 and C4: the decision, then the versions, visible as of T_commit.
-#[inline]
-pub(super) fn plan_visible(cx: &Context, txn: &mut Txn) {
-    enter(cx, phase::DECIDE);
-    let area = log_area(cx, txn);
-    let Txn { round, written, tag, stamps, .. } = txn;
-    round.begin();
-    let bytes = round.reserve(DECISION_BYTES);
-    *round.array_mut::<2>(bytes) = decision(*tag, stamps.commit);
-    let at = decision_at(cx.database().catalog.options().log_bytes);
-    round.write(area.plus(at), bytes, DECISION_BYTES);
-    let visible = VersionWord::committed(stamps.commit).word();
-    for it in &*written {
-        round.set_word(it.visible, visible);
-        let to = it.slot.plus(usize::from(it.visible_at)).at(area.node());
-        round.write(to, it.visible, 8);
-    }
-    round.hot();
-}
-
-/// The log area of what is written, all of which is in one group that has one copy.
-#[inline(always)]
-pub(super) fn log_area(cx: &Context, txn: &Txn) -> Target {
-    let first = txn.entries.iter().find(|entry| is_written(entry)).expect("something is written");
-    let area = cx.database().catalog.log(first.address.group(), txn.coordinator);
-    cx.groups.primary(area)
 }

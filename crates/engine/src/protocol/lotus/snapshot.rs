@@ -5,15 +5,14 @@
 //! [`tarn_store::layout::choose()`]). An INVISIBLE version that may belong to it is read again; after a bound its writer's
 //! log is asked. Nothing was written and nothing is held, so that the transaction is over with its last READ.
 
-use super::execute::{advance, is_it, plan_record, show, take_place};
-use super::find::{self, Place};
+use super::execute::{self, advance, show, take_place};
 use super::nodes::is_newer;
-use super::{Lotus, on, phase, cached, enter, near, short};
+use super::switches::{Lotus, enter, on, phase};
+use super::short;
 use crate::site::Context;
 use tarn_store::layout::{Choice, RecordLayout, Version, VersionWord};
 use tarn_store::log::versions::{DECISION_BYTES, decided, decision_at};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Timestamp};
-use crate::steps::structure::scans;
 use crate::transaction::working_set::{Entry, Progress, Stamps, Txn};
 use tarn_fabric::address::GroupId;
 
@@ -30,30 +29,14 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     begin(cx, txn).await?;
     let mut looks = 0;
     if short::fetches(cx, txn) {
-        let undecided = match cx.port.near() {
-            Some(near) => near::fetch_as_of(lotus, cx, txn, near).await?,
-            None => short::fetch_as_of(lotus, cx, txn).await?,
-        };
+        let undecided = short::fetch_as_of(lotus, cx, txn).await?;
         look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
     }
-    loop {
-        advance(txn);
-        if txn.fetched == txn.entries.len() && !txn.ordered.pending {
-            return Ok(());
-        }
-        plan(lotus, cx, txn)?;
-        if txn.ordered.pending {
-            scans::plan(lotus, cx, txn);
-        }
-        txn.stamps.view = cx.database().membership.view();
-        cx.port.execute(&mut txn.round).await?;
-        let undecided = absorb(lotus, cx, txn)?;
-        if txn.ordered.pending {
-            scans::absorb(lotus, cx, txn)?;
-        }
-        txn.round.begin();
-        look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
+    advance(txn);
+    if txn.fetched == txn.entries.len() && !txn.ordered.pending {
+        return Ok(());
     }
+    execute::go_through(lotus, cx, txn, looks).await
 }
 
 /// These entries are undecided, with the cells in question, in so many looks by now: are they to be read again, or
@@ -85,71 +68,6 @@ pub(super) async fn begin(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::SNAPSHOT);
     let start = cx.timestamps.start(cx).await?;
     txn.stamps = Stamps { of: Some(txn.tag), start, ..Stamps::NONE };
-    Ok(())
-}
-
-fn plan(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    txn.looks.clear();
-    for index in txn.fetched..txn.entries.len() {
-        if txn.entries[index].progress == Progress::Lock
-            && !cached::take(lotus, cx, txn, index)?
-        {
-            find::begin(cx, txn, index);
-        }
-        match txn.entries[index].progress {
-            Progress::Done => {}
-            Progress::Body => plan_record(cx, txn, index),
-            _ => {
-                cached::before_reading(lotus, cx, txn, index);
-                find::plan(cx, txn, index);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Takes in everything that the round brought; which entries are undecided, with the cell in question.
-fn absorb(
-    lotus: &Lotus,
-    cx: &Context,
-    txn: &mut Txn,
-) -> Result<Vec<(usize, usize)>, Failure> {
-    let mut undecided = Vec::new();
-    for index in txn.fetched..txn.entries.len() {
-        match txn.entries[index].progress {
-            Progress::Done => {}
-            Progress::Body => absorb_record(lotus, cx, txn, index)?,
-            _ => match find::absorb(lotus, cx, txn, (index, false)) {
-                Place::There => {
-                    cached::after_reading(lotus, cx, txn, index);
-                    let cell = choose(lotus, cx, txn, index)?;
-                    undecided.extend(cell.map(|cell| (index, cell)));
-                }
-                Place::Absent if may_have_been(lotus, txn, index) => {
-                    return Err(AbortReason::TooOld.into());
-                }
-                Place::Absent => settle_absent(txn, index),
-                Place::More => {}
-                Place::Changing => return Err(AbortReason::ReadLocked.into()),
-            },
-        }
-    }
-    Ok(undecided)
-}
-
-fn absorb_record(
-    lotus: &Lotus,
-    cx: &Context,
-    txn: &mut Txn,
-    index: usize,
-) -> Result<(), Failure> {
-    let entry = txn.entries[index];
-    if !is_it(lotus, cx, txn, &entry) {
-        return Err(AbortReason::TooOld.into());
-    }
-    let entry = &mut txn.entries[index];
-    entry.payload = entry.payload.plus(cx.table(entry.table).slot.payload_at);
-    entry.progress = Progress::Done;
     Ok(())
 }
 
@@ -186,11 +104,12 @@ pub(super) fn choose(
 /// Whether a key that is in no slot of its bucket may have been in one at T_start: slots were emptied since.
 pub(super) fn may_have_been(lotus: &Lotus, txn: &Txn, index: usize) -> bool {
     let emptied = txn.lookup(&txn.entries[index]).directory_version;
-    is_newer(emptied, txn.stamps.start) && lotus.switches.is_on(on::TOO_OLD)
+    let has_start = lotus.starts_writers() || lotus.reads_snapshot(txn, index);
+    has_start && is_newer(emptied, txn.stamps.start) && lotus.switches.is_on(on::TOO_OLD)
 }
 
 /// The key is absent as of T_start.
-fn settle_absent(txn: &mut Txn, index: usize) {
+pub(super) fn settle_absent(txn: &mut Txn, index: usize) {
     let entry = &mut txn.entries[index];
     (entry.found, entry.progress) = (false, Progress::Done);
     entry.version = Version::from_word(txn.stamps.start.0);

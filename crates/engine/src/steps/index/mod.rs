@@ -11,8 +11,9 @@ pub(crate) mod room;
 use crate::site::Context;
 use crate::transaction::working_set::{Entry, Progress, Txn};
 use tarn_fabric::address::Address;
+use tarn_fabric::round::Round;
 use tarn_store::ids::Mode;
-use tarn_store::index::hash::Lookup;
+use tarn_store::index::hash::{Lookup, head_at_home};
 use tarn_store::index::hash_of;
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
@@ -30,6 +31,23 @@ pub(crate) fn widened(table: &Table, mode: Mode, cells: Cells) -> Cells {
 pub(crate) fn bucket_of(cx: &Context, table: &Table, key: u64) -> Address {
     let near = cx.lookup_context();
     near.view.place(near.catalog, table, hash_of(table, key)).bucket
+}
+
+/// Takes in the home of a record whose key is a word, and of which the entry has an image. Returns whether the record
+/// is there. If it is not, the entry asks the index.
+#[inline(always)]
+pub(crate) fn take_home(
+    cx: &Context,
+    entry: &mut Entry,
+    (round, lookups): (&Round, &mut Vec<Lookup>),
+) -> bool {
+    let table = cx.table(entry.table);
+    let Some((offset, _)) = head_at_home(table, entry.key, round, entry.image) else {
+        begin_lookup(cx, entry, lookups, true);
+        return false;
+    };
+    (entry.address, entry.image) = (entry.address.plus(offset), entry.image.plus(offset));
+    true
 }
 
 /// Begins the entry's lookup in the index. An insert or delete needs the bucket's directory record in any case: it
