@@ -31,7 +31,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// That future, compiled apart: one that is seldom taken must not make the others' larger.
+/// Returns that future behind a pointer: one that is seldom taken must not make the caller's larger.
 fn apart<'a, R>(future: impl Future<Output = R> + 'a) -> Pin<Box<dyn Future<Output = R> + 'a>> {
     Box::pin(future)
 }

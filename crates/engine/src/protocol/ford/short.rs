@@ -1,6 +1,6 @@
 //! FORD's commit of short updates made short: undo log, data and release in one pass.
 //!
-//! Invariant: what is sent is what [`super::commit`] would send, in the same order: the log, then
+//! Invariant: it sends the same as [`super::commit`] would, in the same order: the log, then
 //! every record's data, then the releases. It applies where every lock is on a record of one line
 //! that is updated in place ([`super::home`] took it in), and all of them have their only copy on
 //! one node. A changed record is logged and written from VERSION to the end of its row.

@@ -1,7 +1,7 @@
 //! How LOTUS takes up a record that is asked for.
 //!
-//! Invariant: nothing is asked of anybody here: locks come first, all those of a fetch at once, and what leads to
-//! versions is read under them. A record that is read at all is read whole: a version is one record, and its checksum
+//! Invariant: no verb or message is sent here. Locks come first, all those of a fetch at once; slots are read under them.
+//! A record that is read at all is read whole: a version is one record, and its checksum
 //! is over all of it.
 
 use super::short;
@@ -26,7 +26,7 @@ pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> H
     txn.push(entry)
 }
 
-/// What a further wish for a fetched record needs. Everything but another look at a record whose lock is held
+/// Plans a further wish for a fetched record. Everything but another look at a record whose lock is held
 /// begins with a lock.
 pub(super) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     let entry = &mut txn.entries[index];

@@ -1,12 +1,12 @@
 //! Version tables that the compute node remembers of its own shards: E2 without a round.
 //!
-//! Invariants: a table is taken from memory only where the READ of a version's record follows: a life that is over
-//! and does not know it remembers what it likes, and its READs are refused before anybody else grants its locks. Under
-//! a lock of this node's the table that is remembered is the one that was there when the lock was granted; without
-//! a lock, it is the one of a moment after T_start with nobody between his lock and his end. Remembered is what was
-//! read under a lock for reading; what was read without one, if no write of the bucket was granted since before the
-//! READ, when nobody had the lock for writing; and what the holder of a write lock has decided. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing
-//! Disaggregated Transactions with Disaggregated Locks", §4.4; there entries are dropped when other nodes lock.)
+//! Invariants: a table is taken from memory only where the READ of a version's record follows. So a life that is over,
+//! and does not know it, may remember anything: its READs are refused before its locks are granted again. Under
+//! a lock of this node's, the remembered table is the one that was there when the lock was granted. Without
+//! a lock, it is the one of a moment after T_start at which no other transaction was between its lock and its end. Three kinds of
+//! tables are remembered: those read under a lock for reading; those read without one, if no write of the bucket was granted since before
+//! the READ, when no transaction had the lock for writing; and those that the holder of a write lock has decided. (Hu, Zuo, Hu, Chen, Wang,
+//! Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", §4.4; there entries are dropped when other nodes lock.)
 
 use super::switches::{Lotus, enter, on, phase};
 use super::{execute, snapshot};
@@ -112,7 +112,7 @@ pub(super) fn after_reading(lotus: &Lotus, cx: &Context, txn: &Txn, index: usize
             match lotus.switches.is_on(on::KEEP_UNCHANGED) {
                 true if before.epoch != now.epoch => {}
                 true => cx.keep_versions((whose, before), || put(cx, txn, entry, (whose, before))),
-                // As published: whoever was granted the lock meanwhile dropped what was not there yet.
+                // As published: a transaction that was granted the lock meanwhile dropped an entry that was not there yet.
                 false => put(cx, txn, entry, (whose, now)),
             }
         }
@@ -138,7 +138,7 @@ pub(super) fn decided(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// The transaction gives its locks up and has written nothing: what is remembered of before its grants is still true.
+/// Keeps the tables that are remembered from before the transaction's grants: it gives its locks up and has written nothing.
 pub(super) fn unchanged(lotus: &Lotus, cx: &Context, txn: &Txn) {
     if !cx.node_services().versions.is_on() {
         return;

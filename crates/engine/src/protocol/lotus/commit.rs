@@ -1,4 +1,4 @@
-//! LOTUS's commit: invisible versions and the log, a timestamp, the decision, and what nobody waits for.
+//! LOTUS's commit: invisible versions and the log, a timestamp, the decision, and the WRITEs that are not waited for.
 //!
 //! Invariants: T_commit is taken when every replica has the INVISIBLE versions and every log the entry, with all
 //! locks held; nothing is visible before every log has T_commit; nothing is visible at a primary before it is at
@@ -108,8 +108,8 @@ async fn write_short(
     Ok(())
 }
 
-/// As [`commit`], where memory is near and timestamps come from the process's counter, so that nothing has to be waited for between C1 and the end,
-/// and a future cannot be dropped there. `None` of what [`short::weigh`] does not let through, or while the log area is not free.
+/// Commits where memory is near and timestamps come from the process's counter. Then there is no wait between C1 and the end, and a future
+/// cannot be dropped there. Returns `None` if [`short::weigh`] finds no short commit, or while the log area is not free.
 #[inline]
 pub(super) fn commit_near(
     lotus: &Lotus,
@@ -160,7 +160,7 @@ fn write_near(
     Ok(())
 }
 
-/// Some of it may have been written: whoever settles it must know what.
+/// Leaves the transaction in doubt, since some of it may have been written. Notes its versions, for the life that settles it.
 #[cold]
 fn left_in_doubt(cx: &Context, txn: &mut Txn, error: FabricError) -> Failure {
     cx.port.note_failure(error);
@@ -188,9 +188,9 @@ fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Fail
     Ok(())
 }
 
-/// The log area is used again only when what it decides is visible everywhere.
+/// Waits until the versions that the log area decides are visible everywhere. Only then is it used again.
 pub(super) async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // Should this future be dropped, what has not settled is still to be waited for.
+    // If this future is dropped, rounds that have not settled are still to be waited for.
     while let Some(&showing) = txn.unlocking.last() {
         if lotus.keeps(Rule::SettleBeforeLog) && cx.port.settle(showing).await.is_err() {
             txn.left_unshown = true;
@@ -204,8 +204,8 @@ pub(super) async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Re
     Ok(())
 }
 
-/// C1: the log's entry, then the versions, INVISIBLE, to every replica. From here on the outcome is what the
-/// memory says.
+/// C1: the log's entry, then the versions, INVISIBLE, to every replica. From here on the memory
+/// decides the outcome.
 async fn write_invisible(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::INVISIBLE);
     let log = encode_log(txn);
@@ -236,10 +236,10 @@ async fn write_invisible(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))
 }
 
-/// What is written next is the only copy of what was just read under the locks: a backend whose memory is near need
-/// not let others run first. And the decision follows. Whoever may miss what C1 wrote must not have a T_start that
-/// shows it, which he has from the counter that T_commit is taken from after C1: its order is theirs. Of other
-/// sources we do not say so.
+/// Says that the round writes the only copy of records that were just read under the locks: a backend whose memory is near need
+/// not let others run first. It also says that the decision follows. A transaction that may miss the WRITEs of C1 must not have a T_start that
+/// shows them. It has T_start from the counter that gives T_commit after C1, so the counter's order decides. For other
+/// sources of timestamps this is not said.
 fn stay_near(cx: &Context, round: &mut Round) {
     round.hot();
     if let Timestamps::Counter = cx.timestamps {
@@ -320,7 +320,7 @@ async fn decide_and_show(
     show_and_release(lotus, cx, txn).await
 }
 
-/// Sends what decides and shows; when it is acknowledged, all is over.
+/// Sends the WRITEs that decide and show. When they are acknowledged, all is over.
 async fn show_and_release(
     lotus: &Lotus,
     cx: &Context,
@@ -353,7 +353,7 @@ fn add_decision(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// What the transaction's versions have pushed out may be used again once nobody can ask for it.
+/// Gives back the records that the transaction's versions have pushed out. They are used again once no snapshot can ask for them.
 fn discard(cx: &Context, txn: &Txn) {
     for it in txn.written.iter().filter(|it| !it.discarded.is_null()) {
         cx.discard_record(it.discarded, it.table);
@@ -371,7 +371,7 @@ fn add_visible(cx: &Context, txn: &mut Txn, choose: impl Fn(usize) -> bool) {
     }
 }
 
-/// C4: visible at the primaries. Nobody waits for it but the locks.
+/// C4: makes the versions visible at the primaries. Only the locks wait for it.
 fn show_at_primary(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     enter(cx, phase::SHOW);
     txn.round.begin();
@@ -383,7 +383,7 @@ fn show_at_primary(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     close(cx, txn, posted);
 }
 
-/// What was posted is the transaction's last: when it is done, its locks are given up.
+/// Closes the transaction: when its last round is done, its locks are given up.
 fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
     enter(cx, phase::RELEASE);
     txn.written.clear();
@@ -395,7 +395,7 @@ fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
     }
 }
 
-/// Gives up the locks: their next holders learn what this node knows.
+/// Gives up the locks. Their next holders learn the newest timestamp that this node knows.
 #[inline]
 fn release(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if !txn.held.is_empty() {
@@ -421,7 +421,7 @@ pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
 
 /// As [`roll_back`], for a transaction that was in doubt and is settled. One of which no log was found may have left
 /// INVISIBLE versions all the same, where the log did not go. Its locks are held still, since they were secured before
-/// anything was sent: what was there before is written back, and then they are given up.
+/// anything was sent: the former bytes are written back, and then the locks are given up.
 pub(super) fn abandon(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if txn.written.is_empty() || cx.has_decided(txn.tag) {
         return roll_back(lotus, cx, txn);
@@ -431,7 +431,7 @@ pub(super) fn abandon(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     restore(cx, txn);
 }
 
-/// Writes back what was there before, at every replica, and then gives the locks up. A batch goes to one node alone,
+/// Writes back the former bytes at every replica, and then gives the locks up. A batch goes to one node alone,
 /// so that one that fails says that this node is gone, and nothing of any other.
 fn restore(cx: &Context, txn: &mut Txn) {
     let groups = cx.groups.whole();
@@ -453,7 +453,7 @@ fn restore(cx: &Context, txn: &mut Txn) {
     cx.close_restored(writes, (&mut txn.held, (txn.tag, txn.coordinator)));
 }
 
-/// How far into the slot what was there before begins.
+/// Returns how far into the slot the former bytes begin.
 fn former_at(cx: &Context, it: &Written) -> usize {
     match cx.table(it.table).slot.record {
         _ if it.came => 0,

@@ -1,7 +1,7 @@
 //! LOTUS's execute phase with locks: E1 locks, E2 tables of versions, E3 records.
 //!
 //! Invariant: all locks of a fetch are granted before anything of it is read, and none is given up before the
-//! transaction ends: what was read is what the transaction works on, without another look at it. The locks lie in
+//! transaction ends. So the transaction works on the versions that it has read, without another look at them. The locks lie in
 //! compute nodes; memory nodes execute READs alone.
 
 use super::find::{self, Place};
@@ -27,7 +27,7 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
         return Err(again_after(cx, failure));
     }
     txn.ordered.has_own = false;
-    // What holds should this future be dropped.
+    // This holds if this future is dropped.
     txn.failed = Some(Failure::Usage);
     let outcome = match txn.intent {
         Intent::ReadOnly => snapshot::fetch(lotus, cx, txn).await,
@@ -65,7 +65,7 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
     go_through(lotus, cx, txn, 0).await
 }
 
-/// Goes on with what is not fetched yet, round by round, under locks or on a snapshot. Undecided versions were looked at so many times.
+/// Fetches the remaining entries round by round, under locks or on a snapshot. `looks` is how often undecided versions were looked at.
 pub(super) async fn go_through(
     lotus: &Lotus,
     cx: &Context,
@@ -93,13 +93,13 @@ pub(super) async fn go_through(
             scans::absorb(lotus, cx, txn)?;
         }
         insert::provide(cx, txn).await?;
-        // What is added from now on goes into the next round.
+        // Entries that are added from now on go into the next round.
         txn.round.begin();
         snapshot::look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
     }
 }
 
-/// Begins the way of what is read without a lock.
+/// Begins the way of the entries that are read without a lock.
 fn begin_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     for index in txn.fetched..txn.entries.len() {
         if txn.entries[index].progress == Progress::Lock && !cached::take(lotus, cx, txn, index)? {
@@ -122,7 +122,7 @@ async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure>
         return Ok(());
     }
     enter(cx, phase::LOCK);
-    // What is over by now hinders nobody, if it only was not seen yet.
+    // Transactions that are over by now give up their locks, if their end was only not seen yet.
     cx.advance_closing();
     for index in txn.fetched..txn.entries.len() {
         if waits(&txn.entries[index]) && !lotus.reads_snapshot(txn, index) {
@@ -139,7 +139,7 @@ async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure>
     Ok(())
 }
 
-/// The record's lock, and its bucket's for one that may come: so nobody else makes a slot there.
+/// Asks for the record's lock, and for its bucket's if the record may come: then no other transaction makes a slot there.
 fn ask(cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
     let table = cx.table(entry.table);
@@ -176,11 +176,11 @@ fn take_grant(
         return Ok(());
     }
     if entry.found {
-        // Nobody has changed it since it was read: the weaker lock was not given up.
+        // It has not changed since it was read: the weaker lock was not given up.
         let is_apart = cx.table(entry.table).slot.is_out_of_line();
         match is_apart && entry.cells != Cells::NONE && entry.payload == BufferOffset::default() {
             true => txn.entries[index].progress = Progress::Body,
-            // Changed already, and now to go: what was there before is not what it has become since.
+            // It was changed already, and is now to go: its payload is not the former one any more.
             false if entry.writable => txn.entries[index].progress = Progress::Done,
             false => become_ready(cx, txn, index),
         }
@@ -281,7 +281,7 @@ fn look_elsewhere(txn: &mut Txn, index: usize) {
     }
 }
 
-/// The table of versions, under the record's lock: what is the newest?
+/// Takes in the newest version of a table of versions, which was read under the record's lock.
 pub(super) fn take_versions(
     lotus: &Lotus,
     cx: &Context,
@@ -304,7 +304,7 @@ pub(super) fn take_versions(
     }
     let newest = slot.newest_committed(image);
     if let Some(newest) = &newest {
-        // Who wrote it may have died before it told the owner of the lock.
+        // Its writer may have died before it told the owner of the lock.
         cx.timestamps.observe(cx, newest.version);
     }
     let is_new = |it: &Committed| it.version > stamps.start;
@@ -400,7 +400,7 @@ fn become_ready(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Room for a payload, with what is written before it where it lies apart.
+/// Reserves room for a payload, and for the bytes that are written before it where it lies apart.
 pub(super) fn reserve_payload(round: &mut Round, table: &Table) -> BufferOffset {
     let slot = &table.slot;
     match slot.record {
@@ -430,8 +430,8 @@ fn take_absent(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     };
 }
 
-/// The key is absent as of what this node knows: whoever had its lock before has told it so. On a snapshot, as of
-/// that.
+/// Notes that the key is absent, as of the newest timestamp that this node knows: the lock's former holder has told it. On a snapshot, as of
+/// T_start.
 fn note_absent(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let as_of = if lotus.is_snapshot() { txn.stamps.start } else { cx.timestamps.known(cx) };
     let entry = &mut txn.entries[index];

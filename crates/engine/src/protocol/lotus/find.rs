@@ -2,10 +2,10 @@
 //!
 //! Invariant: a slot keeps its key unless a split moves it or a sweep empties it, and an insert
 //! makes a slot under the bucket's lock before any version in it is visible. A slot moves or is emptied under its key's lock,
-//! and while its
-//! bucket's directory record is marked: so whoever holds the key's lock finds it or it is not there; to whoever does not,
-//! a key is absent that is in no line of its bucket, if the directory record was the same, unmarked, before the first of
-//! them was read and after the last: as of any moment from the directory's VERSION on. Before that it may have been there.
+//! and while its bucket's directory record is marked. So a transaction that holds the key's lock finds the slot, or it is not there. To
+//! a transaction without the lock, a key is absent if it is in no line of its bucket, and the directory record was the same, unmarked,
+//! before the first of the lines was read and after the last. It is then absent as of any moment from the directory's VERSION on. Before
+//! that it may have been there.
 
 use super::switches::{Lotus, enter, on, phase};
 use tarn_store::placement::catalog::Table;
@@ -18,7 +18,7 @@ use crate::transaction::working_set::{Entry, Progress, Txn};
 use tarn_store::ids::Mode;
 use tarn_fabric::address::Address;
 
-/// What a round has told of an entry's slot.
+/// A round's answer about an entry's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// The entry's address and image are the slot's.
@@ -87,7 +87,7 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Takes in what they brought. `by_lock`: the key's lock is held, so that its slot does not move.
+/// Takes in the answers of the READs. `by_lock`: the key's lock is held, so that its slot does not move.
 pub(super) fn absorb(
     lotus: &Lotus,
     cx: &Context,

@@ -1,10 +1,10 @@
-//! What an ideal lock at memory nodes would cost: a counter of holders in each compute node, and an FAA when it leaves zero
+//! The cost of an ideal lock at memory nodes: a counter of holders in each compute node, and an FAA when it leaves zero
 //! and when it comes back to zero. LOTUS's evaluation compares with it (§8.4, Figure 17).
 //!
-//! Invariant: nothing rests on these FAAs. Whose a lock is lock tables say, as ever; an FAA adds nothing, to a word of the
-//! coordinator's own log area in the group of what is locked. So it goes to the memory node to which theirs would go, changes no
-//! byte, and there is nothing to recover. It goes with the READ that follows the grant and with the last WRITEs, without a
-//! round of its own. Counted are a node's own grants by their holders; another's, which cost messages as well, one by
+//! Invariant: nothing rests on these FAAs. Lock tables say whose a lock is, as ever. An FAA adds zero to a word of the
+//! coordinator's own log area in the group of the locked record. So it goes to the memory node to which an ideal lock's would go, changes no
+//! byte, and leaves nothing to recover. It goes with the READ that follows the grant and with the last WRITEs, without a
+//! round of its own. A node's own grants are counted by their holders; another node's grants, which cost messages as well, one by
 //! one. Locks of index nodes are left out.
 
 use super::switches::{Lotus, on};
@@ -31,7 +31,7 @@ pub(super) fn take(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Adds the FAAs of the locks that are given up when what the round has is done.
+/// Adds the FAAs of the locks that are given up when the round is done.
 #[inline]
 pub(super) fn add_given_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if lotus.switches.is_on(on::LOCKS_APART) {
@@ -42,7 +42,7 @@ pub(super) fn add_given_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     names.into_iter().for_each(|name| add(cx, txn, name));
 }
 
-/// Sends them where nothing else is sent. Nobody waits for them.
+/// Sends the FAAs where nothing else is sent. They are not waited for.
 #[inline]
 pub(super) fn give_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if lotus.switches.is_on(on::LOCKS_APART) {

@@ -1,8 +1,8 @@
 //! Room for LOTUS's inserts: a slot for every key that is known to be absent.
 //!
 //! Invariant: the transaction holds the bucket's lock, so that a slot that was free when the bucket was read is free;
-//! no two inserts of a transaction take one. What stood in the slot's first line is kept: an undone insert
-//! leaves it so.
+//! no two inserts of a transaction take one. The former bytes of the slot's first line are kept: an undone insert
+//! leaves them so.
 
 use super::execute::reserve_payload;
 use tarn_store::placement::catalog::Table;
@@ -43,7 +43,7 @@ pub(super) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
                 entry.image = image;
                 take_slot(cx, txn, index);
             }
-            // Read what stands there first.
+            // Its present bytes are read first.
             None => (entry.body, entry.progress) = (Address::NULL, Progress::Body),
         }
     }

@@ -69,7 +69,7 @@ impl Described for Lotus {
         phases: PHASES,
         limits: LIMITS,
         aborts: ABORTS,
-        // What is undone was INVISIBLE, and nobody has seen it.
+        // An undone version was INVISIBLE, and no transaction has seen it.
         undone: |_, _| None,
         // A node that no mark has reached is as it was.
         undone_node: |old, _| Some(Undone::if_found(nodes::undone_version(old))),
@@ -277,7 +277,7 @@ impl Protocol for Lotus {
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         match txn.in_doubt {
             true => commit::abandon(self, cx, txn),
-            // What is prepared and not sent is nobody's affair: the locks may not hold any more.
+            // Prepared bytes that were not sent do not matter: the locks may not hold any more.
             false => self.rollback(cx, txn),
         }
     }
@@ -316,7 +316,7 @@ impl Protocol for Lotus {
     async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
         match self.keeps(Rule::SettleBeforeLog) {
             // A coordinator that is no more may have left writes on their way. As they end its transaction may
-            // go in doubt, and as that is settled what was there before be written back.
+            // go in doubt, and as that is settled the former bytes may be written back.
             true => Ok(!cx.is_closing(coordinator)
                 && cx.is_number_free(coordinator).await?
                 && !cx.is_closing(coordinator)

@@ -1,9 +1,9 @@
-//! What of ordered indexes is LOTUS's: the locks of nodes, what protects leaves, and what a commit writes of nodes.
+//! LOTUS's part of ordered indexes: the locks of nodes, the protection of leaves, and the WRITEs of nodes in a commit.
 //!
-//! Invariant: nodes have one version, counted in timestamps. Their locks lie in compute nodes like all others; LOCK in
-//! the node is a mark, written by whoever holds the lock, before any byte of the node changes and until all of it
-//! is decided. So a node that is free, and whose VERSION is not above T_start, shows what was there at T_start, if it was
-//! read after that was taken: whoever took a T_commit up to T_start had marked it before. Whoever undoes a change
+//! Invariant: nodes have one version, counted in timestamps. Their locks lie in compute nodes like all others. LOCK in
+//! the node is a mark, which the lock's holder writes before any byte of the node changes, and leaves until all of it
+//! is decided. So a node that is free, with a VERSION not above T_start, shows its state at T_start, if it was
+//! read after T_start was taken: a transaction with a T_commit up to T_start had marked it before. A resolver that undoes a change
 //! counts VERSION on, and sees to it that every later T_commit is above that: no VERSION comes twice.
 
 use super::switches::{enter, phase};
@@ -20,7 +20,7 @@ use tarn_fabric::address::{Address, GroupId};
 pub(super) const HEAD_BYTES: usize = 16;
 const _: () = assert!(LOCK_AT == 0 && VERSION_AT == 8);
 
-/// Notes what is locked, and read behind it: its index.
+/// Notes a lock, whose node is read after it; returns its index.
 pub(super) fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
@@ -39,7 +39,7 @@ pub(super) fn is_newer(version: Version, start: Timestamp) -> bool {
 }
 
 /// Locks for reading the leaves that scans have shown since the last time, and looks at each again, under its lock:
-/// what was shown is what the transaction works on.
+/// the transaction works on the leaves that were shown.
 pub(super) async fn protect(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let first = txn.checks.iter().position(|check| !check.covered).unwrap_or(txn.checks.len());
     if first == txn.checks.len() {
@@ -76,7 +76,7 @@ pub(super) fn groups(txn: &Txn) -> impl Iterator<Item = GroupId> {
     changed(txn).map(|lock| lock.address.group())
 }
 
-/// Nodes that change get T_commit. Until it is taken the history has a version of them that nobody can see.
+/// Nodes that change get T_commit. Until it is taken the history has a version of them that no transaction can see.
 pub(super) fn stamp(txn: &mut Txn, commit: Option<Timestamp>) {
     let unseen = || Version::from_word(1 << 62 | (txn.tag.word() & ((1 << 62) - 1)));
     let version = commit.map_or_else(unseen, version_at);

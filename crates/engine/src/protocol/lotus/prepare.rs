@@ -1,8 +1,8 @@
-//! What LOTUS's commit writes: for each record that changes a version, the cell that leads to it, and what recovery
-//! must know of what was there.
+//! Prepares the bytes that LOTUS's commit writes: for each record that changes a version, the cell that leads to it, and the former bytes
+//! that recovery must know.
 //!
 //! Invariant: a version goes over the oldest that is shown, never over the newest committed unless there is but one
-//! place; what is discarded is remembered in PREV_TS. All bytes of C1 are pieces, in the order in which they must
+//! place. PREV_TS remembers a discarded version. All bytes of C1 are pieces, in the order in which they must
 //! arrive at a node: a version before its cell, of a slot that comes to be used its later lines before the first.
 
 use super::switches::Lotus;
@@ -118,7 +118,7 @@ fn drop_links(cx: &Context, txn: &mut Txn) {
 }
 
 /// A link is the only piece of 8 bytes that replaces nothing: everything else of records is a cell at least, and
-/// slots of nodes, which may have 8 bytes, know what they replace.
+/// slots of nodes, which may have 8 bytes, know the bytes that they replace.
 fn is_link(piece: &PendingWrite) -> bool {
     piece.len_bytes == 8 && piece.old == piece.new
 }
@@ -157,7 +157,7 @@ pub(super) fn writing(it: &Written) -> Writing {
     }
 }
 
-/// Where the entry's version goes, and what its PREV_TS is, and whether the slot comes to be used. A slot that is free has
+/// Chooses the place of the entry's version and its PREV_TS. Returns them, and whether the slot comes to be used. A slot that is free has
 /// nothing to overwrite. Nor has one in which nothing was ever committed: a life left it that died within C1, perhaps at one
 /// copy alone, so that all of the slot is to be written at each.
 fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place, bool), Failure> {
@@ -335,7 +335,7 @@ fn prepare_packed(
     Ok(())
 }
 
-/// What recovery writes back: of a slot that came to be used its first line, else what is overwritten.
+/// Returns the bytes that recovery writes back: of a slot that came to be used its first line, else the bytes that are overwritten.
 fn former(entry: &Entry, came: bool, at: usize, bytes: usize) -> (BufferOffset, usize) {
     match came {
         true => (entry.image, LINE_BYTES),
@@ -352,7 +352,7 @@ fn add_record(txn: &mut Txn, table: &Table, entry: &Entry, record: Address) {
     add_piece(txn, record, start, bytes);
 }
 
-/// The image of a slot that comes to be used, without a version but with what was discarded.
+/// Makes the image of a slot that comes to be used, without a version but with the timestamps of discarded ones.
 fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOffset {
     let slot = &table.slot;
     let image = txn.round.reserve_lines(slot.slot_bytes);
@@ -363,7 +363,7 @@ fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOf
         txn.round.set_word(image.plus(SHAPE_AT), shape);
     }
     if let RecordLayout::Cells(cells) = slot.record {
-        // What its lines have shown before, of another record perhaps.
+        // The former lines may have been of another record.
         for cell in 0..cells.count() {
             let at = cells.cell_at(cell) + CELL_PREV_TS_AT;
             let prev_ts = txn.round.word(entry.image.plus(at));

@@ -1,12 +1,12 @@
 //! LOTUS's recovery: transactions are finished or undone from their logs, many at once.
 //!
 //! The rule: a transaction has committed if a log that can be read has its T_commit, or any of its cells is visible
-//! at a member. Otherwise it is undone: what was there before is written back where its own bytes are, and its entries
-//! are made invalid. What has committed gets T_commit into all its logs, then is made visible where it is not, at the backups, and
-//! only then at the primaries. Links of chains are written forward in either case.
+//! at a member. Otherwise it is undone: the former bytes are written back where its own bytes are, and its entries
+//! are made invalid. A transaction that has committed gets T_commit into all its logs. Then it is made visible where it is not, at the
+//! backups, and only then at the primaries. Links of chains are written forward in either case.
 //!
 //! Invariant: idempotent, with one resolver at a time, wherever an earlier one died. It rests on: nothing of the owner
-//! lands any more; nobody writes a cell that is the owner's before its locks are given up, which is when its life is
+//! lands any more; no transaction writes a cell that is the owner's before its locks are given up, which is when its life is
 //! recovered or its own node has resolved it, and then all its logs have T_commit if it has committed. So a cell with neither
 //! its bytes nor those of before says nothing: replicas may differ in cells that were left INVISIBLE without a log.
 
@@ -22,7 +22,7 @@ use crate::steps::settle::{Answer, Bulk, Wish, logs};
 use tarn_fabric::address::{Address, Target};
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// What LOTUS's recovery knows of a transaction: its log, and, once that was looked for, when it committed.
+/// A transaction as LOTUS's recovery knows it: its log, and, once that was looked for, when it committed.
 pub struct Left {
     log: VersionLog,
     commit: Option<Timestamp>,
@@ -47,16 +47,16 @@ impl Entry for Left {
 
 type Unsettled = crate::steps::settle::Unsettled<Left>;
 
-/// What one replica has of a version.
+/// The state of a version at one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// It is there, INVISIBLE.
     Invisible,
     /// It is there, visible as of this.
     Visible(Timestamp),
-    /// What was there before.
+    /// The former bytes.
     Former,
-    /// Something else: of whoever had the record's lock afterwards, or what nobody decided about, left without a log.
+    /// Other bytes: of a later holder of the record's lock, or of an undecided version that was left without a log.
     Other,
 }
 
@@ -146,7 +146,7 @@ fn former_at(cx: &Context, version: &LoggedVersion) -> usize {
     }
 }
 
-/// What every live replica that counts has of every version.
+/// Returns the state of every version at every live replica that counts.
 async fn look(cx: &Context, left: &[Unsettled]) -> Result<Vec<Copy>, Failure> {
     let groups = cx.groups.whole();
     let (mut copies, mut wishes) = (Vec::new(), Vec::new());
@@ -173,7 +173,7 @@ async fn look(cx: &Context, left: &[Unsettled]) -> Result<Vec<Copy>, Failure> {
     Ok(seen)
 }
 
-/// What these words, which stand where the version's former ones stood, are.
+/// Returns the state that these words show, which stand where the version's former ones stood.
 fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64]) -> State {
     let from = former_at(cx, version);
     let word = |at: usize| words[(at - from) / 8];
@@ -186,7 +186,7 @@ fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64])
             (word(cell + CELL_TXN_AT), word(cell))
         }
     };
-    // LOCK is a mark, and no part of what was there.
+    // LOCK is a mark, and no part of the former bytes.
     let skipped = usize::from(from == LOCK_AT);
     let is_former = words[skipped..] == version.former[skipped..];
     judged(writer == tag.word(), VersionWord::from_word(seen), is_former)
@@ -196,7 +196,7 @@ fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64])
 fn judged(is_same: bool, seen: VersionWord, is_former: bool) -> State {
     match is_same {
         true if seen.is_invisible() => State::Invisible,
-        // A cell keeps its writer for ever, and a thread's tags come again: what was there before may say the same tag.
+        // A cell keeps its writer for ever, and a thread's tags come again: the former bytes may say the same tag.
         // It is this transaction's only with a timestamp that it did not have before.
         true if !is_former => State::Visible(seen.timestamp()),
         _ if is_former => State::Former,
@@ -257,8 +257,8 @@ pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
     Ok(())
 }
 
-/// Adds what makes nodes final that are still marked at any replica: of who has committed, T_commit; of who has not,
-/// their old bytes first, and then [`undone_version`]. Later commits' must be above that, so that timestamps
+/// Adds the WRITEs that make nodes final that are still marked at any replica: T_commit for a transaction that has committed; for others
+/// their old bytes first, and then [`undone_version`]. T_commit of later commits must be above that, so that timestamps
 /// are taken until it is left behind.
 async fn settle_nodes(
     cx: &Context,
@@ -327,8 +327,8 @@ fn visible(cx: &Context, version: &LoggedVersion, words: &[u64], at: Timestamp) 
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// What they held is given up by whoever granted it, once the life is recovered: nothing is left to do but to wait
-/// until everybody's next timestamp is above theirs.
+/// Waits until the next timestamp of every node is above theirs. Nothing else is left to do: the owners of their locks give them up, once
+/// the life is recovered.
 pub(super) async fn release(cx: &Context, left: &[Unsettled]) {
     for commit in left.iter().filter_map(|each| each.entry.commit) {
         cx.timestamps.observe(cx, commit);
@@ -340,7 +340,7 @@ pub(super) async fn release(cx: &Context, left: &[Unsettled]) {
 mod tests {
     use super::*;
 
-    /// A thread's tags come again after 2^34 transactions: what was there before may bear the tag of whoever writes now.
+    /// A thread's tags come again after 2^34 transactions: the former bytes may bear the tag of the present writer.
     #[test]
     fn a_version_of_before_is_nobodys_whatever_its_writers_tag() {
         let [early, late] = [5, 9].map(|at| VersionWord::committed(Timestamp(at)));

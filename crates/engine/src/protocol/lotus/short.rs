@@ -1,12 +1,11 @@
-//! LOTUS made short for what most transactions are: records whose versions lie in their slots, found at home, read
+//! LOTUS's short way for the most common transactions: records whose versions lie in their slots, found at home, read
 //! or updated, under locks or on a snapshot. Their commit is [`super::short_commit`].
 //!
-//! Invariant: what is asked and sent is what [`super::execute`] and [`super::snapshot`] would, byte by byte
-//! and in the same order: all locks, then the READs. What is short is the way
-//! there: one pass over the entries a round; and the slot's next image is made when the record is fetched, so that
-//! the caller's payload lies where it is written from. Whatever is out of the way goes on there. Where memory is near, visits stand where
-//! rounds would, with their checks and their fence; a record is found by the same words, its key in a slot that is in use; and one that is
-//! not at home is looked for in its bucket before the index is asked.
+//! Invariant: it asks and sends the same as [`super::execute`] and [`super::snapshot`] would, byte by byte and in the same order: all locks,
+//! then the READs. It is short because it passes over the entries once a round. The slot's next image is made when the record is
+//! fetched, so that the caller's payload lies where it is written from. Unusual records go on in those files. Where memory is near, visits
+//! stand where rounds would ([`crate::steps::access::sought`]), and a record that is not at home is looked for in its bucket before the index
+//! is asked.
 
 use super::execute::{advance, take_versions};
 use super::snapshot;
@@ -28,11 +27,11 @@ use tarn_store::index::hash::home;
 use tarn_store::layout::{Geometry, Packed, RecordLayout, Version};
 use tarn_store::placement::catalog::Table;
 
-/// Which entries are undecided, with the cells in question.
+/// The undecided entries, with the cells in question.
 type Undecided = Vec<(usize, usize)>;
 
-/// Takes note of a record that is asked for, if it is looked for at its home and has its versions there; whether
-/// it is.
+/// Notes a record that is asked for, if it is looked for at its home and has its versions there. Returns whether
+/// it is noted.
 #[inline(always)]
 pub(super) fn note(
     cx: &Context,
@@ -52,14 +51,14 @@ pub(super) fn note(
     is_noted
 }
 
-/// Whether all that is to be fetched was noted.
+/// Returns whether all records that are to be fetched were noted.
 #[inline]
 pub(super) fn fetches(cx: &Context, txn: &mut Txn) -> bool {
     let noted = std::mem::take(&mut txn.at_home);
     noted > 0 && txn.fetched + noted == txn.entries.len() && !cx.has_ordered
 }
 
-/// Begins a fetch under locks that are all this node's, so that nobody need be waited for but the lines.
+/// Begins a fetch under locks that need no message, so that only the lines have to be waited for.
 #[inline]
 pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
     let is_plain = txn.intent == Intent::ReadWrite && txn.notes.is_plain() && txn.failed.is_none();
@@ -74,13 +73,13 @@ pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option
     if !fetches(cx, txn) {
         return None;
     }
-    // What holds should the fetch be dropped.
+    // This holds if the fetch is dropped.
     txn.failed = Some(Failure::Usage);
     ask(cx, txn, near);
     Some(near)
 }
 
-/// E1 to E3 of what [`begin`] has asked for. `None`: not all of it was shown at once, and [`fetch_others`] goes on.
+/// E1 to E3 of the fetch that [`begin`] has begun. Returns `None` if not all of it was shown at once: [`fetch_others`] goes on.
 #[inline]
 pub(super) fn end(
     lotus: &Lotus,
@@ -103,8 +102,8 @@ pub(super) fn end(
     }
 }
 
-/// Locks and reads what is to be fetched; what is not at home, or not as usual there, is left to be looked for. The
-/// locks are taken when the lines, theirs too, have had time to come: right before the READs.
+/// Locks and reads the records that are to be fetched. Records that are not at home, or unusual there, are left to be looked for. The
+/// locks are taken right before the READs, when all lines have had time to come, those of the locks too.
 #[inline]
 pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let near = cx.port.near();
@@ -122,7 +121,8 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     Ok(())
 }
 
-/// Reads on a snapshot what is to be fetched; which entries are undecided. What is not at home is left to be looked for.
+/// Reads on a snapshot the records that are to be fetched; returns the undecided entries. Records that are not at home are left to be looked
+/// for.
 #[inline]
 pub(super) async fn fetch_as_of(
     lotus: &Lotus,
@@ -139,7 +139,7 @@ pub(super) async fn fetch_as_of(
     look(txn, near, Shown { lotus, cx, start }).await
 }
 
-/// Asks for the homes: for their lines where memory is near, and those of their locks; else in a round that is not sent yet.
+/// Asks for the homes: where memory is near for their lines and those of their locks, else in a round that is not sent yet.
 #[inline(always)]
 fn ask_homes(cx: &Context, txn: &mut Txn, near: Option<DirectMemory<'_>>) {
     let Some(near) = near else {
@@ -153,7 +153,7 @@ fn ask_homes(cx: &Context, txn: &mut Txn, near: Option<DirectMemory<'_>>) {
     ask(cx, txn, near);
 }
 
-/// E2 and E3: reads the homes, and where memory is near the buckets of what is not there.
+/// E2 and E3: reads the homes, and where memory is near the buckets of records that are not at home.
 #[inline(always)]
 async fn look(
     txn: &mut Txn,
@@ -167,7 +167,8 @@ async fn look(
     }
 }
 
-/// Takes in what was read and not shown at once, and reads what is not at home, when its lines have had time to come.
+/// Takes in the records that were not shown at once, and reads the buckets of those that are not at home, when their lines have had time
+/// to come.
 pub(super) async fn fetch_others(
     lotus: &Lotus,
     cx: &Context,
@@ -179,7 +180,7 @@ pub(super) async fn fetch_others(
     Ok(())
 }
 
-/// As [`fetch_others`], under locks or on a snapshot.
+/// Does the same as [`fetch_others`], under locks or on a snapshot.
 async fn look_elsewhere(
     txn: &mut Txn,
     near: DirectMemory<'_>,
@@ -194,7 +195,7 @@ async fn look_elsewhere(
     }
     let mut undecided = Vec::new();
     for index in txn.fetched..txn.entries.len() {
-        // Of what is known by now, or has to be looked for in the index, nothing is left to take in.
+        // Entries that are fetched by now, or that ask the index, have nothing left to take in.
         if txn.entries[index].progress == Progress::Lock {
             shown.weigh(txn, index, &mut undecided)?;
         }
@@ -202,7 +203,7 @@ async fn look_elsewhere(
     Ok(undecided)
 }
 
-/// Sends the round that asks for the homes, and takes in what it brings.
+/// Sends the round that asks for the homes, and takes in its answers.
 async fn send(txn: &mut Txn, shown: Shown<'_>) -> Result<Undecided, Failure> {
     let cx = shown.cx;
     for _ in txn.fetched..txn.entries.len() {
@@ -224,7 +225,7 @@ async fn send(txn: &mut Txn, shown: Shown<'_>) -> Result<Undecided, Failure> {
     Ok(undecided)
 }
 
-/// What of a slot is shown at once: under its lock, or as of a T_start.
+/// Shows versions: the newest under the lock, or the one as of a T_start.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
     lotus: &'a Lotus,
@@ -233,8 +234,8 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Takes in a record whose slot's line was read, if nothing is on its way there. Whether that was it; if not, nothing has changed.
-    /// There is room for the slot's next image.
+    /// Takes in a record whose line was read, if no version is on its way there. Returns whether it was taken in; if not, nothing has
+    /// changed. `next` is room for the slot's next image.
     #[inline(always)]
     fn show(
         self,
@@ -254,7 +255,7 @@ impl Shown<'_> {
         true
     }
 
-    /// As [`Shown::show`], of an image in the buffer, where room is made.
+    /// Does the same as [`Shown::show`] for an image in the buffer, where it makes room.
     #[inline(always)]
     fn show_image(self, entry: &mut Entry, round: &mut Round) -> bool {
         let packed = packed(self.cx.table(entry.table));
@@ -264,7 +265,7 @@ impl Shown<'_> {
         }
     }
 
-    /// Weighs what was not shown at once, as elsewhere.
+    /// Takes in a record that was not shown at once, in the general way.
     fn weigh(self, txn: &mut Txn, index: usize, undecided: &mut Undecided) -> Result<(), Failure> {
         if self.start.is_none() {
             return take_versions(self.lotus, self.cx, txn, index);
@@ -275,8 +276,8 @@ impl Shown<'_> {
     }
 }
 
-/// Reads the slots of what is to be fetched, at home, and shows what they have; whether that was all. What is not at home is left
-/// as [`Progress::Home`], what was read and not shown as it was.
+/// Reads the homes of the records that are to be fetched, and shows their versions. Returns whether all were shown. A record that is not
+/// at home is left as [`Progress::Home`]; one that was read and not shown, as it was.
 #[inline(never)]
 fn show_homes(txn: &mut Txn, near: DirectMemory<'_>, shown: Shown<'_>) -> Result<bool, Failure> {
     let cx = shown.cx;
@@ -296,13 +297,13 @@ fn show_homes(txn: &mut Txn, near: DirectMemory<'_>, shown: Shown<'_>) -> Result
     Ok(left == 0)
 }
 
-/// Shows records that were found; so many were not shown at once.
+/// Shows records that were found, and counts those that were not shown at once.
 struct Showing<'a> {
     shown: Shown<'a>,
     left: usize,
 }
 
-/// At home: there is a line behind the slot's for the slot's next image.
+/// A record at home: there is a line behind its own for the slot's next image.
 impl Take<Entry, { 2 * LINE_WORDS }> for Showing<'_> {
     #[inline(always)]
     fn take(&mut self, entry: &mut Entry, room: &mut [u64; 2 * LINE_WORDS], found: Found) {
@@ -313,7 +314,7 @@ impl Take<Entry, { 2 * LINE_WORDS }> for Showing<'_> {
     }
 }
 
-/// In its bucket: it is weighed later.
+/// A record in its bucket: it is shown later.
 impl Take<Entry, LINE_WORDS> for Showing<'_> {
     fn take(&mut self, entry: &mut Entry, _: &mut [u64; LINE_WORDS], found: Found) {
         (entry.address, entry.image) = (found.slot.address(), found.image);
@@ -321,8 +322,8 @@ impl Take<Entry, LINE_WORDS> for Showing<'_> {
     }
 }
 
-/// Reads the buckets of what is not at home: as in a table without homes, any slot that has the key is the record's. What is not there
-/// either has the index to ask.
+/// Reads the buckets of the records that are not at home. As in a table without homes, any slot that has the key is the record's. For a
+/// record that is not there either the index is asked.
 fn read_buckets(
     txn: &mut Txn,
     memory: (DirectMemory<'_>, &Table),
@@ -346,7 +347,7 @@ fn ask(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
     near.ask::<{ Geometry::SLOTS_PER_BIN }>(homes);
 }
 
-/// Asks for the lines of the locks, in the tables of those who grant them.
+/// Asks for the lines of the locks, in the tables of the nodes that grant them.
 #[inline(always)]
 fn ask_locks(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
     let services = cx.node_services();
@@ -363,7 +364,7 @@ fn ask_locks(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
 #[inline(never)]
 fn lock(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::LOCK);
-    // What is over by now hinders nobody, if it only was not seen yet.
+    // Transactions that are over by now give up their locks, if their end was only not seen yet.
     cx.advance_closing();
     let Txn { entries, held, fetched, .. } = txn;
     let asked = |entry: &Entry| {
@@ -391,8 +392,8 @@ fn lock(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Takes in a record whose slot was read under its lock, if nothing is on its way there: its newest version, and for
-/// who changes it the slot's next image, in which his payload lies. Whether that was it; if not, nothing has changed.
+/// Takes in the newest version of a record whose slot was read under its lock, if no version is on its way there. If the record changes,
+/// makes the slot's next image, in which the caller's payload lies. Returns whether it was taken in; if not, nothing has changed.
 #[inline(always)]
 pub(super) fn take_newest(
     lotus: &Lotus,
@@ -427,7 +428,7 @@ fn show_newest(
         Mode::Update if lotus.switches.is_on(on::KEEP_NEWEST) => true,
         _ => return None,
     };
-    // Who wrote it may have died before it told the owner of the lock.
+    // Its writer may have died before it told the owner of the lock.
     cx.timestamps.observe(cx, word.timestamp());
     (entry.found, entry.progress) = (true, Progress::Done);
     entry.version = Version::from_word(word.word());

@@ -1,4 +1,4 @@
-//! What a short commit writes: records whose versions lie in their slots, all in one group that has one copy.
+//! The WRITEs of a short commit: of records whose versions lie in their slots, all in one group that has one copy.
 //!
 //! Invariant: the bytes are those of [`super::prepare`] and [`super::commit`]: the log's entry, then the slots' next images, INVISIBLE; with
 //! T_commit the decision, then the visible versions. One plan of WRITEs says so, whether rounds bring them or stores; the images
@@ -17,7 +17,7 @@ use tarn_store::ids::{Mode, Timestamp};
 use tarn_store::layout::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Version, VersionWord};
 use tarn_store::log::versions::{Replacing, decision_at};
 
-/// What a commit has to write.
+/// The WRITEs that a commit needs.
 #[derive(Clone, Copy)]
 pub(super) enum Weight {
     /// Nothing.
@@ -28,7 +28,7 @@ pub(super) enum Weight {
     Any,
 }
 
-/// What the transaction's commit has to write.
+/// Returns the WRITEs that the transaction's commit needs.
 #[inline]
 pub(super) fn weigh(cx: &Context, txn: &Txn) -> Weight {
     let (mut count, mut first, mut is_short) = (0, Address::NULL, true);
@@ -72,7 +72,7 @@ fn is_written(entry: &Entry) -> bool {
     entry.place != NO_PLACE && entry.dirty.0 != 0
 }
 
-/// What C1 writes besides the slots' next images: where the log area is, and where its entry is in the buffer, and its length.
+/// The log's WRITE of C1: the log area, and the entry's place and length in the buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Logged {
     pub(super) area: Target,
@@ -80,7 +80,7 @@ pub(super) struct Logged {
     pub(super) len: usize,
 }
 
-/// Makes what C1 writes: the slots' next images with their versions INVISIBLE, and the log's entry.
+/// Makes the bytes that C1 writes: the slots' next images with their versions INVISIBLE, and the log's entry.
 #[inline(always)]
 pub(super) fn make_invisible(cx: &Context, txn: &mut Txn, versions: usize) -> Logged {
     enter(cx, phase::INVISIBLE);
@@ -103,7 +103,7 @@ pub(super) fn make_invisible(cx: &Context, txn: &mut Txn, versions: usize) -> Lo
     Logged { area: cx.groups.primary(area), entry: start, len: LogEntry::words(versions) * 8 }
 }
 
-/// A WRITE: to where, and of what in the buffer.
+/// A WRITE: its target, and its bytes in the buffer.
 type Write = (Target, BufferOffset);
 
 /// C1's WRITEs after the log's: of [`VERSIONS_WORDS`] words each.
@@ -130,7 +130,7 @@ pub(super) fn decision_in(cx: &Context, area: Target) -> Target {
     area.plus(decision_at(cx.database().catalog.options().log_bytes))
 }
 
-/// Takes down what C1 writes: for C3, and for whoever undoes it.
+/// Notes the versions that C1 writes: for C3, and for a resolver that undoes them.
 pub(super) fn note_written(cx: &Context, txn: &mut Txn) {
     let Txn { entries, written, .. } = txn;
     written.clear();

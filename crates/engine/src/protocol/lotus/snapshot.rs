@@ -1,6 +1,6 @@
 //! LOTUS's read-only transactions: a snapshot, without locks.
 //!
-//! Invariant: what is read is what was committed at or before T_start, which is taken before the first READ: a version
+//! Invariant: a reader sees the versions that were committed at or before T_start, which is taken before the first READ: a version
 //! that belongs to the snapshot was in its place, if only as INVISIBLE, before T_start was given (see
 //! [`tarn_store::layout::choose()`]). An INVISIBLE version that may belong to it is read again; after a bound its writer's
 //! log is asked. Nothing was written and nothing is held, so that the transaction is over with its last READ.
@@ -115,9 +115,9 @@ pub(super) fn settle_absent(txn: &mut Txn, index: usize) {
     entry.version = Version::from_word(txn.stamps.start.0);
 }
 
-/// Reads the decisions of those who wrote these cells; a cell whose transaction is decided is seen as visible. It is
-/// decided if all members of a group have it in their logs: one alone may die with the coordinator, and then nobody
-/// knows of it.
+/// Reads the decisions of these cells' writers. A cell whose transaction is decided is seen as visible. It is
+/// decided if all members of a group have it in their logs: one alone may die with the coordinator, and then the
+/// decision is lost.
 #[cold]
 async fn ask_logs(
     lotus: &Lotus,
@@ -154,7 +154,7 @@ async fn ask_logs(
     Ok(())
 }
 
-/// Who wrote an undecided cell, and under which number.
+/// Returns the writer of an undecided cell, and its number.
 fn writer(cx: &Context, txn: &Txn, entry: &Entry, cell: usize) -> Option<(OwnerTag, u32)> {
     let slot = &cx.table(entry.table).slot;
     let RecordLayout::Cells(cells) = slot.record else { return None };

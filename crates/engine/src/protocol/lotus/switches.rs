@@ -1,6 +1,6 @@
-//! LOTUS with its switches: their names, its phases, its reasons to abort, and what its rules say of a transaction.
+//! LOTUS with its switches: their names, its phases, its reasons to abort, and the rules that follow from them.
 //!
-//! Invariant: whatever else there is of LOTUS rests on this file, and this file on none of it.
+//! Invariant: all other files of LOTUS rest on this one, and this one on none of them.
 
 use crate::cluster::info::{Isolation, Limit, Only, Switch, Switches};
 use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
@@ -145,7 +145,7 @@ impl Lotus {
         self.switches.isolation() == Isolation::SnapshotIsolation
     }
 
-    /// Whether transactions that write have a T_start: what they change must not be newer.
+    /// Returns whether transactions that write have a T_start: records that they change must not be newer.
     #[inline]
     pub(super) fn starts_writers(&self) -> bool {
         self.is_snapshot() || !self.switches.is_on(on::NEWEST_IN_SR)
@@ -157,12 +157,12 @@ impl Lotus {
         self.scans_snapshot(txn) && txn.entries[index].mode == Mode::Read
     }
 
-    /// Whether what this transaction scans is of its snapshot, and not locked.
+    /// Returns whether the leaves that this transaction scans are of its snapshot, and not locked.
     pub(super) fn scans_snapshot(&self, txn: &Txn) -> bool {
         txn.intent == Intent::ReadOnly || self.is_snapshot()
     }
 
-    /// Whether an INVISIBLE version is what a recovered life left without a log: none.
+    /// Returns whether a recovered life left an INVISIBLE version without a log: then it counts as none.
     #[inline]
     pub(super) fn is_stray(&self, cx: &Context, txn: u64) -> bool {
         self.switches.is_on(on::STRAY_CELLS) && is_stray(cx, txn)

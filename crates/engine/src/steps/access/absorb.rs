@@ -1,8 +1,8 @@
-//! What a round of a fetch brought, taken in.
+//! Takes in the answers of a fetch's round.
 //!
 //! Invariant: all answers of a round are taken in before any of them aborts the transaction, so
-//! that it is known which locks were granted. What the caller was shown without a lock is either
-//! still so when the lock comes, or the transaction aborts.
+//! that it is known which locks were granted. If the caller was shown a record without a lock, the record is
+//! still the same when the lock comes, or the transaction aborts.
 
 use super::fetch::{shares, waits_for_turn};
 use super::validate::admit;
@@ -21,7 +21,7 @@ use tarn_store::layout::{LOCK_AT, Lined, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
 
-/// Takes in everything that the round brought; the first reason to abort is returned when all
+/// Takes in everything that the round brought. Returns the first reason to abort, when all
 /// grants are known.
 #[inline(always)]
 pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -31,7 +31,7 @@ pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Resul
     let mut verdict = Ok(());
     let mut taken = txn.fetched;
     let Txn { entries, lookups, round, tag, leases, fetched, .. } = &mut *txn;
-    // The commonest in a loop of its own: looks at homes. A record that is not there may live
+    // Homes are the commonest, and have a loop of their own. A record that is not at home may be
     // elsewhere in its bucket, or nowhere.
     for entry in &mut entries[*fetched..] {
         if entry.progress != Progress::Home {
@@ -53,7 +53,7 @@ pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Resul
     Ok(verdict?)
 }
 
-/// The entries from `start` on, whatever they wait for.
+/// Takes in the entries from `start` on, in any state.
 #[inline(never)]
 fn absorb_others(
     access: &impl Access,
@@ -136,7 +136,7 @@ fn absorb_lookup(
             entry.body = body_of(round, table, image);
             cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
             if entry.watched && moved && access.keeps(Rule::ValidateReads) {
-                return Err(AbortReason::VersionChanged); // what the caller was shown is gone
+                return Err(AbortReason::VersionChanged); // the record that the caller was shown is gone
             }
             settle(access, cx, txn, (entry, table), consistent)
         }
@@ -144,7 +144,7 @@ fn absorb_lookup(
     }
 }
 
-/// Where the payload is of a record whose image was read, contiguous.
+/// Returns where the contiguous payload is of a record whose image was read.
 ///
 /// # Errors
 /// The image is of several moments.
@@ -163,7 +163,7 @@ fn payload_in(
     }
 }
 
-/// A record was found, but is not locked by this transaction.
+/// Takes in a record that was found, and is not locked by this transaction.
 #[inline(always)]
 pub(super) fn settle_found(
     access: &impl Access,
@@ -176,12 +176,12 @@ pub(super) fn settle_found(
     let [lock, version] = *round.array(entry.image.plus(LOCK_AT));
     entry.marked |= admit(access, (cx, tag), entry.mode, (entry.address, lock))?;
     show(access, entry, Version::from_word(version))?;
-    // Who locks what it reads has no lock on what an insert finds: that is looked at again.
+    // A transaction that locks its reads has no lock on a record that an insert finds: it looks at it again.
     entry.marked |= entry.mode == Mode::Insert && access.locks_reads(leases);
     match entry.mode {
         Mode::Update | Mode::Delete => entry.progress = Progress::Lock,
         Mode::Read if access.locks_reads(leases) => entry.progress = Progress::Lock,
-        // An insert's caller sees what exists already.
+        // An insert's caller sees the record that exists already.
         Mode::Read | Mode::Insert if table.slot.is_out_of_line() && entry.cells != Cells::NONE => {
             entry.progress = Progress::Body;
         }
@@ -194,7 +194,7 @@ pub(super) fn settle_found(
     Ok(())
 }
 
-/// As [`settle_found`], of a record that is not at home.
+/// Does the same as [`settle_found`] for a record that is not at home.
 #[inline(never)]
 fn settle(
     access: &impl Access,
@@ -211,13 +211,13 @@ fn settle(
     Ok(())
 }
 
-/// How a table's records lie whose payload is not contiguous in them.
+/// Returns the layout of a table's records, if their payload is not contiguous.
 #[inline]
 fn in_lines(table: &Table) -> Option<Lined> {
     table.slot.lined().filter(|lined| lined.lines() > 1)
 }
 
-/// A copy of the payload in an image, contiguous.
+/// Copies the payload out of an image; returns where the contiguous copy is.
 fn gathered(round: &mut Round, image: BufferOffset, table: &Table, lined: Lined) -> BufferOffset {
     let payload = round.reserve_lines(table.slot.payload_bytes);
     for part in lined.parts(lined.payload_at(), table.slot.payload_bytes) {
@@ -261,7 +261,7 @@ fn settle_absent(
     Ok(())
 }
 
-/// Takes over the version that was read; not another one than the caller was shown before.
+/// Takes over the version that was read. It must be the version that the caller was shown before.
 fn show(access: &impl Access, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
     if entry.watched && entry.version != version && access.keeps(Rule::ValidateReads) {
         return Err(AbortReason::VersionChanged);
@@ -327,7 +327,7 @@ fn absorb_direct_lock(
     }
     let moved = body_of(&txn.round, table, entry.image) != entry.body;
     if !is_still_there(txn, entry, table) || moved {
-        // The lock stays, on whatever lives there now: released at the end like the others.
+        // The lock stays, on the record that is there now. It is released at the end like the others.
         cx.cache.borrow_mut().forget(entry.table, entry.key);
         return Err(AbortReason::StaleAddress);
     }
@@ -364,7 +364,7 @@ fn absorb_lock(
     }
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     if entry.mode == Mode::Insert {
-        // Its counter is what it is: a slot that only a fingerprint named was not read before.
+        // The counter may have any value: a slot that only a fingerprint named was not read before.
         if version.is_present() {
             return Err(AbortReason::IndexChanged);
         }
@@ -380,7 +380,7 @@ fn absorb_lock(
     Ok(())
 }
 
-/// A record that was read behind its readers' lock.
+/// Takes in a record that was read after its readers' lock was taken.
 fn absorb_shared(
     access: &impl Access,
     cx: &Context,
@@ -399,7 +399,7 @@ fn absorb_shared(
     txn.locks[held as usize].old_version = version;
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
     if access.judge(lock, txn.tag, Mode::Read) == LockState::InTheWay {
-        // The lock had ended before what it protects was read, and what was read may not have been decided.
+        // The lock had ended before the record was read, so that the record may not have been decided.
         cx.note_blocking_lock(entry.address, lock);
         return Err(AbortReason::ReadLocked);
     }
@@ -425,7 +425,7 @@ fn absorb_shared(
     Ok(())
 }
 
-/// The payload that lies apart: was the record free and unchanged while it was read?
+/// Takes in a payload that lies apart, if the record was free and unchanged while the payload was read.
 fn absorb_body(
     access: &impl Access,
     cx: &Context,
@@ -450,7 +450,7 @@ fn absorb_body(
     Ok(())
 }
 
-/// The record is locked and its image is the current one: copy it, so that the old bytes stay for
+/// Takes in the image of a locked record, which is current. It is copied, so that the old bytes stay for
 /// the undo log.
 fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));

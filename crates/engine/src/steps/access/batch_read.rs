@@ -1,10 +1,11 @@
-//! Records of one table that are read all at once, by loads, where memory is near: a whole transaction that locks nothing, has no
+//! A batch of reads from one table, by loads, where memory is near: a whole transaction that locks nothing, has no
 //! working set and makes no round.
 //!
-//! Invariant: the looks are those of [`super::near`], visit for visit, with the same checks: at each home; at the whole bucket of what is not
-//! there, and at the blocks of its chain; at LOCK and VERSION again, where the protocol asks for it. Nothing is locked or changed, so that whatever is unusual (a record that
-//! another has locked, one that is in no slot of its bucket, a node that has failed) only ends this, and the transaction runs anew as
-//! any other does. What a LOCK word means is the protocol's ([`Access::judge`]), and so is what has to be looked at again.
+//! Invariant: the records are read as in [`super::near`], visit for visit, with the same checks: each home; then the bucket of each record
+//! that is not at home, and the blocks of its chain; then LOCK and VERSION again, where the protocol asks for it. Nothing is locked or
+//! changed. So anything unusual only ends the batch, and the transaction runs anew like any other: a record that another transaction has
+//! locked, a record in no slot of its bucket, a node that has failed. The protocol says the meaning of a LOCK word ([`Access::judge`]), and
+//! which records have to be looked at again.
 
 use super::near::{self, show_homes, show_strays};
 use super::sought::{Found, Outcome, Sought, Sum, ask_bins, ask_strays};
@@ -24,7 +25,7 @@ use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, Version};
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::TableId;
 
-/// Most records that are read so: all that they touch is still near when it is looked at again.
+/// The most records of a batch: all lines that they touch are still near when they are looked at again.
 pub(crate) const TOGETHER_MAX: usize = 16;
 
 /// A record that is wanted.
@@ -34,11 +35,11 @@ pub(crate) struct Wanted {
     pub(crate) key: u64,
     /// The slots that it is looked for in; its slot, once it is shown.
     at: Target,
-    /// The block that is looked through when it is not in its bin: its bucket, then those of the bucket's chain.
+    /// The block to look through if it is not in its bin: its bucket first, then each block of the bucket's chain.
     block: Address,
-    /// As of which version it is shown.
+    /// The version in which it is shown.
     pub(crate) version: Version,
-    /// Its payload in the round's buffer, once it is shown; before, the image of its place.
+    /// Its payload in the round's buffer, once it is shown; before that, its line.
     pub(crate) payload: BufferOffset,
     state: State,
 }
@@ -100,35 +101,35 @@ enum State {
     Marked,
 }
 
-/// What one coordinator reads together; kept from transaction to transaction.
+/// A coordinator's batch, whose memory is kept from transaction to transaction.
 pub struct BatchRead {
     wanted: [Wanted; TOGETHER_MAX],
     count: usize,
     table: TableId,
     tag: OwnerTag,
-    /// A line for each, where memory is near.
+    /// A line for each record.
     lines: BufferOffset,
-    /// In which it is read, under a protocol whose readers have leases.
+    /// The window in which it reads, under a protocol whose readers have leases.
     pub(crate) window: Option<(Window, LeaseWord)>,
-    /// Before its first look, under a protocol whose writers say when they begin to write.
+    /// The moment before its first look, under a protocol whose writers say when they begin to write.
     pub(crate) moment: Option<EpochSnapshot>,
 }
 
-/// How far it has come.
+/// How far a batch has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BatchOutcome {
-    /// All is shown, of one moment: the transaction has committed.
+    /// All records are shown, as of one moment: the transaction has committed.
     Done,
-    /// Lines of further bins were asked for; when they have had time to come, it is to be read again.
+    /// Lines of further bins were asked for. When they have had time to come, the batch is to be read again.
     Asked,
-    /// Another is in the way.
+    /// Another transaction is in the way.
     Refused(AbortReason),
     /// Something is not where most records are, or has failed.
     Unusual,
 }
 
 impl BatchRead {
-    /// Nothing yet.
+    /// Returns an empty batch.
     pub(crate) fn new(tag: OwnerTag) -> BatchRead {
         let none = Wanted {
             key: 0,
@@ -142,7 +143,7 @@ impl BatchRead {
         BatchRead { wanted, count: 0, table: TableId(0), tag, lines, window: None, moment: None }
     }
 
-    /// Begins anew, in a buffer that is empty: asks for the lines of all homes.
+    /// Begins a new batch, in an empty buffer, and asks for the lines of all homes.
     ///
     /// # Panics
     /// If there are too many keys: our bug.
@@ -158,7 +159,7 @@ impl BatchRead {
         ask_bins(near, table, self.wanted().iter().map(|wanted| wanted.at));
     }
 
-    /// Begins anew: with the bins and buckets of these keys.
+    /// Begins a new batch, with the bins and buckets of these keys.
     #[inline(always)]
     fn seek(
         &mut self,
@@ -190,45 +191,45 @@ impl BatchRead {
         }
     }
 
-    /// What was wanted.
+    /// Returns the records.
     #[inline]
     pub(crate) fn wanted(&self) -> &[Wanted] {
         &self.wanted[..self.count]
     }
 
-    /// What is looked at again of what was shown.
+    /// Returns the shown records that are looked at again.
     #[inline]
     fn seen(&self, which: Which) -> impl Iterator<Item = Seen<Target>> + Clone + use<'_> {
         let names = move |it: &&Wanted| which == Which::All || it.state == State::Marked;
         self.wanted().iter().filter(names).map(|it| (LockKind::Record, it.at, it.version))
     }
 
-    /// Whether another was about to write any of it.
+    /// Returns whether another transaction was about to write any of the records.
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         self.wanted().iter().any(|wanted| wanted.state == State::Marked)
     }
 
-    /// Whether a single record was read, which is of one moment by itself.
+    /// Returns whether it is of a single record, which is of one moment by itself.
     #[inline]
     pub(crate) fn is_of_one(&self) -> bool {
         self.count == 1
     }
 }
 
-/// Whether records of this table can be read so.
+/// Returns whether records of this table can be read by one call.
 #[inline]
 pub(crate) fn reads(cx: &Context, table: &Table) -> bool {
     if cx.is_near {
         return near::reads_table(cx, table);
     }
-    // What one READ brings of a slot shows the record whole, or says that it is not.
+    // One READ of a slot brings the whole record, or says that it does not.
     let slot = &table.slot;
     let is_at_once = slot.is_one_line() || slot.lined().is_some();
     is_at_once && slot.full_key_bytes == 0 && !slot.is_out_of_line()
 }
 
-/// Reads what is still sought: at its home first, then in its bucket, then in the blocks of that one's chain.
+/// Reads the records that are still sought: at home first, then in their buckets, then in the blocks of the buckets' chains.
 #[inline]
 pub(crate) fn read(
     access: &impl Access,
@@ -255,7 +256,7 @@ pub(crate) fn read(
     }
 }
 
-/// Looks again at LOCK and VERSION of what was shown.
+/// Looks again at LOCK and VERSION of the records that were shown.
 #[inline]
 pub(crate) fn look_again(
     access: &impl Access,
@@ -274,7 +275,7 @@ pub(crate) fn look_again(
     }
 }
 
-/// As [`read`], then again what was shown, as who has no lease must.
+/// Reads as [`read`] does, then looks again at the records that were shown: a reader without a lease must.
 #[inline]
 pub(crate) fn read_and_look_again(
     access: &impl Access,

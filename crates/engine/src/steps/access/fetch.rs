@@ -1,9 +1,9 @@
-//! The execute phase: find, lock and read the records of a block. Here what is sent; what came
-//! is taken in by [`super::absorb`].
+//! The execute phase: find, lock and read the records of a block. This file sends the rounds; [`super::absorb`]
+//! takes in the answers.
 //!
 //! Invariant: all answers of a round are taken in before any of them aborts the transaction, so
 //! that it is known which locks were granted. A record that will be written is locked, and read
-//! again in the same batch after its lock; what was read before the lock only told where it lies.
+//! again in the same batch after its lock; a READ before the lock only tells where the record lies.
 
 use super::absorb::absorb;
 use super::{Access, home, near};
@@ -36,7 +36,7 @@ pub(crate) async fn fetch(
     if is_warm {
         near::fetch_strays(access, cx, txn).await?;
     }
-    // What holds should this future be dropped.
+    // This holds if this future is dropped.
     txn.failed = Some(Failure::Usage);
     let outcome = loop {
         if txn.fetched == txn.entries.len() && !txn.ordered.pending {
@@ -73,14 +73,14 @@ pub(crate) async fn fetch(
         {
             break Err(failure);
         }
-        // What is added from now on goes into the next round.
+        // Entries that are added from now on go into the next round.
         txn.round.begin();
     };
     txn.failed = outcome.err();
     outcome
 }
 
-/// The caller went on after a fetch that failed, or that it gave up: the transaction can only end.
+/// Refuses a fetch after one that failed, or that the caller gave up: the transaction can only end.
 #[cold]
 fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     suspect_all_locks(txn);
@@ -122,7 +122,7 @@ fn plan_others(access: &impl Access, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Whether an entry's next verbs ask for a lock.
+/// Returns whether an entry's next verbs ask for a lock.
 fn asks_for_lock(access: &impl Access, txn: &Txn, index: usize) -> bool {
     let entry = &txn.entries[index];
     match entry.progress {
@@ -132,7 +132,7 @@ fn asks_for_lock(access: &impl Access, txn: &Txn, index: usize) -> bool {
     }
 }
 
-/// The entry whose lock is asked for next: whoever has been asked for keeps the turn until he has it.
+/// Returns the entry whose lock is asked for next. An entry keeps the turn until its lock is held.
 fn whose_turn(access: &impl Access, txn: &Txn) -> Option<usize> {
     let mut waiting = txn.fetched..txn.entries.len();
     let asks = |index: &usize| asks_for_lock(access, txn, *index);
@@ -140,7 +140,7 @@ fn whose_turn(access: &impl Access, txn: &Txn) -> Option<usize> {
     same.or_else(|| waiting.find(asks))
 }
 
-/// Whether an entry has to wait for the round of its lock: nothing of it was asked for in this one.
+/// Returns whether an entry has to wait for the round of its lock: this round asks for nothing of it.
 #[inline(always)]
 pub(super) fn waits_for_turn(access: &impl Access, txn: &Txn, index: usize) -> bool {
     !access.locks_together() && txn.in_turn != Some(index) && asks_for_lock(access, txn, index)
@@ -175,7 +175,7 @@ fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -
     warm
 }
 
-/// The record at a remembered address: with its lock if it is to be written.
+/// Adds the READ of a record at a remembered address, and its lock if the record is to be written.
 fn plan_direct(
     access: &impl Access,
     cx: &Context,
@@ -205,12 +205,12 @@ fn plan_direct(
     }
 }
 
-/// Whether an entry is read under a lock of readers.
+/// Returns whether an entry is read under a lock of readers.
 pub(super) fn shares(access: &impl Access, leases: &Leases, entry: &Entry) -> bool {
     entry.mode == Mode::Read && access.locks_reads(leases)
 }
 
-/// The lock, then the record: in one batch, so that the record is read under the lock.
+/// Adds the lock, then the READ of the record: in one batch, so that the record is read under the lock.
 fn plan_record_lock(
     access: &impl Access,
     cx: &Context,

@@ -1,12 +1,11 @@
-//! How a record that is asked for is taken up, and the commonest case of it, made short: a record of one line, at
+//! Takes up records that are asked for, and carries out the commonest case in a short way: a record of one line, at
 //! home, to be read or updated.
 //!
-//! Invariant: looking at a record's home is done here alone, and planned as soon as it is asked for, in the
-//! round that the next fetch sends; its lock is asked for and taken in
-//! here only if that is what `fetch` and `absorb` would do as well. Most records of most
-//! transactions pass through here; what is rare (chains, long keys, payloads of their own) goes on
-//! there. Homes that need no round are noted, and [`super::near`] reads them. A slot on which this transaction holds a lock for another key is asked for once more, and
-//! refused: the key is gone from there.
+//! Invariant: only this file looks at a record's home. The READ is planned as soon as the record is asked for, in the
+//! round that the next fetch sends. The lock is asked for and taken in here only where `fetch` and `absorb` would do the same. Most records
+//! of most transactions pass through here. Rare cases (chains, long keys, payloads of their own) go on there. Homes that need no round are
+//! noted, and [`super::near`] reads them. A slot on which this transaction holds a lock for another key is asked for once more, and refused:
+//! the key is gone from there.
 
 use super::absorb::{body_of, settle_found};
 use super::{Access, near};
@@ -23,7 +22,7 @@ use tarn_store::index::hash::{head_at_home, home};
 use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// Takes up a record that the transaction has not.
+/// Takes up a record that the transaction does not have yet.
 #[inline(always)]
 pub(crate) fn add(
     access: &impl Access,
@@ -39,7 +38,7 @@ pub(crate) fn add(
     }
 }
 
-/// A record whose home is looked at: the READ of its bin is planned at once.
+/// Takes up a record whose home is looked at: the READ of its bin is planned at once.
 #[inline(always)]
 fn add_at_home(
     access: &impl Access,
@@ -64,7 +63,7 @@ fn add_at_home(
     txn.push(entry)
 }
 
-/// A record that is read where it was last seen, or looked for at its home or in the index.
+/// Takes up a record that is read where it was last seen, or looked for at its home or in the index.
 #[inline(never)]
 fn add_rarer(
     access: &impl Access,
@@ -94,7 +93,7 @@ fn add_rarer(
     handle
 }
 
-/// What a further wish for a fetched record needs: its cells are read where it is, its lock is taken there,
+/// Plans a further wish for a fetched record: its cells are read in its slot, its lock is taken there, or
 /// its bucket is looked at.
 pub(crate) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     match further {
@@ -104,7 +103,7 @@ pub(crate) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrad
     }
 }
 
-/// Takes in the home of a record that is to be read or updated. Whether it was there.
+/// Takes in the home of a record that is to be read or updated. Returns whether the record was there.
 ///
 /// # Errors
 /// Another transaction has locked it.
@@ -136,7 +135,7 @@ fn is_short(entry: &Entry, table: &Table) -> bool {
     entry.mode == Mode::Update && table.slot.is_plain() && !table.slot.is_out_of_line()
 }
 
-/// Adds the lock and the READ of a record whose slot is known. Whether that was it.
+/// Adds the lock and the READ of a record whose slot is known. Returns whether nothing else is to be added.
 #[inline(always)]
 pub(super) fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let entry = &txn.entries[index];
@@ -152,7 +151,7 @@ pub(super) fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, index
     true
 }
 
-/// Takes in a record that was locked, if nothing about it is out of the way. Whether that was it.
+/// Takes in a record that was locked, if nothing about it is unusual. Returns whether it was taken in.
 #[inline(always)]
 pub(super) fn absorb_locked(cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let Txn { entries, round, locks, short_locks, .. } = txn;

@@ -1,14 +1,13 @@
-//! Records as transactions get at them: found by key, locked if they will be written, read; for every protocol
+//! How transactions reach their records: find them by key, lock those that they will write, read them. It serves every protocol
 //! whose locks stand in its records' heads.
 //!
-//! Map: `fetch` is what a block's rounds send, `absorb` takes in what came, `home` is the commonest case of both,
-//! made short; `validate` looks again at what was not locked; `near` is what needs no round of it where memory is near, and `batch_read` a whole
-//! transaction of that kind.
+//! Map: `fetch` sends a block's rounds, `absorb` takes in the answers, `home` is the commonest case of both,
+//! made short. `validate` looks again at records that were not locked. Where memory is near, `sought` finds records by loads, `near` reads
+//! and validates those of a transaction without a round, and `batch_read` those of a whole transaction that is one call.
 //!
-//! Invariant: all answers of a round are taken in before any of them aborts the transaction. What a record's bytes
-//! say is the layout's ([`tarn_store::layout::Slot`]), and read here; what a LOCK word means, which lock is
-//! asked for and what goes along in a round is the protocol's: [`Access`]. What a transaction commits by is not here at
-//! all.
+//! Invariant: all answers of a round are taken in before any of them aborts the transaction. The layout says the meaning of a record's
+//! bytes ([`tarn_store::layout::Slot`]), which are read here. The protocol ([`Access`]) says the meaning of a LOCK word, which lock is
+//! asked for, and which verbs go along in a round. How a transaction commits is not here at all.
 
 mod absorb;
 pub(crate) mod batch_read;
@@ -34,54 +33,54 @@ use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 
-/// What a LOCK word is to who found it.
+/// The meaning of a LOCK word to the transaction that found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockState {
-    /// Nobody's, or his own.
+    /// The lock is free, or this transaction's own.
     Free,
-    /// Another's, which lets him pass if he looks at the record again.
+    /// Another transaction has it, and lets this one pass if it looks at the record again.
     Marked,
-    /// Another's: he aborts.
+    /// Another transaction has it: this one aborts.
     InTheWay,
-    /// Likewise, and the word does not say whose.
+    /// The same, and the word does not say which transaction.
     Taken,
 }
 
-/// What became of a lock that was asked for.
+/// The outcome of asking for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockOutcome {
-    /// It is held, and what was read behind it counts.
+    /// It is held, and the READ that followed it counts.
     Held,
     /// Not yet: it is asked for again in the next round.
     NotYet,
-    /// Another has it.
+    /// Another transaction has it.
     Refused,
 }
 
-/// What of all this is the system's: who grants locks, what protects reads, and what goes along in a round.
+/// The parts of access that a system decides: how locks are granted, how reads are protected, and which verbs go along in a round.
 #[expect(async_fn_in_trait, reason = "called within the engine only")]
 pub trait Access: Structure {
     /// The locks on its records.
     type Locks: Locks;
 
-    /// What a commit looks at again of what it has read.
+    /// The records and absences that a commit looks at again.
     const VALIDATES: Which = Which::All;
 
-    /// What the LOCK word of a record is to `me`, who found it and wants the record in this mode. A word of 0 is nobody's, and not always
-    /// asked about.
+    /// Judges the LOCK word of a record that `me` has found and wants in this mode. A word of 0 is a free lock, for which this is not always
+    /// called.
     #[inline(always)]
     fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         Self::Locks::judge(self, lock, me, mode)
     }
 
-    /// The same of what is looked at again: of a record, or of a directory, whose lock is its holder's tag under every protocol.
+    /// Judges a LOCK word that is looked at again: of a record, or of a directory, whose lock is its holder's tag under every protocol.
     #[inline(always)]
     fn judge_again(&self, kind: LockKind, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         Self::Locks::judge_again(self, kind, (lock, me, mode))
     }
 
-    /// Asks for the lock on a record, which the transaction does not hold; the lock's index. What it protects is
-    /// read behind it.
+    /// Asks for the lock on a record, which the transaction does not hold; returns the lock's index. The record is
+    /// read after it.
     #[inline(always)]
     fn lock_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
         Self::Locks::lock_record(cx, txn, address)
@@ -130,17 +129,17 @@ pub trait Access: Structure {
         Self::Locks::wait(self, cx, txn).await
     }
 
-    /// Adds what goes along in a round of a fetch that is about to be planned, if anything does; where what it
-    /// brings will lie.
+    /// Adds the verbs that go along in a round of a fetch that is about to be planned, if there are any. Returns where their answers
+    /// will lie.
     #[inline(always)]
     fn plan_piggyback(&self, _: &Context, _: &mut Txn) -> Option<BufferOffset> {
         None
     }
 
-    /// Takes in what went along.
+    /// Takes in the answers of the verbs that went along.
     ///
     /// # Errors
-    /// It says that the transaction cannot commit.
+    /// They say that the transaction cannot commit.
     fn absorb_piggyback(
         &self,
         _: &Context,

@@ -1,10 +1,8 @@
-//! Records that are only read where memory is near: found, shown and looked at again by loads instead of rounds.
+//! Records that are only read, where memory is near: found, shown and looked at again by loads instead of rounds.
 //!
-//! Invariant: each visit stands where a round of [`super::fetch`] or [`super::validate`] would, with its checks and its fence, and what
-//! it reads of a record is one whole line, as that would. A record is found by the same words: its key in a slot of its home, or of
-//! its bucket, that is in use. What its LOCK word means the protocol says ([`Access::judge`]); all records are taken
-//! in before any of them aborts the transaction. What is not in its bucket, and every transaction that has locks or asks for any, goes on as
-//! anywhere.
+//! Invariant: each visit stands where a round of [`super::fetch`] or [`super::validate`] would ([`super::sought`]). The protocol says the
+//! meaning of a LOCK word ([`Access::judge`]). All records are taken in before any of them aborts the transaction. A record that is not in
+//! its bucket goes on by rounds, and so does every transaction that has locks or asks for any.
 
 use super::sought::{
     Found, LINE_WORDS, Outcome, Sought, Sum, Take, ask_bins, ask_strays, read_blocks, read_homes,
@@ -26,7 +24,8 @@ use tarn_store::index::Ungrown;
 use tarn_store::index::hash::home;
 use tarn_store::placement::catalog::Table;
 
-/// Whether a record that is added will be read by loads, if nothing else comes to the same fetch: its home is noted, and not asked for.
+/// Returns whether a record that is added will be read by loads, unless other records come to the same fetch. Its home is then noted, and not
+/// asked for.
 #[inline(always)]
 pub(super) fn notes(cx: &Context, txn: &Txn, table: &Table, mode: Mode) -> bool {
     mode == Mode::Read
@@ -35,27 +34,28 @@ pub(super) fn notes(cx: &Context, txn: &Txn, table: &Table, mode: Mode) -> bool 
         && lies_near(cx, table)
 }
 
-/// Whether the bins of a table are lines of near memory.
+/// Returns whether the bins of a table are lines of near memory.
 #[inline(always)]
 fn lies_near(cx: &Context, table: &Table) -> bool {
     // Not in buckets of an odd number of halves.
     cx.is_near && table.geometry.bucket_bytes.is_multiple_of(LINE_BYTES)
 }
 
-/// Whether records of this table are read by loads, whichever way they are asked for: all of each, its key too, is in half a line or in a line.
+/// Returns whether records of this table are read by loads, whichever way they are asked for: each record with its key is in half a line, or
+/// in a line.
 #[inline]
 pub(super) fn reads_table(cx: &Context, table: &Table) -> bool {
     let is_short = table.slot.is_plain() && !table.slot.is_out_of_line();
     is_short && table.slot.full_key_bytes == 0 && !cx.remembers && lies_near(cx, table)
 }
 
-/// As [`notes`], of all records of this table that are read and asked for next, with nothing in between.
+/// Returns the same as [`notes`], for all records of this table that are asked for next to be read, with nothing in between.
 #[inline]
 pub(crate) fn notes_reads(cx: &Context, txn: &Txn, table: &Table) -> bool {
     !cx.remembers && table.slot.is_plain() && notes(cx, txn, table, Mode::Read)
 }
 
-/// As [`super::add`], of a record of a table that [`notes_reads`] has said yes to, and whose homes are these if it has not grown.
+/// Takes up a record, as `add` does, of a table for which [`notes_reads`] has said yes. These are its homes if the table has not grown.
 #[inline(always)]
 pub(crate) fn note_read(
     cx: &Context,
@@ -73,17 +73,17 @@ pub(crate) fn note_read(
     txn.push(entry)
 }
 
-/// Where the image of what was noted is: nowhere yet.
+/// Where the image of a noted record is: nowhere yet.
 const NOTED: BufferOffset = BufferOffset(u32::MAX);
 
-/// Notes a record that [`notes`] says yes to.
+/// Notes a record for which [`notes`] says yes.
 #[inline(always)]
 pub(super) fn note(txn: &mut Txn, entry: &mut Entry) {
     entry.image = NOTED;
     txn.noted += 1;
 }
 
-/// What was noted is asked for in a round after all: it has company that is not noted.
+/// Asks for the noted records in a round after all, because the fetch has others that are not noted.
 #[cold]
 pub(super) fn plan_noted(cx: &Context, txn: &mut Txn) {
     let Txn { entries, round, at_home, noted, fetched, .. } = txn;
@@ -95,7 +95,7 @@ pub(super) fn plan_noted(cx: &Context, txn: &mut Txn) {
     *noted = 0;
 }
 
-/// Begins a fetch of records that were noted, and of nothing else: asks for the lines of their homes.
+/// Begins a fetch that has only noted records: asks for the lines of their homes.
 #[inline]
 pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
     let is_all = txn.noted > 0 && txn.fetched + txn.noted == txn.entries.len();
@@ -108,12 +108,12 @@ pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>
         return None;
     }
     txn.noted = 0;
-    // What holds should the fetch be dropped.
+    // This holds if the fetch is dropped.
     txn.failed = Some(Failure::Usage);
     Some(near)
 }
 
-/// Asks for the lines of the homes; whether they are all only to be read still: of one of them more may have been asked since.
+/// Asks for the lines of the homes. Returns whether all records are still only to be read: more may have been asked of one of them since.
 #[inline(always)]
 fn ask_homes(cx: &Context, txn: &Txn, near: DirectMemory<'_>) -> bool {
     let wanted = &txn.entries[txn.fetched..];
@@ -134,7 +134,7 @@ fn ask_homes(cx: &Context, txn: &Txn, near: DirectMemory<'_>) -> bool {
     are_read
 }
 
-/// Ends what [`ask`] has begun. `None`: some of it is not at home, and a fetch goes on with that, by [`fetch_strays`] first.
+/// Ends the fetch that [`ask`] has begun. Returns `None` if some records are not at home: [`fetch_strays`] goes on with them.
 #[inline]
 pub(crate) fn read(
     access: &impl Access,
@@ -160,7 +160,7 @@ pub(crate) fn read(
     Some(shown.map(|_| ()))
 }
 
-/// What a visit of several records came to: they are shown, or one of them is locked by another.
+/// The outcome of a visit to several records: they are shown, or another transaction has locked one of them.
 type Shown = Outcome<Result<Sum, AbortReason>>;
 
 fn ended(cx: &Context, shown: Shown) -> Result<Sum, Failure> {
@@ -183,7 +183,7 @@ pub(super) fn show_homes<S: Sought>(
     Ok(admitting.verdict.map(|()| sum))
 }
 
-/// Shows those that are sought still and are in their blocks.
+/// Shows those that are still sought and are in their blocks.
 #[inline(never)]
 pub(super) fn show_strays<S: Sought>(
     access: &impl Access,
@@ -197,7 +197,7 @@ pub(super) fn show_strays<S: Sought>(
     Ok(admitting.verdict.map(|()| sum))
 }
 
-/// Shows records that were found, but those that another transaction has locked.
+/// Shows the records that were found, except those that another transaction has locked.
 struct Admitting<'a, A> {
     access: &'a A,
     cx: &'a Context,
@@ -216,8 +216,8 @@ impl<A: Access, S: Sought> Take<S, LINE_WORDS> for Admitting<'_, A> {
     }
 }
 
-/// Reads what [`read`] has not found at home, anywhere in its bucket, when its lines have had time to come. What is not there either
-/// has the index to ask, whose next round finds these lines near.
+/// Reads the buckets of the records that [`read`] has not found at home, when their lines have had time to come. For those that are not
+/// there either the index is asked, whose next round finds these lines near.
 ///
 /// # Errors
 /// As a fetch.
@@ -228,7 +228,7 @@ pub(crate) async fn fetch_strays(
     txn: &mut Txn,
 ) -> Result<(), Failure> {
     let near = cx.port.near().expect("where homes were near");
-    // What holds should the fetch be dropped.
+    // This holds if the fetch is dropped.
     txn.failed = Some(Failure::Usage);
     let wanted = &txn.entries[txn.fetched..];
     let table = cx.table(wanted[0].table);
@@ -244,7 +244,7 @@ pub(crate) async fn fetch_strays(
     shown.map(|_| ())
 }
 
-/// Asks the index for what is in no slot of its bucket.
+/// Asks the index for the records that are in no slot of their buckets.
 pub(crate) fn ask_index_for_strays(cx: &Context, txn: &mut Txn) {
     let Txn { entries, lookups, fetched, .. } = txn;
     let is_nowhere = |entry: &&mut Entry| entry.progress == Progress::Locate;
@@ -253,17 +253,17 @@ pub(crate) fn ask_index_for_strays(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// The memory, if it is near and what a transaction has read need not be brought nearer to be looked at again there.
+/// Returns the memory, if it is near, and the records that a transaction has read are still in the processor's reach.
 #[inline]
 pub(crate) fn ends_near<'a>(cx: &'a Context, txn: &Txn) -> Option<DirectMemory<'a>> {
     let is_warm = txn.entries.len() + txn.checks.len() <= WARM_CHECKS;
     if txn.is_read_only() && is_warm { cx.port.near() } else { None }
 }
 
-/// As [`super::validate_those`], of a transaction that [`ends_near`].
+/// Does the same as [`super::validate_those`], for a transaction that [`ends_near`].
 ///
 /// # Errors
-/// As there.
+/// The same.
 #[inline]
 pub(crate) fn validate(
     access: &impl Access,
@@ -284,7 +284,7 @@ pub(crate) fn validate(
     }
 }
 
-/// LOCK and VERSION of what was read, again.
+/// Looks again at LOCK and VERSION of the records that were read.
 #[inline(never)]
 pub(super) fn look_again<P: Spot>(
     access: &impl Access,

@@ -1,7 +1,7 @@
-//! How transactions get at records: what a system answers when it is asked where records lie and what protects a read.
+//! How transactions reach records: a system's answers to where records lie and how a read is protected.
 //!
-//! Invariant: a caller adds records, fetches them, and is told whether what it was shown was of one moment. Where memory is near, the same
-//! is done without waiting, or not at all: then the ordinary way follows.
+//! Invariant: a caller adds records, fetches them, and is told whether the records that it was shown are of one moment. Where memory is near,
+//! the same is done without waiting, or not at all: then the ordinary way follows.
 
 use super::batch_read::{self, BatchOutcome, BatchRead};
 use super::{Access, Which, fetch, home, is_of_one_read, near, validate_those};
@@ -14,17 +14,17 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::Failure;
 use tarn_store::placement::catalog::Table;
 
-/// What is done without waiting; `None`: the ordinary way has to follow.
+/// The outcome of a step that does not wait. `None`: the ordinary way has to follow.
 pub type AtOnce = Option<Result<(), Failure>>;
 
 /// See the module's text.
 pub trait RecordAccess<P> {
-    /// A record is asked for that is in no entry yet: pushes its entry. It may plan verbs into the round
+    /// Pushes the entry of a record that is in no entry yet. It may plan verbs into the round
     /// that the next fetch sends, while key, hash and table are at hand.
     fn add(system: &P, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle;
 
-    /// A further wish for a fetched record needs what its entry has not. The entry's mode says what is
-    /// wanted by now; what the next fetch is to do about it goes into its progress.
+    /// Plans a further wish for a fetched record, which needs more than its entry has. The entry's mode is already the one that is
+    /// wanted now; its progress gets the step that the next fetch is to take.
     fn upgrade(system: &P, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade);
 
     /// Fetches every entry that is not fetched yet (the execute phase of one block).
@@ -33,40 +33,40 @@ pub trait RecordAccess<P> {
     /// An abort: the caller then rolls back.
     fn fetch(system: &P, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Whether a fetched transaction has committed already, because nothing of it needs to be
+    /// Returns whether a fetched transaction has committed already, because nothing of it needs to be
     /// validated, written or released.
     fn is_committed(system: &P, txn: &Txn) -> bool;
 
-    /// Looks again at all that the transaction has read so far: `Ok` if all of it was there at one moment. A body's
+    /// Looks again at all that the transaction has read so far. Returns `Ok` if all of it was there at one moment. A body's
     /// own abort is told only then; the committing path does not come here. No verb may be planned.
     ///
     /// # Errors
-    /// An abort: what was read was not, or may not have been, there at one moment. The fabric's.
+    /// An abort: the records that were read were not, or may not have been, there at one moment. The fabric's.
     fn validate(
         system: &P,
         cx: &Context,
         txn: &mut Txn,
     ) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Whether records of this table that are only read, and are asked for next, are but noted until the fetch: then
-    /// `near::note_read` does what `add` would, and `note_looks` says how often it did.
+    /// Returns whether records of this table that are asked for next, to be read only, are noted until the fetch. Then
+    /// `near::note_read` does the work of `add`, and `note_looks` is told how often.
     #[inline(always)]
     fn notes_reads(_: &Context, _: &Txn, _: &Table) -> bool {
         false
     }
 
-    /// So many records were noted.
+    /// Counts so many noted records.
     #[inline(always)]
     fn note_looks(_: &P, _: &Context, _: usize) {}
 
     /// Where memory is near ([`tarn_fabric::port::Port::near`]): asks for the lines of a fetch that it can end without a wait, when they
-    /// have had time to come. The memory, if it did; then [`RecordAccess::fetch_near`] follows.
+    /// have had time to come. Returns the memory, if it asked; then [`RecordAccess::fetch_near`] follows.
     #[inline(always)]
     fn ask_near<'a>(_: &P, _: &'a Context, _: &mut Txn) -> Option<DirectMemory<'a>> {
         None
     }
 
-    /// Ends what [`RecordAccess::ask_near`] has begun.
+    /// Ends the fetch that [`RecordAccess::ask_near`] has begun.
     #[inline(always)]
     fn fetch_near(_: &P, _: &Context, _: &mut Txn, _: DirectMemory<'_>) -> AtOnce {
         None
@@ -78,13 +78,15 @@ pub trait RecordAccess<P> {
         None
     }
 
-    /// Whether it reads records together, as [`RecordAccess::read_together`] does; where memory is far, by a fetch and a commit of its own.
+    /// Returns whether a batch of reads is tried by one call: by [`RecordAccess::read_together`] where memory is near, else by a fetch and a
+    /// commit without a body.
     #[inline(always)]
     fn reads_together(_: &Context) -> bool {
         false
     }
 
-    /// Reads records together where memory is near, the second time what the first has not found at home: a whole transaction.
+    /// Reads a batch where memory is near, as a whole transaction. The second call goes on with the records that the first has not found at
+    /// home.
     #[inline(always)]
     fn read_together(
         _: &P,
@@ -96,7 +98,7 @@ pub trait RecordAccess<P> {
     }
 }
 
-/// Records in place, with one version: a transaction looks again at what it has read and not locked.
+/// Records in place, with one version. A transaction looks again at the records that it has read and not locked.
 pub struct Validated;
 
 impl<P: Access> RecordAccess<P> for Validated {
@@ -165,7 +167,7 @@ impl<P: Access> RecordAccess<P> for Validated {
     }
 }
 
-/// Records in place, with one version: a transaction locks what it reads.
+/// Records in place, with one version. A transaction locks the records that it reads.
 pub struct Locked;
 
 impl<P: Access> RecordAccess<P> for Locked {

@@ -1,8 +1,8 @@
-//! Records looked for by loads, where memory is near, whoever keeps them: entries of a working set, or those of a batch of reads.
+//! Looks for records by loads, where memory is near: for the entries of a working set, or for a batch of reads.
 //!
-//! Invariant: each visit stands where a round would, with its checks and its fence, and what it reads of a record is one whole line, as that
-//! would. A record is found by the same words: its key in a slot of its home, or of its bucket, that is in use. What is done with it, and with
-//! its LOCK word, says whoever looks.
+//! Invariant: each visit stands where a round would, with its checks and its fence. Of a record it reads one whole line, as a READ would. A
+//! record is found by the same words: its key in a slot of its home, or of its bucket, that is in use. The caller decides how to take it
+//! in ([`Take`]), and judges its LOCK word.
 
 use crate::site::Context;
 use crate::steps::index::bucket_of;
@@ -21,36 +21,36 @@ const BIN_LINES: usize = Geometry::SLOTS_PER_BIN;
 /// Words of a line.
 pub(crate) const LINE_WORDS: usize = LINE_BYTES / 8;
 
-/// What a visit comes to.
+/// The outcome of a visit.
 pub(crate) type Outcome<T> = Result<T, Box<FabricError>>;
 
-/// A record that is looked for to be read, by loads.
+/// A record that is looked for by loads.
 pub(crate) trait Sought {
-    /// Its key.
+    /// Returns its key.
     fn key(&self) -> u64;
 
-    /// Its table; most records of one transaction are in the one `at_hand`.
+    /// Returns its table. Most records of one transaction are in the table `at_hand`.
     fn table<'c>(&self, cx: &'c Context, at_hand: &'c Table) -> &'c Table;
 
-    /// Whether it is still looked for.
+    /// Returns whether it is still looked for.
     fn is_sought(&self) -> bool;
 
-    /// Its home, while it is looked for.
+    /// Returns its home, while it is looked for.
     fn home(&self, cx: &Context) -> Target;
 
-    /// Where its line is in the round's buffer.
+    /// Returns where its line is in the round's buffer.
     fn line(&mut self) -> &mut BufferOffset;
 
-    /// It is not at home.
+    /// Notes that it is not at home.
     fn miss(&mut self) {}
 
-    /// It was found; whether another was about to write it.
+    /// Shows it, since it was found. `marked`: another transaction was about to write it.
     fn show(&mut self, cx: &Context, found: Found, marked: bool);
 
-    /// The block that it is looked for in when it is not at home.
+    /// Returns the block to look through when it is not at home.
     fn block(&self, cx: &Context, table: &Table) -> Address;
 
-    /// It is not in that block, of which this is the beginning: moves it to the next. Whether there is one.
+    /// Goes on to the next block, because it is not in this one. Returns whether there is one.
     ///
     /// # Errors
     /// Those of a round.
@@ -64,7 +64,7 @@ pub(crate) struct Found {
     pub(crate) slot: Target,
     /// The slot's image.
     pub(crate) image: BufferOffset,
-    /// The payload in that, of a slot in which it is contiguous.
+    /// The payload in the image, if the layout keeps it contiguous.
     pub(crate) payload: BufferOffset,
     /// Its LOCK word.
     pub(crate) lock: u64,
@@ -72,18 +72,18 @@ pub(crate) struct Found {
     pub(crate) version: Version,
 }
 
-/// Takes in records that were found; each has `WORDS` words in the round's buffer, of which the first line is the one that it is in.
+/// Takes in records that were found. Each has `WORDS` words in the round's buffer; the first line of them is the record's line.
 pub(crate) trait Take<S, const WORDS: usize> {
-    /// Takes in one.
+    /// Takes in one record.
     fn take(&mut self, sought: &mut S, room: &mut [u64; WORDS], found: Found);
 }
 
-/// What came of several records.
+/// The outcome for several records.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sum {
-    /// So many were not in the slots that were looked at.
+    /// The number of records that were not in the slots that were looked at.
     pub(crate) sought: usize,
-    /// One of them is in no block of its bucket.
+    /// Whether a record is in no block of its bucket.
     pub(crate) nowhere: bool,
 }
 
@@ -101,8 +101,8 @@ fn is_half(table: &Table) -> bool {
     table.slot.slot_bytes < LINE_BYTES
 }
 
-/// Reads the slots of these records at home, most of which are of the table at hand: each has `WORDS` words from `image` on, of which the first
-/// line is for the one that it is in. `to` takes in what is there, the rest is sought still.
+/// Reads the homes of these records, most of which are of the table at hand. Each record has `WORDS` words from `image` on, and its line
+/// goes to the first of them. `to` takes in the records that are at home; the others are still sought.
 #[inline(always)]
 pub(crate) fn read_homes<S: Sought, const WORDS: usize>(
     cx: &Context,
@@ -132,7 +132,8 @@ pub(crate) fn read_homes<S: Sought, const WORDS: usize>(
     Ok(sum)
 }
 
-/// Reads the slots of the blocks of what is sought still. `to` takes in what is there; the rest is sought in the next block, if there is one.
+/// Reads the blocks of the records that are still sought. `to` takes in the records that are there. The others are sought in the next
+/// block, if there is one.
 #[inline(always)]
 pub(crate) fn read_blocks<S: Sought>(
     cx: &Context,
@@ -163,14 +164,14 @@ pub(crate) fn read_blocks<S: Sought>(
     Ok(sum)
 }
 
-/// What is sought still.
+/// Returns the records that are still sought.
 pub(crate) fn strays<S: Sought>(wanted: &[S]) -> impl Iterator<Item = &S> {
     wanted.iter().filter(|sought| sought.is_sought())
 }
 
-/// Asks for the lines of the blocks of what is sought still: of a bucket for those of two more bins, since a record that finds its own full
-/// takes the first slot of its bucket that is free, so that five in six of those are in the first two bins that are not their own. The others
-/// are waited for where they are looked at.
+/// Asks for lines of the blocks of the records that are still sought. Of a bucket it asks for two more bins: a record that finds its own bin
+/// full takes the first free slot of its bucket, so that five in six of those are in the first two bins that are not their own. The loads
+/// wait for the other lines.
 #[inline(never)]
 pub(crate) fn ask_strays(
     cx: &Context,
@@ -199,8 +200,8 @@ pub(crate) fn ask_strays(
     }
 }
 
-/// Looks for a record in slots from there on, in so many lines of `PARTS` slots each: the line that it is in goes to the room's first, and
-/// `to` takes it in. Whether it is there.
+/// Looks for a record in so many lines from `slots` on, of `PARTS` slots each. Its line goes to the first line of the room, and `to` takes
+/// it in. Returns whether it is there.
 #[inline(always)]
 fn look<S: Sought, const PARTS: usize, const WORDS: usize>(
     visit: &mut Visit<'_>,
@@ -267,7 +268,7 @@ impl Sought for Entry {
         bucket_of(cx, table, self.key)
     }
 
-    /// The index is asked, whose next round finds these lines near.
+    /// The next step is to ask the index, whose round finds these lines near.
     fn go_on(&mut self, _: &mut Visit<'_>, _: Target) -> Outcome<bool> {
         self.progress = Progress::Locate;
         Ok(true)

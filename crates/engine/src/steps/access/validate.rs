@@ -1,7 +1,7 @@
-//! Validation: is everything that was read and not locked as it was?
+//! Validation: are all records that were read and not locked unchanged?
 //!
 //! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its
-//! VERSION is what the caller was shown, both in one READ of one line.
+//! VERSION is the one that the caller was shown, both in one READ of one line.
 
 use super::{Access, LockState};
 use crate::cluster::rules::{Phase, Rule};
@@ -12,10 +12,10 @@ use tarn_fabric::round::{BufferOffset, Round};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use tarn_store::layout::Version;
 
-/// So many records read by one transaction are still near when it validates them.
+/// The most records of a transaction that are still in the processor's reach when it validates them.
 pub(super) const WARM_CHECKS: usize = 64;
 
-/// Re-reads LOCK and VERSION of everything that was read and not locked.
+/// Reads LOCK and VERSION again of everything that was read and not locked.
 #[inline]
 pub(crate) async fn validate(
     access: &impl Access,
@@ -25,7 +25,7 @@ pub(crate) async fn validate(
     validate_those(access, cx, txn, Which::All).await
 }
 
-/// As [`validate`], of a part of it.
+/// Does the same as [`validate`] for a part of it.
 #[inline]
 pub(crate) async fn validate_those(
     access: &impl Access,
@@ -49,26 +49,26 @@ pub(crate) async fn validate_those(
     Ok(absorb_validation(access, cx, txn, (first, which))?)
 }
 
-/// What is looked at again.
+/// The records and absences that are looked at again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     /// Everything that was read and not locked.
     All,
-    /// What another was about to write when it was read.
+    /// Records that another transaction was about to write when they were read.
     Marked,
-    /// What was read without a lock of readers beside what was read under one: marked records, and absences.
+    /// Reads without a lock of readers beside those under one: marked records, and absences.
     Apart,
 }
 
-/// What was seen, where, as of which version.
+/// A record or directory that was seen: its kind, its place, its version.
 pub(super) type Seen<P> = (LockKind, P, Version);
 
-/// Where something lies, by address or by target: whichever is at hand.
+/// A place, as an address or as a target, whichever is at hand.
 pub(super) trait Spot: Copy {
-    /// As a target.
+    /// Returns it as a target.
     fn target(self, cx: &Context) -> Target;
 
-    /// As an address.
+    /// Returns it as an address.
     fn address(self) -> Address;
 }
 
@@ -108,7 +108,7 @@ impl Which {
         self != Which::Marked && !check.covered
     }
 
-    /// Where it lies, and as of which version it was seen: first the records, then the directories.
+    /// Returns everything that was seen: first the records, then the directories.
     #[inline]
     pub(super) fn seen<'t>(
         self,
@@ -123,7 +123,7 @@ impl Which {
     }
 }
 
-/// Whether everything that a transaction without locks saw was seen by one consistent READ.
+/// Returns whether everything that a transaction without locks saw was seen by one consistent READ.
 #[inline]
 pub(crate) fn is_of_one_read(txn: &Txn) -> bool {
     txn.is_read_only()
@@ -136,20 +136,20 @@ pub(crate) fn is_of_one_read(txn: &Txn) -> bool {
         }
 }
 
-/// Whether nothing was read without a lock.
+/// Returns whether nothing was read without a lock.
 #[inline]
 pub(crate) fn is_needless(txn: &Txn) -> bool {
     txn.checks.is_empty() && !txn.entries.iter().any(|entry| entry.watched)
 }
 
-/// Adds the READs; what they bring lies in the buffer from the position returned on.
+/// Adds the READs; returns where their answers begin in the buffer.
 #[inline]
 pub(crate) fn add_validation(cx: &Context, txn: &mut Txn, which: Which) -> BufferOffset {
     let Txn { round, entries, checks, .. } = txn;
     plan_again(cx, (round, entries.len() + checks.len()), which.seen(entries, checks))
 }
 
-/// Adds READs of LOCK and VERSION of what was seen, of so many at most.
+/// Adds READs of LOCK and VERSION of everything that was seen, at most so many. Returns where their answers begin.
 #[inline]
 pub(super) fn plan_again<P: Spot>(
     cx: &Context,
@@ -165,7 +165,8 @@ pub(super) fn plan_again<P: Spot>(
     first
 }
 
-/// Judges the LOCK word of a record that was found and is wanted in this mode. Whether another was about to write it, and lets readers pass.
+/// Judges the LOCK word of a record that was found and is wanted in this mode. Returns whether another transaction was about to write it,
+/// and lets readers pass.
 ///
 /// # Errors
 /// Another transaction has locked it.
@@ -179,7 +180,7 @@ pub(super) fn admit(
     if lock == 0 {
         return Ok(false);
     }
-    // What an insert finds is shown as it is, all else is locked first where readers lock.
+    // A record that an insert finds is shown as it is. Others are locked first where readers lock.
     let judged = match mode {
         Mode::Insert => access.judge_again(LockKind::Record, lock, tag, mode),
         _ => access.judge(lock, tag, mode),
@@ -196,7 +197,7 @@ pub(super) fn admit(
     }
 }
 
-/// Compares LOCK and VERSION as they are now with what was seen.
+/// Compares LOCK and VERSION as they are now with those that were seen.
 #[inline]
 pub(super) fn judge_seen<P: Spot>(
     access: &impl Access,
@@ -217,20 +218,20 @@ pub(super) fn judge_seen<P: Spot>(
     }
 }
 
-/// Compares what the READs brought with what was seen.
+/// Compares the answers of the READs with everything that was seen.
 pub(crate) fn absorb_validation(
     access: &impl Access,
     cx: &Context,
     txn: &Txn,
     (first, which): (BufferOffset, Which),
 ) -> Result<(), AbortReason> {
-    // Who has locks wants to write: what lets readers pass need not let him.
+    // A transaction that has locks wants to write: a mark that lets readers pass need not let it pass.
     let mode = if txn.is_read_only() { Mode::Read } else { Mode::Update };
     let seen = which.seen(&txn.entries, &txn.checks);
     absorb_again(access, (cx, txn.tag), (&txn.round, first), (seen, mode))
 }
 
-/// Compares what the READs of [`plan_again`] brought with what was seen.
+/// Compares the answers of the READs of [`plan_again`] with everything that was seen.
 #[inline]
 pub(super) fn absorb_again<P: Spot>(
     access: &impl Access,
@@ -247,8 +248,8 @@ pub(super) fn absorb_again<P: Spot>(
     verdict
 }
 
-/// As it must not be (the switch `validate-after-locks` is off): adds the READs to a round that still
-/// takes locks; where what they bring will lie, if anything is to be validated.
+/// Does a thing that must not be done (the switch `validate-after-locks` is off): adds the READs to a round that still
+/// takes locks. Returns where their answers will lie, if anything is to be validated.
 #[cold]
 pub(crate) fn plan_early(
     access: &impl Access,
@@ -266,7 +267,7 @@ pub(crate) fn plan_early(
     Some(add_validation(cx, txn, Which::All))
 }
 
-/// Takes in what [`plan_early`] asked for: what passed is not looked at again.
+/// Takes in the answers that [`plan_early`] asked for. Records that pass are not looked at again.
 #[cold]
 pub(crate) fn absorb_early(
     access: &impl Access,
