@@ -92,7 +92,9 @@ pub(super) async fn go_through(
         if txn.ordered.pending {
             scans::absorb(lotus, cx, txn)?;
         }
-        insert::provide(cx, txn).await?;
+        if locks {
+            insert::provide(cx, txn).await?;
+        }
         // Entries that are added from now on go into the next round.
         txn.round.begin();
         snapshot::look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
@@ -242,34 +244,31 @@ fn absorb(
         match txn.entries[index].progress {
             Progress::Done | Progress::Lock => {}
             Progress::Body => absorb_record(lotus, cx, txn, index)?,
-            _ => match find::absorb(lotus, cx, txn, (index, is_locked(lotus, txn, index))) {
-                Place::There if lotus.reads_snapshot(txn, index) => {
-                    cached::after_reading(lotus, cx, txn, index);
-                    let cell = snapshot::choose(lotus, cx, txn, index)?;
-                    undecided.extend(cell.map(|cell| (index, cell)));
+            _ => {
+                let reads = lotus.reads_snapshot(txn, index);
+                match find::absorb(lotus, cx, txn, (index, !reads)) {
+                    Place::There if reads => {
+                        cached::after_reading(lotus, cx, txn, index);
+                        let cell = snapshot::choose(lotus, cx, txn, index)?;
+                        undecided.extend(cell.map(|cell| (index, cell)));
+                    }
+                    Place::There => {
+                        cached::after_reading(lotus, cx, txn, index);
+                        take_versions(lotus, cx, txn, index)?;
+                    }
+                    Place::Absent if snapshot::may_have_been(lotus, txn, index) => {
+                        let why = if reads { AbortReason::TooOld } else { AbortReason::WriteConflict };
+                        return Err(why.into());
+                    }
+                    Place::Absent if reads => snapshot::settle_absent(txn, index),
+                    Place::Absent => take_absent(lotus, cx, txn, index),
+                    Place::More => look_elsewhere(txn, index),
+                    Place::Changing => return Err(AbortReason::ReadLocked.into()),
                 }
-                Place::There => {
-                    cached::after_reading(lotus, cx, txn, index);
-                    take_versions(lotus, cx, txn, index)?;
-                }
-                Place::Absent if snapshot::may_have_been(lotus, txn, index) => {
-                    let reads = lotus.reads_snapshot(txn, index);
-                    let why = if reads { AbortReason::TooOld } else { AbortReason::WriteConflict };
-                    return Err(why.into());
-                }
-                Place::Absent if lotus.reads_snapshot(txn, index) => snapshot::settle_absent(txn, index),
-                Place::Absent => take_absent(lotus, cx, txn, index),
-                Place::More => look_elsewhere(txn, index),
-                Place::Changing => return Err(AbortReason::ReadLocked.into()),
-            },
+            }
         }
     }
     Ok(undecided)
-}
-
-/// Whether the entry's key is locked.
-fn is_locked(lotus: &Lotus, txn: &Txn, index: usize) -> bool {
-    !lotus.reads_snapshot(txn, index)
 }
 
 /// The way of one that may come can lead to another bucket than was thought, whose lock it then needs.
