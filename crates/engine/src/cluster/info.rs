@@ -128,20 +128,24 @@ pub struct Limit {
 
 impl Limit {
     /// The phase of scans.
-    pub const SCAN: Limit =
-        Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" };
+    pub const SCAN: Limit = Limit {
+        phase: "scan",
+        only: Only::WithOrderedIndexes,
+        why: "the phase reads an ordered \
+            index",
+    };
     /// The phase that changes leaves.
     pub const LOCK_LEAF: Limit = Limit {
         phase: "lock_leaf",
         only: Only::WithOrderedIndexes,
-        why: "leaves are of ordered indexes",
+        why: "only ordered indexes have leaves",
     };
     /// The commit in one batch.
     pub const UNLOCK_WITH_DATA: Limit = Limit {
         phase: "unlock_with_data",
         only: Only::WithoutMemoryDeath,
-        why: "locks are released together with the data where there is one copy, and where there is one \
-              copy no memory node dies",
+        why: "locks are released with the data only where records have one copy, and there no \
+              memory node dies",
     };
 }
 
@@ -310,7 +314,10 @@ fn snapshot_of(info: &ProtocolInfo) -> Result<Isolation, UsageError> {
     Err(UsageError {
         field: "variant".into(),
         value: SNAPSHOT.into(),
-        allowed: format!("{} without it: it is strictly serializable only", info.name),
+        allowed: format!(
+            "{} without si: the protocol offers strict serializability only",
+            info.name
+        ),
     })
 }
 
@@ -330,8 +337,8 @@ fn unknown_variant(info: &ProtocolInfo, part: &str) -> UsageError {
         field: "variant".into(),
         value: part.to_owned(),
         allowed: format!(
-            "corrected, literal or measured, then ,-NAME or ,+NAME of {} ({}){snapshot}; in simulations \
-             alone ,{UNSAFE_PREFIX}NAME ({})",
+            "corrected, literal or measured, then ,-NAME or ,+NAME of {} ({}){snapshot}; in \
+             simulations only ,{UNSAFE_PREFIX}NAME ({})",
             info.name,
             names(false),
             names(true)

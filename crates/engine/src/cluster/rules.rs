@@ -59,11 +59,16 @@ pub enum Rule {
 
 /// Each rule's name and effect, in the order of [`Rule`].
 const RULES: [(&str, &str); 23] = [
-    ("validate-reads", "commit re-reads the version of every record that was read and not locked"),
-    ("refuse-locked", "a record locked by another transaction is neither read nor validated"),
+    ("validate-reads", "a commit re-reads the version of every record that it read without a lock"),
+    (
+        "refuse-locked",
+        "a transaction neither reads nor validates a record that another \
+                       transaction has locked",
+    ),
     (
         "unlock-late",
-        "locks are released when every replica has acknowledged its data; off: in one batch with the primary's data",
+        "a transaction releases its locks when every replica has acknowledged its data; off: in \
+         one batch with the primary's data",
     ),
     (
         "release-granted",
@@ -73,73 +78,93 @@ const RULES: [(&str, &str); 23] = [
         "protect-absent",
         "an absent read, an insert and a delete protect the bucket's directory record",
     ),
-    ("release-on-abort", "an abort releases its locks at all; off: they outlive the transaction"),
+    ("release-on-abort", "an abort releases its locks; off: the locks outlive the transaction"),
     (
         "lock-cas",
-        "a lock is taken by CAS; off: it is only assumed, and transactions are not isolated",
+        "a transaction takes a lock by CAS; off: it only assumes the lock, and transactions are \
+         not isolated",
     ),
     (
         "fence-before-recovery",
-        "recovery reads nothing before the dead node's access is revoked everywhere; \
-         off: the dead, if it still runs, writes on beside it",
+        "recovery reads nothing before the dead node's access is revoked everywhere; off: a node \
+         that still runs goes on writing beside recovery",
     ),
     (
         "settle-before-log",
-        "a log area is used again only when nobody needs what it holds: earlier unlocks have settled, \
-         the recovery of a dead coordinator of the same number is over; off: at once",
+        "a log area is used again only when its last entry is no longer needed: earlier unlocks \
+         have settled, and the recovery of a dead coordinator of the same number is over; off: at \
+         once",
     ),
     (
         "release-own",
-        "recovery takes away only locks that carry the dead transaction's tag, by CAS; \
-         off: it clears the LOCK of every record in the log, whoever holds it by now",
+        "recovery takes away only locks that carry the dead transaction's tag, by CAS; off: it \
+         clears the LOCK of every record in the log, even if another transaction holds it by now",
     ),
     (
         "keep-version",
-        "a record that comes back counts on from the slot's and its directory's VERSION; off: it begins anew",
+        "a record that comes back continues the VERSION of its slot and its directory; off: its \
+         VERSION begins anew",
     ),
     (
         "protect-ranges",
-        "the leaves that a scan has read are validated; off: what comes into its range is not noticed",
+        "a commit validates the leaves that its scans have read; off: it does not notice new \
+         records in their ranges",
     ),
     (
         "check-fences",
-        "a leaf says by its fences which keys it covers; off: what inner nodes led to is believed",
+        "a leaf says by its fences which keys it covers; off: a reader trusts the inner nodes \
+         that led to the leaf",
     ),
     (
         "sibling-with-split",
-        "a split writes the new node and the old one in one transaction; \
-         off: the old one first, in a transaction of its own",
+        "a split writes the new node and the old one in one transaction; off: it writes the old \
+         one first, in a transaction of its own",
     ),
     (
         "check-lines",
-        "the versions of a record's lines are compared; off: what one READ brings is taken for of one moment",
+        "a reader compares the versions of a record's lines; off: it takes the lines of one READ \
+         as consistent",
     ),
     (
         "confirm-leases",
-        "a commit asks whether its leases still hold, and looks again at what was read if not; off: it believes so",
+        "a commit checks that its leases still hold, and validates its reads if they do not; off: \
+         it assumes that they hold",
     ),
     (
         "wait-out-leases",
-        "a writer waits until the leases have ended where he will write; off: he takes the lock at once",
+        "a writer waits until the leases on its records have ended; off: it takes the lock at \
+         once",
     ),
     (
         "share-leases",
-        "a lease that another asked for and that still holds is as good as an own one; off: each asks for his own",
+        "a reader uses a lease of another transaction while that lease holds; off: each \
+         transaction asks for its own",
     ),
     (
         "lock-together",
-        "the records of a fetch are locked in one round; off: one after the other, each in a round of its own",
+        "a fetch locks its records in one round; off: one after the other, each in a round of its \
+         own",
     ),
     (
         "wait-turn",
-        "a lock is held once all are served that came before; off: as soon as its ticket is taken",
+        "a transaction holds a lock when all earlier tickets have been served; off: as soon as it \
+         has a ticket",
     ),
     (
         "pass-in-turn",
-        "who gives up passes his ticket on when its turn has come; off: at once, as if he had been served",
+        "a transaction that gives up passes its ticket on when its turn has come; off: at once, \
+         as if it had been served",
     ),
-    ("reset-at-rest", "counts that have ended are set back when everybody is served; off: at once"),
-    ("wide-counts", "counts end at 32768; off: at 32, so that words are set back all the time"),
+    (
+        "reset-at-rest",
+        "counts that have ended are set back when every ticket is served; off: at \
+                       once",
+    ),
+    (
+        "wide-counts",
+        "counts end at 32768; off: at 32, so that lock words are set back all the \
+                     time",
+    ),
 ];
 
 /// The published forms of a system that keep a rule: the paper's text, and the public code that others measured.
@@ -234,7 +259,7 @@ pub const fn rule_number(list: &[Switch], name: &str) -> usize {
         }
         at += 1;
     }
-    panic!("the system has no such rule")
+    panic!("a protocol names a rule that its list of switches does not have")
 }
 
 /// A phase that several systems share.
@@ -352,7 +377,7 @@ pub const fn phase_number(list: &[&str], name: &str) -> usize {
         }
         at += 1;
     }
-    panic!("the system has no such phase")
+    panic!("a protocol names a phase that its list of phases does not have")
 }
 
 const fn is_same(one: &str, other: &str) -> bool {

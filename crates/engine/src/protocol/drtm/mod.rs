@@ -41,7 +41,8 @@ const SWITCHES: &[Switch] = &[
     Rule::ConfirmLeases.of(PUBLISHED),
     rule(
         "refuse-locked",
-        "a record locked by another transaction is not taken for unchanged when it is looked at again, nor locked where it was seen locked",
+        "validation fails on a record that another transaction has locked, and no lock is tried \
+         where a record was seen locked",
         PUBLISHED,
     ),
     Rule::UnlockLate.of(OURS),
@@ -79,7 +80,7 @@ impl Described for Drtm {
         switches: SWITCHES,
         phases: &in_place_phases_and::<17>(&["wait_out", "in_lease"]),
         limits: &[
-            Limit { phase: "in_lease", only: Only::InPassing, why: "a transaction commits there" },
+            Limit { phase: "in_lease", only: Only::InPassing, why: "the transaction commits there" },
             Limit::SCAN,
             Limit::LOCK_LEAF,
         ],

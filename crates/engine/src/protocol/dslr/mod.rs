@@ -43,13 +43,13 @@ const SWITCHES: &[Switch] = &[
     Rule::WideCounts.of(PUBLISHED),
     rule(
         "validate-reads",
-        "absences are looked at again before the commit, and a record that was read and is then to be written is compared; \
-         off: both are believed",
+        "a commit validates absences, and records that were read before they were locked for \
+         writing; off: it trusts both",
         PUBLISHED,
     ),
     rule(
         "refuse-locked",
-        "what another transaction writes is not taken for unchanged when it is looked at again",
+        "validation fails on a record that another transaction is writing",
         PUBLISHED,
     ),
     Rule::ProtectAbsent.of(PUBLISHED),

@@ -64,8 +64,8 @@ const SWITCHES: &[Switch] = &[
     Rule::ReleaseGranted.of(PUBLISHED),
     rule(
         "write-after-validation",
-        "data are written when validation has passed; \
-         off: before, and an abort's rollback is lost",
+        "a commit writes its data when validation has passed; off: before validation, and an \
+         abort loses the rollback",
         PUBLISHED,
     ),
     rule(
@@ -78,20 +78,20 @@ const SWITCHES: &[Switch] = &[
     Rule::ReleaseOnAbort.of(PUBLISHED),
     rule(
         "log-every-group",
-        "a log of its own goes to the replicas of every group that is written; \
-         off: of one of them",
+        "the replicas of every written group get a log of their own; off: only the replicas of \
+         one group",
         IN_TEXT,
     ),
     rule(
         "write-changes-only",
-        "a replica gets the bytes up to the last change; \
-         off: the whole item, and a READ that flushes it at the last record's backups",
+        "a replica gets the bytes up to the last change; off: it gets the whole item, and a READ \
+         flushes it at the last record's backups",
         IN_TEXT,
     ),
     rule(
         "lock-at-primary",
-        "LOCK lives at the primary, where a CAS releases it; \
-         off: every replica's is written before its data, and cleared by WRITE",
+        "LOCK lives at the primary, where a CAS releases it; off: a WRITE sets every replica's \
+         LOCK before its data, and a WRITE clears it",
         IN_TEXT,
     ),
     Rule::LockCas.of(PUBLISHED),
@@ -100,8 +100,8 @@ const SWITCHES: &[Switch] = &[
     Rule::ReleaseOwn.of(PUBLISHED),
     rule(
         "validate-after-locks",
-        "what was read is validated when all locks are held; \
-         off: in the round that still takes locks",
+        "a commit validates its reads when it holds all locks; off: in the round that still takes \
+         locks",
         PUBLISHED,
     ),
     Rule::KeepVersion.of(PUBLISHED),

@@ -22,19 +22,21 @@ pub(super) mod on {
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
-    rule("validate-reads", "commit re-reads the head of every record that was read and not locked", PUBLISHED),
-    rule("refuse-locked", "a transaction that is not declared read-only neither reads nor validates what another has locked", PUBLISHED),
-    rule("wait-for-locked", "a snapshot that meets a lock looks again: its holder may have a timestamp below the snapshot; \
-         off: it takes what the head says", OURS),
-    rule("stamp-first", "T_commit is taken before validation's READs are sent; off: after they have passed", OURS),
-    rule("check-head", "what is not of one moment by itself (a value of several lines, a delta) is followed by its head \
-         once more; off: the STAMP of a value alone decides, and nothing of a delta", OURS),
-    rule("too-old", "a snapshot whose version is not kept any more aborts; off: it takes the oldest there is", PUBLISHED),
-    rule("await-replicas", "the reply comes when every replica has acknowledged the data; off: when they were posted", OURS),
-    rule("unlock-late", "locks are released at the primary when every replica has acknowledged its data; off: in one \
-         batch with the data, by WRITE at every replica", OURS),
-    rule("undo-log", "an undo log goes before the data, in their batch; off: there is none, and who dies while it \
-         commits leaves half of it", OURS),
+    rule("validate-reads", "a commit re-reads the head of every record that it read without a lock", PUBLISHED),
+    rule("refuse-locked", "a transaction that is not declared read-only neither reads nor validates a record that another \
+         has locked", PUBLISHED),
+    rule("wait-for-locked", "a snapshot that meets a lock reads the head again, because the holder may have a timestamp \
+         below the snapshot; off: it trusts the head", OURS),
+    rule("stamp-first", "a commit takes T_commit before it sends validation's READs; off: after they have passed", OURS),
+    rule("check-head", "a transaction re-reads the head behind a value that may mix moments (several lines, or a delta); \
+         off: it checks the STAMP of a value alone, and nothing of a delta", OURS),
+    rule("too-old", "a snapshot aborts if its version is no longer kept; off: it takes the oldest version that is kept", PUBLISHED),
+    rule("await-replicas", "the caller gets its reply when every replica has acknowledged the data; off: when the data are \
+         posted", OURS),
+    rule("unlock-late", "a commit releases its locks at the primary when every replica has acknowledged its data; off: in \
+         one batch with the data, by WRITE at every replica", OURS),
+    rule("undo-log", "a commit sends an undo log before the data, in their batch; off: it has no log, and a coordinator \
+         that dies in its commit leaves half of it", OURS),
     rule("read-together", "a value whose address is known is read in its head's batch; off: in a round of its own", OURS),
     Rule::ProtectAbsent.of(PUBLISHED),
     Rule::ReleaseGranted.of(PUBLISHED),
@@ -43,12 +45,12 @@ pub(super) const SWITCHES: &[Switch] = &[
     Rule::SettleBeforeLog.of(PUBLISHED),
     Rule::ReleaseOwn.of(PUBLISHED),
     Rule::LockCas.of(PUBLISHED),
-    rule("protect-ranges", "the leaves that a scan has read are validated, or of its snapshot; off: what comes into its range is \
-         not noticed", PUBLISHED),
-    rule("deltas", "of older versions what was different is kept; off: every version is whole, and a commit writes it into the place \
-         of the oldest", PUBLISHED),
-    rule("at-once", "heads are written in one batch with what they lead to; off: in a batch of their own, when every replica has \
-         acknowledged the log and the versions", PUBLISHED),
+    rule("protect-ranges", "a commit validates the leaves that its scans have read, or they are of its snapshot; off: it \
+         does not notice new records in their ranges", PUBLISHED),
+    rule("deltas", "older versions are kept as differences; off: every version is whole, and a commit writes it into the \
+         place of the oldest", PUBLISHED),
+    rule("at-once", "a commit writes heads in one batch with the versions that they lead to; off: in a batch of their own, \
+         when every replica has acknowledged the log and the versions", PUBLISHED),
 ];
 
 /// The numbers of the phases that Motor enters itself.
@@ -90,16 +92,15 @@ pub(super) const LIMITS: &[Limit] = &[
     Limit {
         phase: "unlock_with_data",
         only: Only::WithoutMemoryDeath,
-        why: "locks are released together with the data where there is one copy, and where there is one \
-              copy no memory node dies",
+        why: "locks are released with the data only where records have one copy, and there no memory node dies",
     },
     Limit {
         phase: "show",
         only: Only::InVariant("corrected,-deltas,-at-once"),
         why: "heads are written in their data's batch",
     },
-    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
-    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "the phase reads an ordered index" },
+    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "only ordered indexes have leaves" },
 ];
 
 pub(super) const ABORTS: &[AbortReason] = &[

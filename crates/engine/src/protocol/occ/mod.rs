@@ -38,7 +38,8 @@ const SWITCHES: &[Switch] = &[
     Rule::ReleaseGranted.of(PUBLISHED),
     rule(
         "log-after-validation",
-        "the undo log is sent when validation has passed; off: before, and who aborts leaves one",
+        "a commit sends the undo log when validation has passed; off: before validation, and an \
+         abort leaves a log",
         OURS,
     ),
     Rule::ProtectAbsent.of(PUBLISHED),

@@ -35,20 +35,25 @@ pub(super) mod on {
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
-    rule("intent", "who reads nothing that it does not write locks with a mark that lets readers pass, and keeps them away only when \
-         it is about to write; off: every lock keeps readers away from the first", PUBLISHED),
-    rule("write-unlock", "data and release are one batch where all of a transaction is on one node, which has the only copy; \
-         off: the locks are released when the data are acknowledged", PUBLISHED),
-    rule("validate-read-write", "a transaction that writes looks again at what it has read and not locked; off: it does not", OURS),
-    rule("refuse-locked", "a record that another has locked against readers is neither read nor validated; off: versions alone are \
-         compared", OURS),
-    rule("raise-before-validation", "what lets readers pass is raised before what was read is looked at again; off: in the same round", OURS),
-    rule("exclusive-if-reads", "who reads anything that it does not write keeps readers away from the first; off: it lets them pass, too", OURS),
+    rule("intent", "a transaction that writes every record it reads locks with an intent mark, which lets readers pass; it \
+         keeps readers out only when it is about to write; off: every lock keeps readers out from the start", PUBLISHED),
+    rule("write-unlock", "a transaction whose records all lie on one node, in their only copy, sends data and release in \
+         one batch; off: it releases its locks when the data are acknowledged", PUBLISHED),
+    rule("validate-read-write", "a transaction that writes validates the records that it read without a lock; off: it does \
+         not", OURS),
+    rule("refuse-locked", "a transaction neither reads nor validates a record that another has locked against readers; off: \
+         it compares versions only", OURS),
+    rule("raise-before-validation", "a transaction raises its intent marks to exclusive locks before it validates; off: in \
+         the same round", OURS),
+    rule("exclusive-if-reads", "a transaction that reads a record without writing it keeps readers out of its locked \
+         records from the start; off: it lets them pass, too", OURS),
     Rule::CheckLines.of(OURS),
-    rule("unlock-late", "locks are released when every replica has acknowledged its data; off: in one batch with the primary's data, \
-         the backups not awaited", OURS),
-    rule("writer-tag", "a redo log is finished if a record shows that its transaction wrote it; off: if there is one", OURS),
-    rule("first-line-first", "a record's first line, which names its writer, is written before its others; off: all in one WRITE", OURS),
+    rule("unlock-late", "a transaction releases its locks when every replica has acknowledged its data; off: in one batch \
+         with the primary's data, without waiting for the backups", OURS),
+    rule("writer-tag", "recovery finishes a redo log if a record names the log's transaction as its writer; off: it \
+         finishes every redo log", OURS),
+    rule("first-line-first", "a transaction writes a record's first line, which names the writer, before the others; off: \
+         all lines in one WRITE", OURS),
     Rule::FenceBeforeRecovery.of(OURS),
     Rule::SettleBeforeLog.of(PUBLISHED),
     Rule::ReleaseOwn.of(OURS),
@@ -56,30 +61,40 @@ pub(super) const SWITCHES: &[Switch] = &[
     Rule::KeepVersion.of(PUBLISHED),
     Rule::ProtectAbsent.of(PUBLISHED),
     Rule::LockCas.of(PUBLISHED),
-    rule("lease", "writers wait a lease between their locks and their data, and whoever reads for no longer than that does not \
-         look again; off: everybody looks again, and nobody waits", PUBLISHED),
-    rule("count-from-acks", "a writer's wait begins when its last lock is acknowledged; off: when the round that asks for locks is sent", OURS),
-    rule("compare-lease", "a reader looks again if leases have changed while it read; off: it believes the length of when it began", OURS),
-    rule("refuse-intent", "who writes refuses to have read what another is going to write; off: he passes it as readers do", OURS),
-    rule("followed-is-released", "recovery takes it from a record's later version that its lock was given back, also where the LOCK died with its \
-         node; off: LOCK words alone say so", OURS),
-    rule("header-first", "of what the growth of an index changes, each copy gets the header first, which names who changed it; off: last", OURS),
-    rule("mark-decided", "who changes nodes of an ordered index, none of which names its writer, marks a log area of each group in front of its \
-         data there: it was decided to commit; off: it does not", OURS),
+    rule("lease", "a writer waits one lease between its locks and its data, and a reader that took no longer skips \
+         validation; off: every reader validates, and no writer waits", PUBLISHED),
+    rule("count-from-acks", "a writer's wait begins when its last lock is acknowledged; off: when it sends the round that \
+         asks for locks", OURS),
+    rule("compare-lease", "a reader validates if the lease's length changed while it read; off: it trusts the length of its \
+         beginning", OURS),
+    rule("refuse-intent", "a transaction that writes refuses a record that it has read and another has marked with intent; \
+         off: it passes the mark as readers do", OURS),
+    rule("followed-is-released", "recovery concludes from a record's later version that the lock was released, even if the \
+         LOCK died with its node; off: it trusts LOCK words alone", OURS),
+    rule("header-first", "growth of an index writes the header, which names the writer, to each copy before the rest; off: \
+         after the rest", OURS),
+    rule("mark-decided", "nodes of ordered indexes do not name their writer, so a transaction that changes them marks a log \
+         area of each group as decided before its data there; off: it does not", OURS),
     Rule::ProtectRanges.of(PUBLISHED),
     Rule::CheckFences.of(PUBLISHED),
     Rule::SiblingWithSplit.of(PUBLISHED),
-    rule("implicit", "leases are implicit: a writer waits whether anybody reads or not; off: explicit: nodes count what they read, a \
-         writer asks them, and waits if one reads what he writes, or does not say", PUBLISHED),
-    rule("count-before-reading", "under explicit leases a reader is counted before it reads; off: when it has read", PUBLISHED),
-    rule("ask-behind-locks", "under explicit leases a writer asks who reads when it has all of its locks; off: before it asks for them", PUBLISHED),
-    rule("count-at-once", "under explicit leases who reads more than he was counted at when he began to read is in no lease; off: he is", PUBLISHED),
-    rule("stillness", "who reads near memory by one call does not look again if nobody has begun to write meanwhile; off: if he was in lease", OURS),
-    rule("announce-writes", "a writer says, behind its locks and before its data, that it begins to write; off: it does not", OURS),
-    rule("exclusive-if-explicit", "under explicit leases every lock keeps readers away from the first; off: who reads nothing lets them pass there, too, and \
-         asks who reads before he keeps them away", PUBLISHED),
-    rule("half-lines", "a record that half a line has room for takes no more, and does not say who wrote it; off: a whole line, which does", OURS),
-    rule("take-log-back", "who has logged a record that names nobody, and does not write it, takes the entry back before it releases a lock; off: it leaves it", OURS),
+    rule("implicit", "leases are implicit: every writer waits; off: explicit: nodes count their readers, and a writer asks \
+         all nodes, and waits if one reads its records or does not answer", PUBLISHED),
+    rule("count-before-reading", "under explicit leases a node counts a reader before it reads; off: after it has read", PUBLISHED),
+    rule("ask-behind-locks", "under explicit leases a writer asks nodes for their readers when it has all its locks; off: \
+         before it asks for the locks", PUBLISHED),
+    rule("count-at-once", "under explicit leases a reader that goes on to places where it was not counted at its beginning \
+         is in no lease; off: it is in lease", PUBLISHED),
+    rule("stillness", "a reader of near memory in one call skips validation if no write has begun meanwhile; off: if it was \
+         in lease", OURS),
+    rule("announce-writes", "a writer announces its write after its locks and before its data; off: it does not", OURS),
+    rule("exclusive-if-explicit", "under explicit leases every lock keeps readers out from the start; off: a transaction \
+         that writes every record it reads lets them pass there, too, and asks nodes for their readers before it keeps them \
+         out", PUBLISHED),
+    rule("half-lines", "a record that fits half a line takes half a line, and does not name its writer; off: it takes a \
+         whole line, which names the writer", OURS),
+    rule("take-log-back", "a transaction that logged a record without a writer's name, and then does not write it, takes \
+         the entry back before it releases a lock; off: it leaves the entry", OURS),
 ];
 
 /// The numbers of the phases that OOCC enters itself.
@@ -129,19 +144,19 @@ pub(super) const LIMITS: &[Limit] = &[
     Limit {
         phase: "in_lease",
         only: Only::InPassing,
-        why: "a transaction commits there, or goes on to what it has to look at again",
+        why: "the transaction commits there, or goes on to validate",
     },
     Limit::SCAN,
     Limit::LOCK_LEAF,
     Limit {
         phase: "nobody_reads",
         only: Only::InVariant("corrected,-implicit"),
-        why: "under implicit leases nobody is asked whether he reads",
+        why: "under implicit leases no node is asked for its readers",
     },
     Limit {
         phase: "still",
         only: Only::WhereMemoryIsNear,
-        why: "it compares a word of the process that writers raise",
+        why: "the phase compares a counter of the process, which writers raise",
     },
-    Limit { phase: "mark", only: Only::WithOrderedIndexes, why: "its nodes do not say who wrote them" },
+    Limit { phase: "mark", only: Only::WithOrderedIndexes, why: "only nodes of ordered indexes do not name their writer" },
 ];
