@@ -105,7 +105,7 @@ pub(crate) fn find(history: &History, graph: &Graph, most: usize) -> Knots {
     let path = |knot: &Knot| knot.best.as_ref().map_or(usize::MAX, |path| path.level);
     knots.sort_by_key(path);
     let shown = |knot: Knot| {
-        let path = knot.best.expect("every knot has a cycle");
+        let path = knot.best.expect("every strongly connected component has a cycle");
         Shown { hops: finder.hops(&path), without_real_time: knot.without_real_time }
     };
     Knots { total, cycles: knots.into_iter().map(shown).collect() }

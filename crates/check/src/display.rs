@@ -152,15 +152,15 @@ impl Anomaly {
             ),
             Self::UnwrittenVersion { reader, record, version, other_initial: None } => write!(
                 f,
-                "{record} {reader} read {version}, which nobody wrote and which is not the \
-                 initial version"
+                "{record} {reader} read {version}, which no transaction wrote and which is not \
+                 the initial version"
             ),
             Self::UnwrittenVersion { reader, record, version, other_initial: Some(other) } => {
                 let (initial, other_reader) = other;
                 write!(
                     f,
-                    "{record} {reader} read {version} and {other_reader} read {initial}; nobody \
-                     wrote either, and a record has one initial version"
+                    "{record} {reader} read {version} and {other_reader} read {initial}; no \
+                     transaction wrote either, and a record has one initial version"
                 )
             }
             Self::DuplicateVersion { first, second, record, version } => {
@@ -193,8 +193,8 @@ impl Anomaly {
             ),
             Self::OwnWriteRead { txn, record, seen, written } => write!(
                 f,
-                "{record} {txn} {seen} and itself wrote {written}; a read is of what was there before \
-                 its transaction wrote"
+                "{record} {txn} {seen} and itself wrote {written}; a read shows the record as it \
+                 was before its transaction wrote"
             ),
             Self::Cycle { .. } => Ok(()),
         }

@@ -106,7 +106,7 @@ impl fmt::Display for Problem {
                  found {found}"
             ),
             Self::OtherFormat { found } => {
-                write!(f, "history format {found}, this program reads format {FORMAT}")
+                write!(f, "history format = {found}; allowed: {FORMAT}")
             }
             Self::Syntax { line, message } => write!(f, "line {line}: cannot be parsed: {message}"),
             Self::Field { line, field } => write!(
@@ -126,7 +126,7 @@ impl fmt::Display for Problem {
             }
             Self::AfterFooter { line } => write!(
                 f,
-                "line {line}: text behind the footer; were two histories written into one file?"
+                "line {line}: text after the footer; were two histories written into one file?"
             ),
             Self::DuplicateId { id } => {
                 write!(f, "two transactions have the id {id}; ids must be unique in a history")

@@ -127,7 +127,7 @@ pub(crate) fn validate(txn: &Transaction, tables: usize) -> Result<(), FieldProb
     let in_writes = writes.enumerate().map(|(at, table)| ("writes", at, table));
     for (list, at, table) in in_reads.chain(in_writes) {
         if usize::from(table) >= tables {
-            let allowed = format!("0 to {}, the header names {tables} tables", tables.max(1) - 1);
+            let allowed = format!("0 to {} (the header names {tables} tables)", tables.max(1) - 1);
             return Err(FieldProblem::new(format!("{list}[{at}].table"), table, &allowed));
         }
     }
@@ -152,7 +152,7 @@ pub(crate) fn explain(line: &Value) -> Option<FieldProblem> {
 
 fn explain_field(object: &Map<String, Value>, field: &str) -> Option<FieldProblem> {
     let Some(value) = object.get(field) else {
-        return Some(FieldProblem::new(field, "nothing", "it must be there"));
+        return Some(FieldProblem::new(field, "nothing", "a value"));
     };
     match field {
         "coordinator" => whole(field, value, u64::from(u32::MAX)),

@@ -103,7 +103,7 @@ impl fmt::Display for Report {
         if self.settlements_tried > 1 || self.left_untried {
             let more = if self.left_untried { "; more remain, so this is not certain" } else { "" };
             let tried = self.settlements_tried;
-            writeln!(f, "  {tried} ways to settle ambiguous unknown outcomes tried{more}")?;
+            writeln!(f, "  tried {tried} ways to settle ambiguous unknown outcomes{more}")?;
         }
         for (kind, total) in &self.totals {
             writeln!(f, "  {total} × {}", kind.name())?;

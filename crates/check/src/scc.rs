@@ -95,7 +95,10 @@ impl Walk {
         if low == self.order[node as usize] {
             let number = self.found.sizes.len() as u32;
             let start = self.open.iter().rposition(|&open| open == node);
-            let members = self.open.split_off(start.expect("a node is open until it is left"));
+            let members = self.open.split_off(start.expect(
+                "a node stays open until its visit \
+                ends",
+            ));
             members.iter().for_each(|&member| self.found.of[member as usize] = number);
             self.found.sizes.push(members.len() as u32);
         }

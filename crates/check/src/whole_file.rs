@@ -56,7 +56,7 @@ impl WholeFile {
     /// # Errors
     /// The file's; then no part of the file is left.
     pub fn finish(mut self) -> io::Result<()> {
-        let out = self.out.as_mut().expect("open until it is finished");
+        let out = self.out.as_mut().expect("the file is open until it is finished");
         // A failure drops `self`, which removes the partial file.
         out.flush()?;
         out.get_ref().sync_all()?;
@@ -68,11 +68,11 @@ impl WholeFile {
 
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.as_mut().expect("open until it is finished").write(bytes)
+        self.out.as_mut().expect("the file is open until it is finished").write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.as_mut().expect("open until it is finished").flush()
+        self.out.as_mut().expect("the file is open until it is finished").flush()
     }
 }
 

@@ -42,10 +42,14 @@ impl fmt::Display for FabricError {
                 write!(f, "the line at {target:?} was left half-written by a dead writer")
             }
             FabricError::MessageTooLarge { bytes, limit_bytes } => {
-                write!(f, "message of {bytes} bytes; the transport carries {limit_bytes}")
+                write!(
+                    f,
+                    "message = {bytes} bytes; allowed: at most {limit_bytes}, the \
+                           transport's limit"
+                )
             }
             FabricError::Overloaded(node) => {
-                write!(f, "too many calls wait for node {}", node.0)
+                write!(f, "too many calls already wait for node {}", node.0)
             }
             FabricError::TimedOut(node) => write!(f, "node {} did not reply in time", node.0),
         }

@@ -68,7 +68,7 @@ impl Future for Wait<'_> {
         let world = &mut *self.bell.world.borrow_mut();
         world.is_registered = true;
         if self.is_rung.is_none() {
-            let task = world.current.expect("a coroutine of a scheduler");
+            let task = world.current.expect("a scheduler is polling the coroutine");
             let is_rung = Rc::<Cell<bool>>::default();
             self.bell.waiters.borrow_mut().push_back((task, Rc::clone(&is_rung)));
             self.is_rung = Some(is_rung);

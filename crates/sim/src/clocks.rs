@@ -82,7 +82,7 @@ impl Clock {
     /// The bound on drift that the node assumes when it measures how far its clock has run.
     pub(crate) fn believed(&self) -> Drift {
         let ppm = (self.drift_bound * 1e6).ceil() as u32;
-        Drift::new(ppm, TICK_NS).expect("profiles and chaos bound it")
+        Drift::new(ppm, TICK_NS).expect("profiles and chaos bound the drift")
     }
 
     /// The true time from which on the node's clock shows `until` or later.

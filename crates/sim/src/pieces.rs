@@ -28,7 +28,7 @@ impl World {
             return;
         }
         let mut list = flight.take_pending(batch_index);
-        let piece_bytes = self.dice.as_ref().expect("random mode").piece_bytes();
+        let piece_bytes = self.dice.as_ref().expect("random mode has dice").piece_bytes();
         let verbs = flight.verbs().iter().enumerate();
         let mine = verbs.filter(|(_, verb)| verb.target.node() == batch.node);
         list.extend(mine.map(|(at, verb)| pending(at, verb, piece_bytes)));
@@ -38,7 +38,7 @@ impl World {
 
     fn next_piece(&mut self, index: u32, batch_index: u32) {
         let to = self.flights.get(index).batches.get(batch_index).node;
-        let dice = self.dice.as_mut().expect("random mode");
+        let dice = self.dice.as_mut().expect("random mode has dice");
         let wait_ps = self.costs.switch + dice.piece_ps(self.now_ps, usize::from(to.0));
         let event = Event::Piece { flight: index, batch: batch_index };
         self.queue.push(self.now_ps + wait_ps, event);
@@ -50,12 +50,16 @@ impl World {
         let &Batch { node: to, number, .. } = flight.batches.get(batch_index);
         let thread = &self.threads[flight.thread as usize];
         let open = &thread.connections[usize::from(to.0)].unawaited;
-        assert!(open.iter().all(|it| it.before >= number), "it has passed one that nobody awaits");
+        assert!(
+            open.iter().all(|it| it.before >= number),
+            "a batch has overtaken an unawaited \
+            one of its connection"
+        );
         let node = thread.node;
         if let Some(error) = self.refusal(node, to) {
             return self.refuse(index, batch_index, error);
         }
-        let dice = self.dice.as_mut().expect("random mode");
+        let dice = self.dice.as_mut().expect("random mode has dice");
         let flight = self.flights.get(index);
         let mut list = flight.take_pending(batch_index);
         let (verbs, data, places) = flight.parts();
@@ -95,7 +99,7 @@ impl World {
         self.leave_connection(index, batch_index);
         let thread = self.flights.get(index).thread;
         let node = usize::from(self.threads[thread as usize].node.slot.0);
-        let dice = self.dice.as_mut().expect("random mode");
+        let dice = self.dice.as_mut().expect("random mode has dice");
         let delay_ps = dice.way_ps(self.now_ps, thread, node);
         let back_ps = self.costs.respond + self.costs.travel + self.costs.complete;
         self.answer(index, self.now_ps + delay_ps + back_ps);

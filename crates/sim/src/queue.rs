@@ -197,7 +197,7 @@ impl<T: Copy> EventQueue<T> {
         if self.near == 0 {
             return self.pop_far(until_ps);
         }
-        let slot = self.next_occupied(self.cursor).expect("some events are near");
+        let slot = self.next_occupied(self.cursor).expect("an event is near");
         let index = slot as usize % SLOTS;
         let place = self.heads[index];
         let node = &mut self.nodes[place as usize];
@@ -242,7 +242,10 @@ impl<T: Copy> EventQueue<T> {
                 self.far_slot = slot;
                 return;
             }
-            let Reverse(Far { at_ps, item, .. }) = self.far.pop().expect("it was seen");
+            let Reverse(Far { at_ps, item, .. }) = self.far.pop().expect(
+                "the heap's first event \
+                was seen above",
+            );
             self.file(slot, at_ps, item);
         }
     }
@@ -259,7 +262,7 @@ impl<T: Copy> EventQueue<T> {
     pub fn show(&mut self, ahead: usize, mut see: impl FnMut(T)) {
         while self.shown < ahead.min(self.near) {
             let slot = self.next_occupied(self.shown_to.max(self.cursor));
-            let slot = slot.expect("fewer were shown than wait");
+            let slot = slot.expect("an event that was not shown waits");
             let mut place = self.heads[slot as usize % SLOTS];
             while let Some(node) = self.nodes.get(place as usize) {
                 see(node.item);

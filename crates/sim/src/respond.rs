@@ -78,7 +78,7 @@ impl World {
         let connection = &mut thread.connections[to];
         connection.arrived += 1;
         let (arrived, posted) = (connection.arrived, batch.number);
-        assert_eq!(arrived, posted, "a batch has passed another of its connection");
+        assert_eq!(arrived, posted, "a batch has overtaken another of its connection");
         let (costs, nic) = (&self.costs, &mut memory_node.nic);
         let served = serve(flight, &batch, (nic, &mut self.memory), costs, self.now_ps);
         if let Some(error) = served.error {

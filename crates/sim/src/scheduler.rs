@@ -113,7 +113,7 @@ impl<'a> Scheduler<'a> {
             if let Some(value) = result.borrow_mut().take() {
                 return value;
             }
-            let task = self.next_task(u64::MAX).expect("time does not end");
+            let task = self.next_task(u64::MAX).expect("virtual time has no end");
             self.turn(task);
         }
     }
@@ -127,7 +127,7 @@ impl<'a> Scheduler<'a> {
             world.happen(at_ps, event);
         }
         for connection in world.threads.iter().flat_map(|thread| &thread.connections) {
-            assert_eq!(connection.arrived, connection.posted, "a batch has got lost");
+            assert_eq!(connection.arrived, connection.posted, "a batch is lost");
         }
     }
 
@@ -137,7 +137,7 @@ impl<'a> Scheduler<'a> {
         loop {
             let Some((at_ps, event)) = world.queue.pop_until(until_ps) else {
                 let waits = !world.queue.is_empty();
-                assert!(waits, "coroutines wait for something that will never happen");
+                assert!(waits, "coroutines wait, but no event is left");
                 world.now_ps = until_ps;
                 return None;
             };

@@ -147,7 +147,11 @@ impl Usage {
         used.turns -= earlier.turns;
         // A part keeps its position; threads that joined since then come last.
         for (part, before) in used.parts.iter_mut().zip(&earlier.parts) {
-            assert!(part.part == before.part && part.of == before.of, "readings of two clusters");
+            assert!(
+                part.part == before.part && part.of == before.of,
+                "the two readings are of \
+                different clusters"
+            );
             part.busy_ps -= before.busy_ps;
         }
         used

@@ -197,7 +197,12 @@ impl World {
     pub(crate) fn join(&mut self, node: NodeId, number: u16) -> u32 {
         let count = self.compute_nodes.len();
         let compute = self.compute_nodes.get_mut(usize::from(node.slot.0));
-        let compute = compute.unwrap_or_else(|| panic!("{node} of {count} compute nodes"));
+        let compute = compute.unwrap_or_else(|| {
+            panic!(
+                "compute node = {node}; allowed: below \
+                                                        {count}"
+            )
+        });
         let doorbell = compute.join(node.incarnation);
         // One more connection, for targets on nodes that do not exist.
         let connections = self.memory_nodes.len() + 1;

@@ -166,7 +166,7 @@ pub fn enter(
     let mut decisions: BTreeMap<TxnId, Resolution> = BTreeMap::new();
     for (id, resolution) in decided {
         if *decisions.entry(id).or_insert(resolution) != resolution {
-            entered.contradictions.push(format!("{id} was decided twice, and not alike"));
+            entered.contradictions.push(format!("{id} was decided twice, with different outcomes"));
         }
     }
     let (mut undone, mut further) = (Vec::new(), COUNT_MAX - history.len() as u64);

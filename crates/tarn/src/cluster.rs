@@ -324,8 +324,12 @@ fn superblock_at(group: usize) -> Address {
 /// # Panics
 /// If a name is too long: a bug of the protocol.
 fn superblock(stamp: u64, protocol: &str, layout: &str) -> [u8; SUPERBLOCK_USED] {
-    assert!(protocol.len() <= LAYOUT_AT - PROTOCOL_AT, "{protocol}: too long a name");
-    assert!(layout.len() <= SUPERBLOCK_USED - LAYOUT_AT, "{layout}: too long a name");
+    assert!(
+        protocol.len() <= LAYOUT_AT - PROTOCOL_AT,
+        "the protocol's name {protocol} is too \
+                                                        long"
+    );
+    assert!(layout.len() <= SUPERBLOCK_USED - LAYOUT_AT, "the layout's name {layout} is too long");
     let mut bytes = [0; SUPERBLOCK_USED];
     let mut set = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);
     set(0, MAGIC);
@@ -386,7 +390,8 @@ fn check_memory(
             field: catalog.largest_part().into(),
             value: format!("{:.1} GiB of memory in all", gib(wanted)),
             allowed: format!(
-                "what this machine has available, {:.1} GiB: fewer records, replicas or memory nodes",
+                "at most {:.1} GiB, which this machine has available; use fewer records, replicas \
+                 or memory nodes",
                 gib(available)
             ),
         }));

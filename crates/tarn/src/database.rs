@@ -283,7 +283,10 @@ impl Shared {
         let joined = self.cluster.join_beside(slot, &self.first)?;
         seats.nodes.retain(|node| membership.is_member(node.id));
         seats.nodes.push(Arc::clone(&joined));
-        let thread = joined.threads.reserve().expect("it has no thread yet");
+        let thread = joined.threads.reserve().expect(
+            "a node that has just joined has free \
+                                                      threads",
+        );
         Ok((joined, thread))
     }
 
@@ -298,7 +301,8 @@ impl Shared {
             let kept = match seats.free.len() {
                 0 => String::new(),
                 count => format!(
-                    "; transactions in doubt keep {count} of them until a session that is left, or `Session::resolve`, settles them"
+                    "; transactions in doubt hold {count} of them until a remaining session or \
+                     `Session::resolve` settles them"
                 ),
             };
             let allowed = format!("at most {most}; see `sessions_max`{kept}");

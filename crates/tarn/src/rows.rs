@@ -147,7 +147,7 @@ macro_rules! row {
             fn load(row: &$crate::__private::Row<'_>) -> Self {
                 let mut columns = (0..).map($crate::ColumnId);
                 $(let $field = <$type as $crate::Field>::load(
-                    row.bytes(columns.next().expect("64 columns at the most")),
+                    row.bytes(columns.next().expect("a row has at most 64 columns")),
                 );)+
                 Self { $($field),+ }
             }
@@ -162,7 +162,7 @@ macro_rules! row {
                     &self.$field,
                     tx,
                     handle,
-                    columns.next().expect("64 columns at the most"),
+                    columns.next().expect("a row has at most 64 columns"),
                 );)+
             }
         }

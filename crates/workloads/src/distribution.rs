@@ -27,7 +27,7 @@ impl Keys {
             allowed: allowed.into(),
         };
         if records == 0 {
-            return Err(refuse("records", "0".into(), "≥ 1"));
+            return Err(refuse("records", "0".into(), "1 or more"));
         }
         if !theta.is_finite() || !(0.0..=4.0).contains(&theta) {
             return Err(refuse("zipf", theta.to_string(), "0 (uniform) to 4"));

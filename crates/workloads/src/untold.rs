@@ -71,8 +71,8 @@ impl fmt::Display for Slack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.least, self.most) {
             (0, 0) => Ok(()),
-            (least, most) if least == most => write!(f, " and {least} that nobody counted"),
-            (least, most) => write!(f, " and {least} to {most} that nobody counted"),
+            (least, most) if least == most => write!(f, " and {least} uncounted"),
+            (least, most) => write!(f, " and {least} to {most} uncounted"),
         }
     }
 }

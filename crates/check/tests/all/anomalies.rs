@@ -124,7 +124,11 @@ fn intermediate_read() {
 fn version_that_nobody_wrote() {
     refused(vec![txn(1).write(X, 2, Update), txn(2).read(X, 4)], &["unwritten version"]);
     let report = refused(vec![txn(1).read(X, 1), txn(2).read(X, 2)], &["unwritten version"]);
-    assert!(report.to_string().contains("T2 read version 2 and T1 read version 1; nobody wrote"));
+    assert!(
+        report
+            .to_string()
+            .contains("T2 read version 2 and T1 read version 1; no transaction wrote")
+    );
 }
 
 #[test]
@@ -239,8 +243,8 @@ fn a_read_of_its_own_write_is_none() {
     let report = refused(vec![marked_read(wrote().read(X, 2), 0xb)], &[own]);
     assert!(
         report.to_string().contains(
-            "savings[1] T1 read version 2 and itself wrote version 2; a read is of what was there \
-             before its transaction wrote"
+            "savings[1] T1 read version 2 and itself wrote version 2; a read shows the record \
+             as it was before its transaction wrote"
         ),
         "{report}"
     );

@@ -106,7 +106,7 @@ fn not_a_history() {
     }
     assert_eq!(
         refusal("{\"tarn_history\":2,\"news\":[]}\n"),
-        "history.jsonl: history format 2, this program reads format 1"
+        "history.jsonl: history format = 2; allowed: 1"
     );
     let binary = History::parse("x", [0xff, 0xfe, b'\n'].as_slice()).expect_err("binary");
     assert!(matches!(binary.problem, Problem::NotAHistory { .. }));
@@ -152,7 +152,7 @@ fn the_footer_must_agree_and_be_last() {
     );
     assert_eq!(
         refusal(&format!("{text}{text}")),
-        "history.jsonl: line 6: text behind the footer; were two histories written into one file?"
+        "history.jsonl: line 6: text after the footer; were two histories written into one file?"
     );
     assert!(refusal(&text.replace("\"end\":true", "\"end\":1")).contains("line 5: field `end`"));
 }
@@ -171,7 +171,7 @@ fn a_wrong_field_is_named_with_what_it_may_hold() {
             "\"id\":-2",
             "line 3: field `id`: found -2, allowed: a whole number from 0 to 18446744073709551615",
         ),
-        ("\"id\":2,", "", "line 3: field `id`: found nothing, allowed: it must be there"),
+        ("\"id\":2,", "", "line 3: field `id`: found nothing, allowed: a value"),
         (
             "\"id\":2,",
             "\"id\":2,\"idd\":3,",
@@ -201,7 +201,7 @@ fn a_wrong_field_is_named_with_what_it_may_hold() {
         (
             "[1,1,0,false,0]",
             "[2,1,0,false,0]",
-            "line 2: field `reads[1].table`: found 2, allowed: 0 to 1, the header names 2 tables",
+            "line 2: field `reads[1].table`: found 2, allowed: 0 to 1 (the header names 2 tables)",
         ),
         (
             "[0,1,2,\"delete\",0]",

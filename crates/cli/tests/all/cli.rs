@@ -37,7 +37,7 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("bench kvs --coroutines 0", "error: --coroutines = 0; allowed: ", "1 to "),
         ("bench kvs --coroutines some", "error: --coroutines = some; allowed: ", "auto"),
         ("bench kvs --threads-per-node 2", "error: --threads-per-node = 2; allowed: ", "1 to 1"),
-        ("bench kvs --routing by-shard", "error: --routing = by-shard; allowed: ", "none: "),
+        ("bench kvs --routing by-shard", "error: --routing = by-shard; allowed: ", "none, "),
         (
             "bench kvs --lock-asks messages",
             "error: --lock-asks = messages, with the protocol ford; allowed: ",

@@ -119,13 +119,13 @@ fn a_refusal_names_the_flag_that_was_given() {
         &[
             (
                 "sim outage --crash-at-ms 0",
-                "error: --crash-at-ms = 0; allowed: 5, ",
-                "to 59, one before",
+                "error: --crash-at-ms = 0; allowed: 5 (",
+                "to 59 (one --interval-ms before",
             ),
             (
                 "sim outage --crash-at-ms -3",
-                "error: --crash-at-ms = -3; allowed: 5, ",
-                "to 59, one before",
+                "error: --crash-at-ms = -3; allowed: 5 (",
+                "to 59 (one --interval-ms before",
             ),
             (
                 "sim outage --virtual-ms 0",
@@ -141,7 +141,7 @@ fn a_refusal_names_the_flag_that_was_given() {
             (
                 "sim outage --virtual-ms 10",
                 "error: --crash-at-ms = 20; allowed: 5",
-                "to 9, one before",
+                "to 9 (one --interval-ms before",
             ),
             ("sim kvs --html x.html", "error: --html = x.html; allowed: ", "together with --sweep"),
             ("sim --jobs 2", "error: --jobs = 2; allowed: ", "together with --sweep"),

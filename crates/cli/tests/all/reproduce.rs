@@ -50,7 +50,7 @@ fn an_unsafe_variant_is_refused_outside_of_the_simulator_and_named_inside() {
     let refused = tarn_line(&format!("bench smallbank --records 100 --variant {variant}"));
     assert_eq!(refused.code, Some(2), "{}", refused.err);
     assert!(refused.err.starts_with(&format!("error: --variant = {variant}; ")), "{}", refused.err);
-    assert!(refused.err.contains("in simulations alone"), "{}", refused.err);
+    assert!(refused.err.contains("in simulations only"), "{}", refused.err);
     let refused = tarn_line("sim smallbank --variant measured,-lock-cas");
     assert_eq!(refused.code, Some(2), "{}", refused.err);
     assert!(refused.err.contains("unsafe-no-NAME (lock-cas)"), "{}", refused.err);

@@ -20,7 +20,7 @@ fn object(line: &str) -> Value {
 /// README's sweep compares like with like.
 #[test]
 fn a_sweep_over_replicas_says_if_memory_nodes_vary_as_well() {
-    let notice = "notice: points of 1, 3 replicas have as many memory nodes; ";
+    let notice = "notice: points with 1, 3 replicas have as many memory nodes; ";
     let said = |flags: &str| {
         let ended = tarn_line(&format!("{SMALL} --sweep replicas=1,3 {flags}"));
         assert_eq!(ended.code, Some(0), "{}", ended.err);
@@ -51,7 +51,7 @@ fn bad_sweeps_end_in_one_line_and_leave_nothing_behind() {
         ("--sweep seed=1,1", "error: --sweep = seed=1,1; allowed: ", "every value once"),
         ("--sweep seed=1 --sweep seed=2", "error: --sweep = seed twice; allowed: ", "once"),
         ("--sweep seed=1,x", "error: --seed = x; allowed: ", "without a sign (in point seed=x)"),
-        ("--sweep seed=1,2 --seed 1", "error: --seed = set together", "once"),
+        ("--sweep seed=1,2 --seed 1", "error: --seed = given together", "once"),
         ("--sweep seed=1 --jobs 0", "error: --jobs = 0; allowed: ", "1 to 256"),
         ("--sweep seed=1 --jobs 257", "error: --jobs = 257; allowed: ", "1 to 256"),
         ("--sweep seed=1 --jobs two", "error: --jobs = two; allowed: ", "whole number"),

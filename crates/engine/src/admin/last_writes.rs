@@ -87,20 +87,27 @@ impl LastWrites {
         let is_record = |write: &&RecordedWrite| usize::from(write.table.0) < tables;
         let mut left = self.writes.values().filter(is_record);
         let lost = left.find(|write| write.kind != WriteKind::Delete);
-        Ok(difference.or_else(|| lost.map(|write| format!("not there: {write:?}"))))
+        Ok(difference.or_else(|| {
+            lost.map(|write| {
+                format!(
+                    "a record is missing; its last write \
+            was {write:?}"
+                )
+            })
+        }))
     }
 
     /// The error of a record that is there, if it has one. The record is taken off the list.
     fn wrong(&mut self, table: TableId, stored: &Stored<'_>) -> Option<String> {
         let (key, version) = (stored.key, stored.version.counter());
         let Some(write) = self.writes.remove(&(table, key)) else {
-            return Some(format!("[{key}] holds version {version}, and nobody has written it"));
+            return Some(format!("[{key}] holds version {version}, which no transaction wrote"));
         };
         let is_right = write.kind != WriteKind::Delete
             && (write.version == version || self.is_undone(&write, version))
             && [0, fingerprint(stored.row.payload())].contains(&write.fingerprint);
         (!is_right)
-            .then(|| format!("[{key}] holds version {version}, the last write was {write:?}"))
+            .then(|| format!("[{key}] holds version {version}, but the last write was {write:?}"))
     }
 
     fn is_undone(&self, write: &RecordedWrite, version: u64) -> bool {

@@ -289,7 +289,7 @@ impl Configurations {
         }
         let mut groups = Some(groups);
         membership.while_settled(by, view, &mut || {
-            let groups = groups.take().expect("it is called once");
+            let groups = groups.take().expect("a change calls this function once");
             state.open = Arc::new(Configuration { number: change.number, groups });
             state.changing = None;
         })

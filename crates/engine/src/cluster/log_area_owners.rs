@@ -173,7 +173,7 @@ impl LogAreaOwners {
                         settled_by,
                     },
                     Need::Settled(verdict) => Known::Settled(verdict),
-                    Need::Writes => unreachable!("it is passed over"),
+                    Need::Writes => unreachable!("holds for last writes are filtered out above"),
                 },
                 None => Known::Nothing,
             }

@@ -174,7 +174,7 @@ fn change_present(
                 again(cx, txn, index, Upgrade::Cells);
             }
         }
-        (Mode::Delete, _) => unreachable!("a deleted record is not there"),
+        (Mode::Delete, _) => unreachable!("a deleted record is not merged here"),
     }
 }
 

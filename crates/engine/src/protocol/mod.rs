@@ -174,7 +174,7 @@ fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), Usa
         Some(schema) => Err(UsageError {
             field: format!("ordered indexes of {}", schema.name),
             value: schema.indexes.len().to_string(),
-            allowed: format!("0 with {}, which has none", info.name),
+            allowed: format!("0 with the protocol {}, which has none", info.name),
         }),
     }
 }
@@ -301,7 +301,8 @@ macro_rules! protocols {
                 Err(UsageError {
                     field: "variant".into(),
                     value: variant.to_owned(),
-                    allowed: format!("{UNSAFE_PREFIX}{name} in simulations alone: it isolates nothing"),
+                    allowed: format!("{UNSAFE_PREFIX}{name} in simulations only, because it \
+                                      isolates nothing"),
                 })
             }
 
@@ -549,14 +550,14 @@ impl AnyProtocol {
     /// If the database runs something else: our bug.
     pub fn of(database: &Database) -> Arc<AnyProtocol> {
         let protocol: Arc<dyn Any + Send + Sync> = Arc::clone(&database.protocol) as _;
-        protocol.downcast().expect("a database runs a protocol")
+        protocol.downcast().expect("the database runs this protocol")
     }
 }
 
 /// Returns the protocol of the database of `cx`, for rare calls.
 pub(crate) fn of(cx: &Context) -> &AnyProtocol {
     let protocol: &(dyn Any + Send + Sync) = &*cx.database().protocol;
-    protocol.downcast_ref().expect("a database runs a protocol")
+    protocol.downcast_ref().expect("the database runs this protocol")
 }
 
 impl System for AnyProtocol {
@@ -600,7 +601,11 @@ mod tests {
         let plain = ProtocolInfo { name: "plain", caps, ..ALL[0] };
         let schemas = [TableSchema::new("s", 10), TableSchema::new("t", 10).ordered("by_key")];
         let refused = refuse_ranges(&plain, &schemas).expect_err("refused").to_string();
-        assert_eq!(refused, "ordered indexes of t = 1; allowed: 0 with plain, which has none");
+        assert_eq!(
+            refused,
+            "ordered indexes of t = 1; allowed: 0 with the protocol plain, which \
+                             has none"
+        );
         assert!(refuse_ranges(&plain, &schemas[..1]).is_ok());
         assert!(refuse_ranges(&ALL[0], &schemas).is_ok());
     }

@@ -57,7 +57,7 @@ pub(crate) async fn resolve_logged<P: Protocol>(
     if left.is_empty() {
         heads.whole(cx)?;
         if is_gone(others.iter().map(|head| head.tag), id, asker) {
-            let allowed = "a transaction whose coordinator has not written since";
+            let allowed = "a transaction whose coordinator has logged no other one since";
             return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
         }
         // No node has the log, so no node has data of it. Locks without data may remain; they are taken away once the
@@ -68,7 +68,7 @@ pub(crate) async fn resolve_logged<P: Protocol>(
     P::Log::apply(protocol, cx, &left).await?;
     P::Log::release(protocol, cx, &left).await?;
     left[0].decision.ok_or_else(|| {
-        let allowed = "a transaction whose coordinator did not know how it ended";
+        let allowed = "a transaction whose outcome was unknown to its coordinator";
         cx.explain(Explanation::usage("resolve", id, allowed))
     })
 }

@@ -123,7 +123,12 @@ impl Pass {
         let geometry = &table.geometry;
         let header = geometry.header(group);
         let read = Wish::Read(cx.groups.primary(header), Geometry::HEADER_BYTES);
-        let [image] = &read_all(cx, &[read]).await?[..] else { unreachable!("one wish") };
+        let [image] = &read_all(cx, &[read]).await?[..] else {
+            unreachable!(
+                "one READ has one \
+            answer"
+            )
+        };
         self.swept.add(free(cx, &[(header, word_at(image, LOCK_AT))]).await?);
         self.segments.push((Address::new(group, geometry.first_segment_at), geometry.buckets));
         for segment in 0..SEGMENTS_MAX {

@@ -177,7 +177,7 @@ impl LockSet {
             return Failure::Abort(reason);
         }
         let (field, locks) = ("locks of one transaction at one node", self.own.len() + 1);
-        let allowed = "half of what its lock table has room for (lock_table_bytes)";
+        let allowed = "half the locks that the node's lock table has room for (lock_table_bytes)";
         cx.explain(Explanation::usage(field, locks, allowed))
     }
 
@@ -224,7 +224,7 @@ impl LockSet {
     #[inline]
     pub(crate) fn collect_at_once(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
         if !self.remote.is_empty() && self.send(cx, id) {
-            debug_assert!(self.sent.is_empty(), "nobody is waited for");
+            debug_assert!(self.sent.is_empty(), "owners that are called at once have all answered");
             self.settle_remote();
         }
         self.refused.map_or(Ok(()), |reason| Err(self.refusal(cx, reason)))
@@ -251,7 +251,11 @@ impl LockSet {
         if self.refused.is_some() || self.granted == self.remote.len() {
             return false;
         }
-        debug_assert!(self.id.is_none_or(|before| before == id), "one set, one transaction");
+        debug_assert!(
+            self.id.is_none_or(|before| before == id),
+            "a lock set belongs to one \
+            transaction"
+        );
         self.id = Some(id);
         let fresh = &self.remote[self.granted..];
         let known = cx.timestamps.known(cx);
@@ -426,7 +430,7 @@ impl LockSet {
         self.granted = 0;
         let id = self.id.take();
         for owner in self.owners.drain(..) {
-            let id = id.expect("asked under a name");
+            let id = id.expect("locks were asked for under a transaction's name");
             if cx.node_services().transport().is_at_once() {
                 let its = self.remote.iter().filter(|it| it.owner == owner);
                 cx.release_at_once(owner, (id, committed), its.map(|it| it.ask.name));

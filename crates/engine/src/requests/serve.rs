@@ -89,7 +89,8 @@ impl Context {
         if self.database().membership.is_shared_out() {
             return Ok(());
         }
-        let allowed = "shards that were shared out (`services::share_out`) before transactions run";
+        let allowed = "shards that `requests::serve::share_out` gave to nodes before transactions \
+                       run";
         Err(self.explain(Explanation::usage("shards", "without owners", allowed)))
     }
 
@@ -174,7 +175,7 @@ pub fn share_out(database: &Database, owners: &[NodeId]) {
     let membership = &database.membership;
     membership.open_shards(owners);
     for shard in ShardId::all() {
-        let entry = membership.shard(shard).expect("it was opened");
+        let entry = membership.shard(shard).expect("all shards were opened above");
         if owners.contains(&entry.owner) || !membership.is_member(entry.owner) {
             continue;
         }

@@ -135,8 +135,10 @@ impl Context {
     pub fn remember_at_rest(&self, table: TableId, key: u64, address: Address, slot: &[u64]) {
         if self.may_remember(table, key) {
             let name = LockName::row(table.0, key);
-            let (whose, stamp) =
-                self.stamp_of(name, self.table(table).shard_of(key)).expect("it may");
+            let (whose, stamp) = self.stamp_of(name, self.table(table).shard_of(key)).expect(
+                "a record that may be \
+                    remembered has a stamp",
+            );
             self.remember(whose, stamp, address, slot);
         }
     }

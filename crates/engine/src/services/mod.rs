@@ -278,7 +278,7 @@ impl NodeServices {
     /// # Panics
     /// If there is a hook already: our bug.
     pub fn tell_of_writes(&self, hook: WriteHook) {
-        assert!(self.on_write.set(hook).is_ok(), "one hook a node");
+        assert!(self.on_write.set(hook).is_ok(), "a node has one hook");
     }
 
     /// A write was granted, and the bucket's bit is held.

@@ -81,7 +81,7 @@ impl NodeReaders {
     #[inline]
     pub fn leave(&self, place: usize) {
         let before = self.counts[place].fetch_sub(1, order(Site::ReadingEnded, Ordering::Release));
-        debug_assert!(before > 0, "nobody leaves who has not entered");
+        debug_assert!(before > 0, "a reader leaves only a place that it entered");
     }
 
     /// Publishes the writer's locks before it looks. A reader that enters after a look that follows finds these locks.

@@ -65,7 +65,7 @@ impl Periods {
     #[inline]
     pub(crate) fn leave(&self, Period(at): Period) {
         let holding = &self.holding[usize::from(at)];
-        debug_assert!(holding.get() > 0, "it was entered");
+        debug_assert!(holding.get() > 0, "a transaction leaves only a period that it entered");
         holding.set(holding.get() - 1);
     }
 

@@ -48,7 +48,7 @@ impl Terms {
         }
         if self.overload_percent <= 100 {
             let value = self.overload_percent.to_string();
-            return refuse("overload_percent", value, "more than 100: the mean itself");
+            return refuse("overload_percent", value, "more than 100, which is the mean");
         }
         if self.intervals == 0 {
             return refuse("intervals", "0".into(), "1 or more");

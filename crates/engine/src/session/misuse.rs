@@ -14,7 +14,7 @@ use crate::transaction::sequel::{Existed, Wish};
 use crate::transaction::working_set::{Entry, Handle, Progress, Txn};
 use tarn_store::ids::{Explanation, Failure, Mode};
 use tarn_store::placement::catalog::Table;
-use tarn_store::schema::{Cells, TableId};
+use tarn_store::schema::{Cells, KeyWidth, TableId};
 
 impl Transaction<'_> {
     /// The answer of [`Transaction::existed`] for the handle of a further operation.
@@ -27,7 +27,7 @@ impl Transaction<'_> {
         };
         let entry = &txn.entries[wish.entry as usize];
         match wish.existed {
-            Existed::Unknown => panic!("fetch before existed"),
+            Existed::Unknown => panic!("existed was called before fetch"),
             Existed::AsFound => entry.found,
             Existed::Known(existed) => existed,
         }
@@ -41,7 +41,7 @@ impl Transaction<'_> {
             note_foreign_handle(txn, "get");
             return None;
         };
-        assert!(wish.existed != Existed::Unknown, "fetch before get");
+        assert!(wish.existed != Existed::Unknown, "get was called before fetch");
         Some(&txn.entries[wish.entry as usize])
     }
 
@@ -78,8 +78,11 @@ impl Transaction<'_> {
         let explanation = full.unwrap_or_else(|| {
             Explanation::usage(
                 &format!("key of table {}", table.schema.name),
-                "another kind or length",
-                &format!("{:?}", table.schema.key),
+                "a key of another kind or length",
+                &match table.schema.key {
+                    KeyWidth::Word => "u64".to_owned(),
+                    KeyWidth::Bytes(width) => format!("[u8; {width}]"),
+                },
             )
         });
         self.refuse(explanation)
@@ -91,15 +94,15 @@ impl Transaction<'_> {
     pub(crate) fn note_order(&mut self, table: TableId, mode: Mode) -> Handle {
         let name = &self.coordinator.cx.table(table).schema.name;
         let field = format!("{} of a record of {name}", operation(mode));
-        let value = "behind a scan that is behind another insert or delete, all in one fetch";
-        self.refuse(Explanation::usage(&field, value, "fetch before the scan, or behind it"))
+        let value = "after a scan that follows another insert or delete, all in one fetch";
+        self.refuse(Explanation::usage(&field, value, "a fetch before the scan or after it"))
     }
 }
 
 #[cold]
 fn note_foreign_handle(txn: &Txn, what: &str) {
-    let allowed = "handles that this try of this transaction was given";
-    let explanation = Explanation::usage(what, "by a handle of another transaction", allowed);
+    let allowed = "handles that this try of this transaction returned";
+    let explanation = Explanation::usage(what, "the handle of another transaction", allowed);
     txn.sequel.note_mistake(&txn.notes, explanation);
 }
 
@@ -110,8 +113,8 @@ pub(crate) fn place_to_set(cx: &Context, txn: &Txn, handle: Handle) -> Option<us
         note_foreign_handle(txn, "set");
         return None;
     };
-    assert!(wish.existed != Existed::Unknown, "fetch before set");
-    assert!(wish.mode != Mode::Read, "added for reading");
+    assert!(wish.existed != Existed::Unknown, "set was called before fetch");
+    assert!(wish.mode != Mode::Read, "set was called on a row that is only read");
     if wish.refuses || wish.mode == Mode::Delete {
         note_nothing_to_set(cx, txn, handle);
         return None;
@@ -137,13 +140,13 @@ pub(crate) fn note_nothing_to_set(cx: &Context, txn: &Txn, handle: Handle) {
     let (mode, table) = (wish.map_or(entry.mode, |wish| wish.mode), cx.table(entry.table));
     let finding = match mode {
         Mode::Insert if entry.void => "whose insert was taken back",
-        Mode::Insert => "that an insert has found there",
-        Mode::Update => "that an update has not found",
+        Mode::Insert => "that the insert found present",
+        Mode::Update => "that the update did not find",
         Mode::Read | Mode::Delete => "that is deleted",
     };
     let field = format!("set of a row of {}", table.schema.name);
     let value = format!("{} {finding}", name_of(table, entry));
-    let allowed = "a row that was there for its update, or was not for its insert: existed tells";
+    let allowed = "a row that its update found, or that its insert did not find (see existed)";
     txn.sequel.note_misuse(&txn.notes, Explanation::usage(&field, value, allowed));
 }
 
@@ -193,8 +196,8 @@ fn settle_inserts(cx: &Context, txn: &mut Txn) {
         let zeros = |wish: &Wish| wish.zeros && wish.entry as usize == at;
         if entry.dirty == Cells::NONE && !sequel.wishes.iter().any(zeros) {
             let field = format!("insert into {}", table.schema.name);
-            let value = format!("{} of which nothing is set", name_of(table, entry));
-            let allowed = "set at least one column, or insert_zeros for a row of zeros";
+            let value = format!("{} without a column that is set", name_of(table, entry));
+            let allowed = "at least one column that is set, or insert_zeros for a row of zeros";
             sequel.note_misuse(notes, Explanation::usage(&field, value, allowed));
         }
         if entry.renewed {

@@ -35,7 +35,7 @@ impl Coordinator {
     #[cold]
     pub(crate) async fn grow(&mut self, own: &[TreeWork]) -> Grew {
         // A split would forget a transaction in doubt and its locks, and would use its log area.
-        assert!(!self.txn.in_doubt, "it was resolved before");
+        assert!(!self.txn.in_doubt, "a transaction in doubt is resolved before indexes grow");
         let cx = std::rc::Rc::clone(&self.cx);
         own.iter().for_each(|&work| cx.tree_works.withdraw(work));
         let waiting = std::iter::from_fn(|| cx.tree_works.take()).take(cx.tree_works.count());

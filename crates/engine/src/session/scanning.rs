@@ -85,7 +85,7 @@ impl Transaction<'_> {
     pub fn scanned(&self, handle: ScanHandle) -> impl Iterator<Item = ScanEntry<'_>> {
         let Coordinator { cx, txn, .. } = &*self.coordinator;
         let waits = txn.notes.is_waiting() && txn.sequel.has_scan(handle.0 as usize);
-        assert!(!waits, "fetch before scanned");
+        assert!(!waits, "scanned was called before fetch");
         let (index, items) = shown(&txn.ordered, handle);
         let index = index_of(cx, index);
         let (round, bytes) = (&txn.round, index.shape.slot_bytes(0));
@@ -119,7 +119,7 @@ fn shown(ordered: &Ordered, handle: ScanHandle) -> (u16, &[BufferOffset]) {
     let scan = match handle.seek() {
         None => handle.0,
         Some(at) => {
-            assert!(at < ordered.sought, "fetch before scanned");
+            assert!(at < ordered.sought, "scanned was called before fetch");
             let seek = &ordered.seeks[at];
             match seek.scan {
                 None => return (seek.index.0, seek.item.as_slice()),
@@ -128,7 +128,7 @@ fn shown(ordered: &Ordered, handle: ScanHandle) -> (u16, &[BufferOffset]) {
         }
     };
     let state = &ordered.scans[scan as usize];
-    assert!(state.is_done, "fetch before scanned");
+    assert!(state.is_done, "scanned was called before fetch");
     (state.index, &state.items)
 }
 
@@ -148,6 +148,6 @@ fn mistake_of(index: &Index, keys: [&IndexKey; 2], (scans, most): (usize, usize)
         true => format!("{} bytes", bytes.len()),
         false => key.widths(),
     });
-    let value = value.unwrap_or_else(|| "too long".to_owned());
+    let value = value.unwrap_or_else(|| "a key that is too long".to_owned());
     Explanation::usage(&field, value, &index.allowed_keys())
 }

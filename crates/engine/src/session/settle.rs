@@ -153,7 +153,8 @@ impl Context {
             return Ok(());
         }
         let allowed = format!(
-            "a transaction whose thread runs; once its compute {} is expelled, recovery settles it",
+            "a transaction whose thread still runs; recovery settles this one when its compute {} \
+             is expelled",
             id.node()
         );
         Err(self.explain(Explanation::usage("resolve", id, &allowed)))
@@ -224,7 +225,10 @@ impl Context {
     #[cold]
     pub(crate) fn hand_over(&self, txn: Txn) {
         let mut list = self.doubts.list.borrow_mut();
-        let doubt = list.iter_mut().find(|it| it.id == txn.tag).expect("it is in doubt");
+        let doubt = list.iter_mut().find(|it| it.id == txn.tag).expect(
+            "a transaction that is \
+            handed over is in doubt",
+        );
         (doubt.left, doubt.is_awaited) = (Some(Box::new(txn)), true);
     }
 
@@ -399,7 +403,8 @@ impl Context {
         match self.database().numbers.holder(number, is_meant) {
             Some((id, true)) => {
                 let allowed = format!(
-                    "a number that no thread left in doubt, as {id} was; once its compute {} is expelled, recovery settles it",
+                    "a number whose transactions are settled; {id} is in doubt, and recovery \
+                     settles it when its compute {} is expelled",
                     id.node()
                 );
                 Err(self.explain(Explanation::usage("coordinator", number, &allowed)))

@@ -224,12 +224,16 @@ impl<'c> Transaction<'c> {
                 None => return,
             },
         };
-        assert!(entry.progress == Progress::Done, "fetch before set");
-        assert!(entry.mode != Mode::Read, "added for reading");
+        assert!(entry.progress == Progress::Done, "set was called before fetch");
+        assert!(entry.mode != Mode::Read, "set was called on a row that is only read");
         if !entry.writable || entry.mode == Mode::Delete {
             return note_nothing_to_set(cx, txn, handle);
         }
-        assert!(entry.cells.contains(column), "the cell was not asked for");
+        assert!(
+            entry.cells.contains(column),
+            "set was called on a column that the operation did \
+                                               not name"
+        );
         let column_schema = &cx.table(entry.table).schema.columns[usize::from(column.0)];
         let width = match column_schema.column_type {
             ColumnType::U64 | ColumnType::I64 => 8, // most are
@@ -362,13 +366,17 @@ fn make_room(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
 /// If it was not fetched, or none of its cells was asked for.
 #[inline(never)]
 fn is_visible(entry: &Entry) -> bool {
-    assert!(entry.progress == Progress::Done, "fetch before get");
+    assert!(entry.progress == Progress::Done, "get was called before fetch");
     let visible = match entry.mode {
         Mode::Read | Mode::Update => entry.found,
         Mode::Insert => !entry.void,
         Mode::Delete => false,
     };
-    assert!(!visible || entry.cells != Cells::NONE, "no cell was asked for");
+    assert!(
+        !visible || entry.cells != Cells::NONE,
+        "get was called on a row of which no column \
+                                                     was asked for"
+    );
     visible
 }
 

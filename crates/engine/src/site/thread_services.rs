@@ -89,7 +89,7 @@ impl ThreadServices {
     pub(crate) fn rest_no_more(&self, owners: &[NodeId]) {
         let mut resting = self.resting.borrow_mut();
         for owner in owners {
-            let count = resting.get_mut(owner).expect("it rested on it");
+            let count = resting.get_mut(owner).expect("the transaction rested on this owner");
             *count -= 1;
             if *count == 0 {
                 resting.remove(owner);

@@ -303,7 +303,7 @@ fn all_that_ask_are_told_the_same_and_what_memory_says() {
         let (fabric, [cx, beside]) = (&stage.fabric, &stage.threads);
         let mut gone = by(cx, 0);
         let ended = stage.drop_somewhere(gone.transact(async |tx| mixture(tx, 0).await));
-        let open = fabric.database.numbers.in_doubt();
+        let open = fabric.database.log_area_owners.in_doubt();
         assert!(ended.is_none() || open.is_empty());
         let told = RefCell::new(Vec::new());
         if let Some(&id) = open.first() {
@@ -372,7 +372,9 @@ fn a_number_whose_thread_ended_in_doubt_is_refused() {
                 assert!(ended.is_none() && failure == Failure::Usage, "{failure}");
                 let said = beside.explanation(failure).expect("explained").to_string();
                 assert!(
-                    said.contains("coordinator = 0; allowed: a number that no thread"),
+                    said.contains(
+                        "coordinator = 0; allowed: a number whose transactions are settled"
+                    ),
                     "{said}"
                 );
                 refused += 1;

@@ -1,8 +1,8 @@
-//! Tests the judge that compares memory with a history, on memory that differs from the history.
+//! Tests of the checker that compares memory with a history, on memory that differs from the history.
 //!
-//! Invariant checked: the judge notices a record that was never written, one that has vanished, and one with
-//! other bytes or another version than its last write. It also notices them if only a loader wrote the
-//! records.
+//! Invariant checked: the checker notices a record that was never written, a record that has vanished, and a record
+//! with other bytes or another version than its last write. The checker also notices these differences if only a
+//! loader wrote the records.
 
 use crate::common::{Shape, World, fill, narrow};
 use tarn_engine::admin::last_writes::{LastWrites, stored};
@@ -10,7 +10,7 @@ use tarn_fabric::executor::block_on;
 use tarn_store::history::{RecordedWrite, WriteKind};
 use tarn_store::schema::TableId;
 
-/// Returns the judge's finding on memory that holds records 1 to 3, if `loaded` was loaded.
+/// Returns the checker's finding on memory that contains records 1 to 3, for a history in which `loaded` was loaded.
 fn said(world: &World, loaded: &[RecordedWrite]) -> Option<String> {
     let cx = world.context(2, 0);
     block_on(LastWrites::of(&[], loaded).differing(&cx)).unwrap()
@@ -27,9 +27,9 @@ fn every_record_is_judged_also_if_no_transaction_wrote_it() {
         let said = said(&world, loaded).unwrap_or_default();
         assert!(said.contains(part), "{part}: {said}");
     };
-    notices(&loaded[1..], "and nobody has written it");
+    notices(&loaded[1..], "which no transaction wrote");
     let fourth = RecordedWrite { key: 4, ..loaded[0] };
-    notices(&[&loaded[..], &[fourth]].concat(), "not there");
+    notices(&[&loaded[..], &[fourth]].concat(), "a record is missing");
     let changed = |change: fn(&mut RecordedWrite)| {
         let mut loaded = loaded.clone();
         change(&mut loaded[1]);

@@ -191,5 +191,5 @@ fn variants_are_named_in_one_way_only() {
     assert_eq!(without.unsafe_without(), Some("lock-cas"));
     let refused = without.refuse_unsafe(unsafe_one).expect_err("refused").to_string();
     assert!(refused.contains("variant = literal,unsafe-no-lock-cas"), "{refused}");
-    assert!(refused.contains("in simulations alone"), "{refused}");
+    assert!(refused.contains("in simulations only"), "{refused}");
 }

@@ -42,7 +42,8 @@ impl NodeMemory {
         atomicity: LineAtomicity,
     ) -> io::Result<NodeMemory> {
         if groups.len() > REGIONS_MAX {
-            let text = format!("{} groups on one node; at most {REGIONS_MAX}", groups.len());
+            let text =
+                format!("groups of one node = {}; allowed: at most {REGIONS_MAX}", groups.len());
             return Err(io::Error::other(text));
         }
         let (bits, checked) = match atomicity {
@@ -50,7 +51,7 @@ impl NodeMemory {
             LineAtomicity::PlantedTorn => (0, false),
         };
         if bits > STRIPE_BITS_MAX {
-            let text = format!("2^{bits} stripes; at most 2^{STRIPE_BITS_MAX}");
+            let text = format!("stripe bits = {bits}; allowed: at most {STRIPE_BITS_MAX}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let stripes = 1usize << bits;
@@ -88,7 +89,8 @@ impl NodeMemory {
         }
         let version = memory.header_word(1).load(Ordering::Relaxed);
         if version != VERSION {
-            let text = format!("{}: layout {version}; expected {VERSION}", path.display());
+            let text =
+                format!("{}: layout version = {version}; allowed: {VERSION}", path.display());
             return Err(io::Error::other(text));
         }
         let regions = memory.header_word(3).load(Ordering::Relaxed);
@@ -103,7 +105,7 @@ impl NodeMemory {
                     && bytes.is_multiple_of(64)
             });
         if !sound {
-            return Err(io::Error::other(format!("{}: damaged header", path.display())));
+            return Err(io::Error::other(format!("{}: the header is damaged", path.display())));
         }
         Ok(memory)
     }

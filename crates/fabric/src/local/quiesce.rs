@@ -31,7 +31,7 @@ impl ThreadGate {
     #[inline]
     pub fn enter(&self) -> Inside<'_> {
         let turns = self.turns.load(Ordering::Relaxed);
-        assert!(turns.is_multiple_of(2), "a round or a visit within a visit");
+        assert!(turns.is_multiple_of(2), "a round or a visit began within a visit");
         self.turns.store(turns + 1, Ordering::Relaxed);
         if self.symmetric {
             fence_of(Site::GateEntered, Ordering::SeqCst);

@@ -212,7 +212,7 @@ impl State {
                 self.calls.release(index);
                 continue;
             }
-            let slot = client.free.pop().expect("checked above");
+            let slot = client.free.pop().expect("the loop ends when no slot is free");
             client.slots[usize::from(slot)] = index;
             client.last_seq += 1;
             call.stage = Stage::InFlight;

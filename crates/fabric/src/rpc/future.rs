@@ -32,7 +32,7 @@ impl Future for CallFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let result = match this.call.expect("not polled after completion") {
+        let result = match this.call.expect("a future is not polled after its completion") {
             Err(error) => Poll::Ready(Err(error)),
             Ok(id) => this.rpc.shared.state.borrow_mut().take_result(id),
         };

@@ -383,7 +383,10 @@ impl Rpc {
         let Work { place, handler: id, from, assembled, mut reply } = work;
         let index = usize::from(id);
         let handler = self.shared.handlers.borrow_mut()[index].take();
-        let mut handler = handler.expect("known, and no handler runs within a handler");
+        let mut handler = handler.expect(
+            "the handler is registered, and no handler runs within a \
+                                          handler",
+        );
         let bytes = assembled.as_deref().unwrap_or(payload);
         let answer = handler(Request { from, bytes, token: ReplyToken(place) }, &mut reply);
         self.shared.handlers.borrow_mut()[index].get_or_insert(handler);

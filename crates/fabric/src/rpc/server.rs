@@ -239,7 +239,7 @@ impl State {
     /// Records a reply and sends it; `false` if the client no longer waits for it.
     pub fn record_reply(&mut self, place: Place, reply: Vec<u8>) -> bool {
         let (bytes, limit_bytes) = (reply.len(), self.config.message_bytes_max);
-        assert!(bytes <= limit_bytes, "a reply of {bytes} bytes; allowed: {limit_bytes}");
+        assert!(bytes <= limit_bytes, "reply = {bytes} bytes; allowed: at most {limit_bytes}");
         let Some(slot) = self.slot_of(place) else {
             self.calls.keep(reply);
             return false;

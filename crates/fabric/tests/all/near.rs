@@ -303,7 +303,7 @@ fn a_visit_within_a_visit_is_refused_and_the_next_is_one_again() {
             near.visit(at(0, 64), |_| near.visit(at(0, 64), |_| ()));
         }));
         let said = nested.expect_err("refused");
-        assert_eq!(said.downcast_ref(), Some(&"a round or a visit within a visit"));
+        assert_eq!(said.downcast_ref(), Some(&"a round or a visit began within a visit"));
         assert_eq!(near.visit(at(0, 64), |visit| visit.write(at(0, 64), &[7])), Ok(()));
     }
     fabric.fence(compute(1));

@@ -95,7 +95,10 @@ impl Backend for ExploreBackend {
             return Posted::Done(machine.execute_at_rest(self.node, round));
         }
         let ticket = machine.post(self.connection, round, Interest::Awaited);
-        let index = machine.flights.find(ticket).expect("it is kept until it is fetched");
+        let index = machine.flights.find(ticket).expect(
+            "a round is kept until its result is \
+                                                         fetched",
+        );
         if machine.flights.get(index).is_done() {
             return Posted::Done(outcome(fetch(machine, index, round)));
         }

@@ -35,7 +35,7 @@ impl ExploreFabric {
     /// If the cluster has no such compute node.
     pub fn port(&self, node: NodeId, thread: u16, seed: u64) -> Port {
         let nodes = self.world.machine.borrow().config.compute_nodes;
-        assert!(usize::from(node.slot.0) < nodes, "{node} of a cluster of {nodes} compute nodes");
+        assert!(usize::from(node.slot.0) < nodes, "compute node {node} of a cluster of {nodes}");
         Port::new(Box::new(ExploreBackend::new(Rc::clone(&self.world), node, thread)), seed)
     }
 

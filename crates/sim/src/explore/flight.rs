@@ -250,7 +250,7 @@ fn lines_of(verb: &Verb) -> u64 {
     }
     let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
     let lines = (into + verb.len_bytes()).div_ceil(LINE_BYTES).max(1);
-    assert!(lines <= 64, "{verb:?}: explored READs and WRITEs have 64 lines at the most");
+    assert!(lines <= 64, "{verb:?}: explored READs and WRITEs have at most 64 lines");
     u64::MAX >> (64 - lines)
 }
 

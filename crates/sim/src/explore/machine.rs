@@ -221,7 +221,7 @@ impl Machine {
 
     /// An actor joins.
     pub(crate) fn admit(&mut self, actor: &Actor) {
-        assert!(self.actors.len() < 64, "an exploration has 64 actors at the most");
+        assert!(self.actors.len() < 64, "an exploration has at most 64 actors");
         let known = self.lives.iter().position(|life| life.id == actor.node);
         let life = known.unwrap_or_else(|| {
             self.lives.push(Life {

@@ -45,7 +45,7 @@ impl Machine {
     /// the part.
     pub(crate) fn look_at_part(&mut self, part: LocalPart, told: u64, changed: bool) {
         let Some(actor) = self.current.filter(|_| !self.is_detached) else { return };
-        assert!(part.number < LOCAL_PARTS, "{part:?}: parts below {LOCAL_PARTS}");
+        assert!(part.number < LOCAL_PARTS, "{part:?}: allowed are numbers below {LOCAL_PARTS}");
         let at = usize::from(part.node.0) * usize::from(LOCAL_PARTS) + usize::from(part.number);
         let line = LineId((self.memory.lines() + at) as u32);
         self.sharing.touch(line, actor, changed);
@@ -101,7 +101,7 @@ impl World {
             let (node, machine) = (kept.node, self.machine.borrow());
             assert!(
                 (kept.digest)() == *before || machine.says_it_changed(node),
-                "a poll changed what compute node {} keeps, and named no part of it",
+                "a poll changed the state of compute node {} without naming the part",
                 node.0
             );
         }

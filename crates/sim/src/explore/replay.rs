@@ -69,7 +69,7 @@ pub(crate) fn fly(
             None if is_over => break,
             None => {
                 let must = |it: &&Transition| !world.machine.borrow().is_over(&[**it]);
-                *enabled.iter().find(must).expect("it is not over")
+                *enabled.iter().find(must).expect("an execution that is not over has such a step")
             }
         };
         world.take(next);
@@ -103,9 +103,9 @@ impl Pilot for ByPlace<'_> {
         self.next += 1;
         found.map(Some).ok_or_else(|| ConfigError {
             field: "schedule",
-            value: format!("{} as its {}. choice", as_written(choice), self.next),
+            value: format!("{} as choice {}", as_written(choice), self.next),
             allowed: match enabled.len() {
-                0 => "nothing: the execution has ended there".to_string(),
+                0 => "nothing, because the execution has ended there".to_string(),
                 count => format!("0 to {} (numbers of base 36)", as_written(count as u32 - 1)),
             },
         })

@@ -190,7 +190,8 @@ impl<'a> Search<'a> {
             assert_eq!(
                 self.world.digest(),
                 self.frames[at].digest,
-                "the model is no function of its schedule: the same choices led to another state"
+                "the model is not a function of its schedule: the same choices led to another \
+                 state"
             );
             steps = self.world.machine.borrow().steps;
             let footprint = self.world.perform(self.frames[at].chosen);
@@ -283,7 +284,7 @@ impl<'a> Search<'a> {
                 frame.chosen = next;
                 return true;
             }
-            let done = self.frames.pop().expect("there is one");
+            let done = self.frames.pop().expect("the loop runs while a frame is left");
             if let Some(start) = self.frames.last_mut().filter(|_| done.is_forced) {
                 start.footprint.join(&done.joined);
             }

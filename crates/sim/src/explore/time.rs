@@ -159,7 +159,10 @@ impl Time {
     /// Takes a step. Returns its footprint.
     pub(crate) fn take(&mut self, actor: u8, step: TimeStep) -> TimeFootprint {
         let none = TimeFootprint::NONE;
-        let asked = self.at(actor).asked.take().expect("what was asked for is taken");
+        let asked = self.at(actor).asked.take().expect(
+            "the actor asked for the step that is \
+                                                        taken",
+        );
         self.at(actor).answered = Some(step);
         match step {
             TimeStep::Open => {
@@ -176,7 +179,12 @@ impl Time {
                 TimeFootprint { began: true, ..none }
             }
             TimeStep::End => {
-                let Asked::End { length_ns } = asked else { unreachable!("it asked for an end") };
+                let Asked::End { length_ns } = asked else {
+                    unreachable!(
+                        "only an actor that \
+                    asked for an end takes it"
+                    )
+                };
                 let counted = !self.at(actor).wait.is_empty();
                 self.end(actor, length_ns);
                 TimeFootprint { ended: counted, ..none }
@@ -203,7 +211,7 @@ impl Time {
         for (window, before_ns) in wait {
             let planted_sum = self.has(Planted::OverlapsForgotten);
             let seen_ns =
-                self.at(window).window_ns.as_mut().expect("closed windows are struck off");
+                self.at(window).window_ns.as_mut().expect("a wait lists open windows only");
             let before_ns = if planted_sum { *seen_ns } else { before_ns };
             *seen_ns = before_ns.saturating_add(length_ns).max(*seen_ns);
         }

@@ -107,14 +107,17 @@ impl World {
         let machine = &mut *self.machine.borrow_mut();
         match transition {
             Transition::Piece { actor, round, verb, line } => {
-                let index = machine.flights.named(actor, round).expect("it is in flight");
+                let index = machine.flights.named(actor, round).expect(
+                    "the transition's round is \
+                    in flight",
+                );
                 let mut place = None;
                 machine.all_pieces(index, |it, at, _| {
                     if it == (Transition::Piece { actor, round, verb, line }) {
                         place = Some(at);
                     }
                 });
-                let (batch, position, line) = place.expect("it is enabled");
+                let (batch, position, line) = place.expect("the transition is enabled");
                 machine.land(index, batch, position, line);
             }
             Transition::Time { actor, step } => machine.take_time(actor, step),
@@ -122,18 +125,30 @@ impl World {
             Transition::Declare { node } => machine.declare(usize::from(node)),
             Transition::MemoryDies { node } => machine.memory_dies(NodeSlot(node.into())),
             Transition::Deliver { actor, message } => {
-                let index = machine.messages.named(actor, message).expect("it is under way");
+                let index = machine.messages.named(actor, message).expect(
+                    "the transition's \
+                    message is under way",
+                );
                 machine.deliver(index);
             }
             Transition::Lose { actor, message } => {
-                let index = machine.messages.named(actor, message).expect("it is under way");
+                let index = machine.messages.named(actor, message).expect(
+                    "the transition's \
+                    message is under way",
+                );
                 machine.lose(index);
             }
             Transition::Double { actor, message } => {
-                let index = machine.messages.named(actor, message).expect("it is under way");
+                let index = machine.messages.named(actor, message).expect(
+                    "the transition's \
+                    message is under way",
+                );
                 machine.double(index);
             }
-            Transition::Start { .. } | Transition::Poll { .. } => unreachable!("polled above"),
+            Transition::Start { .. } | Transition::Poll { .. } => unreachable!(
+                "starts and polls \
+                are handled above"
+            ),
         }
     }
 
@@ -143,7 +158,7 @@ impl World {
             let mut enabled = Vec::new();
             self.machine.borrow().enabled(&mut enabled);
             let place = enabled.iter().position(|it| *it == transition);
-            recorded.push(place.expect("only what is enabled is taken") as u32);
+            recorded.push(place.expect("only enabled transitions are taken") as u32);
         }
     }
 
@@ -292,7 +307,7 @@ impl World {
     /// Polls a coroutine. Returns whether it has ended, or `None` if it panicked.
     fn poll_coroutine(&self, actor: usize) -> Option<bool> {
         let taken = self.coroutines.borrow_mut()[actor].take();
-        let mut coroutine = taken.expect("only who has not ended is polled");
+        let mut coroutine = taken.expect("only coroutines that have not ended are polled");
         let mut context = Context::from_waker(IN_TURN);
         let polled = catch_unwind(AssertUnwindSafe(|| coroutine.as_mut().poll(&mut context)));
         match polled {

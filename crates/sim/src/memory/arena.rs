@@ -41,7 +41,10 @@ impl Arena {
             self.end = self.next + CHUNK_WORDS;
             self.earlier_bytes += (CHUNK_WORDS * 8) as u64;
         }
-        let index = RunIndex::try_from(self.next).expect("32 GiB of simulated memory are in use");
+        let index = RunIndex::try_from(self.next).expect(
+            "at most 32 GiB of simulated memory are \
+                                                          in use",
+        );
         self.next += words;
         index
     }

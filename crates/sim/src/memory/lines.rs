@@ -47,7 +47,7 @@ impl Lines {
         self.earlier_lines += if self.end == 0 { 0 } else { CHUNK_LINES };
         self.next = chunks.add() / LINE_WORDS;
         self.end = self.next + CHUNK_LINES;
-        assert!(self.end <= RUN_MASK as usize, "64 GiB of simulated memory are in use");
+        assert!(self.end <= RUN_MASK as usize, "at most 64 GiB of simulated memory are in use");
     }
 
     /// Moves two to the power of `class` lines to another run, and takes their old run back.

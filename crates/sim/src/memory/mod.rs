@@ -126,7 +126,7 @@ impl Memory {
         let stride = 1 + replicas + spares;
         let pages = group_bytes.div_ceil(PAGE_BYTES as u64);
         let entries = pages as usize * groups * stride;
-        assert!(u32::try_from(entries).is_ok(), "a table of {entries} words, 2^32 are allowed");
+        assert!(u32::try_from(entries).is_ok(), "table = {entries} words; allowed: at most 2^32");
         let mut chunks = Chunks::new();
         Memory {
             initial,
@@ -171,9 +171,13 @@ impl Memory {
 
     /// As [`Memory::place`], for bytes that must exist.
     fn there(&self, replica: Replica, offset_bytes: u64, len_bytes: usize) -> Place {
-        assert!(usize::from(replica.index) + 1 < self.stride, "{replica:?} of too few");
+        assert!(usize::from(replica.index) + 1 < self.stride, "the group has no {replica:?}");
         let place = self.place(replica, offset_bytes, len_bytes);
-        assert!(place != Place::NOWHERE, "{len_bytes} bytes at {offset_bytes} leave the memory");
+        assert!(
+            place != Place::NOWHERE,
+            "{len_bytes} bytes at {offset_bytes} lie outside the \
+                                          memory"
+        );
         place
     }
 

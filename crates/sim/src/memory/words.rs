@@ -49,7 +49,7 @@ impl Chunk {
 
 fn map(bytes: usize) -> Mapping {
     Mapping::new(bytes, Backing::Private)
-        .unwrap_or_else(|error| panic!("{bytes} bytes of simulated memory: {error}"))
+        .unwrap_or_else(|error| panic!("cannot map {bytes} bytes of simulated memory: {error}"))
 }
 
 /// The owner of the words, which frees them.

@@ -181,7 +181,7 @@ impl fmt::Display for Failure {
             Failure::Fabric => write!(f, "the fabric failed"),
             Failure::OutOfMemory => write!(f, "the memory pool is full"),
             Failure::DeadlineExceeded => write!(f, "the deadline passed"),
-            Failure::Usage => write!(f, "the caller asked for something that cannot be"),
+            Failure::Usage => write!(f, "the caller asked for something that is not possible"),
         }
     }
 }
@@ -237,7 +237,8 @@ impl fmt::Display for Explanation {
             Explanation::Unknown(txn) => write!(f, "outcome of {txn} unknown; resolve it"),
             Explanation::NoLongerKnown(txn) => write!(
                 f,
-                "resolve = {txn}; allowed: a transaction whose outcome was unknown, of the last {VERDICTS_MAX} that were settled"
+                "resolve = {txn}; allowed: one of the last {VERDICTS_MAX} settled transactions \
+                 whose outcome was unknown"
             ),
             Explanation::Fabric(error) => write!(f, "fabric: {error}"),
             Explanation::OutOfMemory { bytes } => {

@@ -65,7 +65,7 @@ impl BucketShape {
         Err(UsageError {
             field: "slot_bytes".into(),
             value: asked.to_string(),
-            allowed: format!("at most {most} with {} slots a bucket", self.slots),
+            allowed: format!("at most {most} with {} slots in a bucket", self.slots),
         })
     }
 }

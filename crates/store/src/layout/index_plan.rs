@@ -147,13 +147,13 @@ impl Index {
     #[cold]
     pub fn allowed_keys(&self) -> String {
         let part = |&(source, width): &(Source, usize)| match kind(source, self.key) {
-            PartKind::Text => format!("{width} (text, or its beginning as the last part)"),
+            PartKind::Text => format!("{width} (text; the last part may be its beginning)"),
             PartKind::Signed => format!("{width} (signed)"),
             PartKind::Unsigned => width.to_string(),
         };
         let parts = self.sources.iter().map(part).collect::<Vec<_>>().join(" + ");
         format!(
-            "parts of {parts} bytes, of which the last may be left out: at most {} bytes",
+            "parts of {parts} bytes, at most {} bytes in all; the last parts may be left out",
             self.used_bytes
         )
     }

@@ -89,7 +89,7 @@ impl Lined {
         Err(UsageError {
             field: format!("table {}: key width", schema.name),
             value: key_bytes.to_string(),
-            allowed: format!("1 to {FIRST_BYTES} bytes where every line has a version"),
+            allowed: format!("1 to {FIRST_BYTES} bytes in a layout where every line has a version"),
         })
     }
 

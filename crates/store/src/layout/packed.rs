@@ -103,7 +103,7 @@ impl Packed {
     /// The part of a version that a reader needs.
     #[inline]
     pub fn seen(self, image: &[u8], cell: usize) -> Seen {
-        self.all(image).nth(cell).expect("a version of the record")
+        self.all(image).nth(cell).expect("the cell is one of the record's")
     }
 
     /// The slot for rows of `schema`.

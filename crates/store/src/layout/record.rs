@@ -102,7 +102,10 @@ impl LayoutKind {
             return refuse("layout.cells", cells.to_string(), format!("1 to {CELLS_MAX}"));
         }
         if coordinators_max > CELL_COORDINATORS_MAX {
-            let allowed = format!("at most {CELL_COORDINATORS_MAX} where versions lie in cells");
+            let allowed = format!(
+                "at most {CELL_COORDINATORS_MAX} in a layout with versions in \
+                                   cells"
+            );
             return refuse("coordinators_max", coordinators_max.to_string(), allowed);
         }
         Ok(())

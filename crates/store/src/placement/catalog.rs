@@ -232,7 +232,7 @@ impl Catalog {
             let field = catalog.largest_part();
             let remedy = match field {
                 "records" => "add memory nodes",
-                _ => "every group has as much",
+                _ => "further memory nodes do not help, since every group has this part",
             };
             return Err(UsageError {
                 field: field.into(),
@@ -423,13 +423,17 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     }
     let indexes: usize = schemas.iter().map(|schema| schema.indexes.len()).sum();
     if schemas.len() + indexes > usize::from(u16::MAX) {
-        return refuse("indexes", indexes.to_string(), "with the tables at most 65535".into());
+        return refuse(
+            "indexes",
+            indexes.to_string(),
+            "at most 65535 indexes and tables together".into(),
+        );
     }
     if groups == 0 || groups > GROUPS_MAX {
         return refuse("groups", groups.to_string(), format!("1 to {GROUPS_MAX}"));
     }
     if options.coordinators_max == 0 {
-        return refuse("coordinators_max", "0".into(), "≥ 1".into());
+        return refuse("coordinators_max", "0".into(), "1 or more".into());
     }
     // No part is larger than a group: see `plan_sizes`.
     let is_size =
@@ -441,7 +445,7 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     }
     if options.log_bytes_max < options.log_bytes || options.log_bytes_max > LOG_BYTES_MOST {
         let value = options.log_bytes_max.to_string();
-        let allowed = format!("log_bytes, {}, to {LOG_BYTES_MOST}", options.log_bytes);
+        let allowed = format!("{} (log_bytes) to {LOG_BYTES_MOST}", options.log_bytes);
         return refuse("log_bytes_max", value, allowed);
     }
     if options.records_max == 0 || options.records_max > RECORDS_MOST {
@@ -462,7 +466,7 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     }
     if options.slots_per_100_records < SLOTS_PER_100_MIN {
         let value = options.slots_per_100_records.to_string();
-        return refuse("slots_per_100_records", value, format!("≥ {SLOTS_PER_100_MIN}"));
+        return refuse("slots_per_100_records", value, format!("{SLOTS_PER_100_MIN} or more"));
     }
     options.layout.validate(options.coordinators_max)?;
     options.bucket.validate(options.layout, schemas)?;

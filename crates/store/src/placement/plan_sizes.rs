@@ -30,7 +30,7 @@ pub fn validate(
     let logs = u128::from(options.coordinators_max) * u128::from(options.log_bytes);
     if logs > MOST {
         let most = MOST / u128::from(options.log_bytes);
-        let allowed = format!("at most {most}, of {} bytes of log each", options.log_bytes);
+        let allowed = format!("at most {most}, each with {} bytes of log", options.log_bytes);
         return refuse("coordinators_max", options.coordinators_max, allowed);
     }
     let mut free = MOST;
@@ -40,7 +40,7 @@ pub fn validate(
         let taken = records * each_100 / 100;
         if taken > free {
             let most = free * 100 / each_100 * u128::from(sharing);
-            let allowed = format!("at most {most} in so many groups; add memory nodes");
+            let allowed = format!("at most {most} in this many groups; add memory nodes");
             let field = format!("records of table {}", schema.name);
             return refuse(&field, schema.expected_records, allowed);
         }

@@ -132,7 +132,13 @@ impl ReplicaGroups {
     pub fn with_primary(&self, group: GroupId, node: NodeSlot) -> ReplicaGroups {
         let position = self.members(group).iter().position(|&it| it == node);
         let mut map = self.clone();
-        map.groups[usize::from(group.0)].nodes.swap(0, position.expect("a member of the group"));
+        map.groups[usize::from(group.0)].nodes.swap(
+            0,
+            position.expect(
+                "the node is a member of \
+            the group",
+            ),
+        );
         map
     }
 

@@ -289,7 +289,11 @@ impl TableSchema {
                 return refuse("column name", column.name.clone(), "unique names".into());
             }
             if column.column_type.width_bytes() == 0 {
-                return refuse(&format!("width of {}", column.name), "0".into(), "≥ 1".into());
+                return refuse(
+                    &format!("width of {}", column.name),
+                    "0".into(),
+                    "1 or more".into(),
+                );
             }
         }
         let payload = self.payload_bytes();

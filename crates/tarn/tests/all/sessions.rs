@@ -140,7 +140,7 @@ fn mistakes_are_explained() -> Result<(), Error> {
 fn the_builder_s_errors_name_its_own_methods() {
     let of = |records: u64| Tarn::embedded().table::<Counter>(records);
     let cases: [(&str, Builder); 15] = [
-        ("sessions_max = 0; allowed: ≥ 1", small().sessions_max(0)),
+        ("sessions_max = 0; allowed: 1 or more", small().sessions_max(0)),
         ("sessions_max = ", small().sessions_max(u32::MAX)),
         ("memory_nodes = 0; allowed: 1 to ", small().memory_nodes(0)),
         ("memory_nodes = 4097; allowed: 1 to ", small().memory_nodes(4097)),
@@ -406,7 +406,7 @@ fn writes_of_one_record_come_one_after_the_other() -> Result<(), Error> {
             Ok(())
         })
         .expect_err("there is none");
-    assert!(refused.to_string().contains("key 2 that an update has not found"), "{refused}");
+    assert!(refused.to_string().contains("key 2 that the update did not find"), "{refused}");
     Ok(())
 }
 

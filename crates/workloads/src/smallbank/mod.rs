@@ -152,7 +152,7 @@ impl Workload for SmallBank {
         let accounts = Keys::new(settings.records.unwrap_or(variant.accounts), zipf)?;
         let count = accounts.records();
         if count < 2 {
-            let (field, allowed) = ("records".into(), "≥ 2 accounts".into());
+            let (field, allowed) = ("records".into(), "2 or more accounts".into());
             return Err(UsageError { field, value: count.to_string(), allowed });
         }
         // A skew that the user asks for replaces the profile's hotspot.

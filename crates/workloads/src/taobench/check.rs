@@ -43,7 +43,7 @@ pub(super) async fn check(
         Invariant {
             name: "edge and reverse edge agree",
             ok: alone == 0,
-            detail: format!("{} edges that go both ways, {alone} without their like", both_ways.len()),
+            detail: format!("{} edges that go both ways, {alone} without an equal reverse edge", both_ways.len()),
             of_memory: true,
         },
         Invariant {

@@ -47,8 +47,8 @@ pub(super) const VARIANTS: &[Variant] = &[
     Variant {
         profile: Profile {
             name: "oocc",
-            note: "OOCC: 95 % reading and 5 % writing transactions, 1 M objects and 500 K edges; which file is not said: A's sizes \
-                   and operations",
+            note: "OOCC: 95 % reading and 5 % writing transactions, 1 M objects and 500 K edges; \
+                   the paper does not name the file, so sizes and operations are A's",
         },
         operations: [0, 0, 95, 5],
         ..SPEC

@@ -26,6 +26,6 @@ pub(super) fn middle(tx: &Transaction<'_>, names: ScanHandle) -> Option<u64> {
     let entry = tx.scanned(names).nth(count.checked_sub(1)? / 2)?;
     match entry.record {
         Key::Word(key) => Some(key),
-        Key::Bytes(_) => unreachable!("customers have a word for their key"),
+        Key::Bytes(_) => unreachable!("a customer's key is one word"),
     }
 }

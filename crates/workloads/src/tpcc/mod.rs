@@ -141,7 +141,7 @@ impl Workload for Tpcc {
             (
                 "bytes_a_warehouse",
                 format!(
-                    "{stored} laid out for its rows, indexes aside; {raw} by the row lengths of \
+                    "{stored} laid out for its rows, without indexes; {raw} by the row lengths of \
                      clause 1.2.1"
                 ),
             ),

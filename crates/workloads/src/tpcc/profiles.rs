@@ -118,8 +118,9 @@ pub(super) const VARIANTS: &[Variant] = &[
     },
     spec(
         "fisslock",
-        "FissLock: transactions as specified; its locks on ranges of records, its 10 µs of work and \
-         the number of warehouses, which it does not state, are left to who runs it (here 8)",
+        "FissLock: transactions as specified; its locks on ranges of records, its 10 µs of work \
+         and its number of warehouses, which it does not state, are left to the user (here 8 \
+         warehouses)",
         8,
     ),
     Variant {

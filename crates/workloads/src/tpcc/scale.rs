@@ -43,7 +43,7 @@ impl Scale {
     #[cfg(test)]
     pub(super) fn spec(warehouses: u32) -> Scale {
         let sizes = Sizes { warehouses: warehouses.into(), ..Sizes::SPEC };
-        Scale::new(u64::from(warehouses), sizes).expect("a scale")
+        Scale::new(u64::from(warehouses), sizes).expect("constant sizes make a scale")
     }
 
     /// A scale of `warehouses` warehouses.

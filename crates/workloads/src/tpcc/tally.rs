@@ -206,7 +206,7 @@ impl Tally {
             ("remote_payments", format!("{remote:.1} %")),
             ("by_last_name", format!("{named:.1} % of Payments and Order-Status")),
             ("delivered", format!("{delivered} orders, {} districts had none", self.skipped)),
-            ("looked_again", format!("{} rows that a try missed and that were there", self.looked_again)),
+            ("looked_again", format!("{} rows that were there although a try missed them", self.looked_again)),
             (
                 "low_stocks",
                 format!("{:.1} a Stock-Level", self.low_stocks as f64 / self.levels.max(1) as f64),

@@ -143,7 +143,7 @@ impl Ycsb {
         let mut next = handles.iter_mut();
         let keys = operations.iter().map(|operation| operation.key());
         tx.read_each(TABLE, keys, cells, |handle| {
-            *next.next().expect("a handle an operation") = handle;
+            *next.next().expect("each operation has a handle") = handle;
         });
         handles
     }
@@ -385,8 +385,8 @@ impl Workload for Ycsb {
                 name: "no field's update lost",
                 ok: are_all && wrong == 0 && ahead <= undone,
                 detail: format!(
-                    "{writes} found, {fields_written} made{untold_fields}, {wrong} wrong records, {ahead} \
-                     versions ahead, {undone} written that may have been undone"
+                    "{writes} found, {fields_written} made{untold_fields}, {wrong} wrong records, \
+                     {ahead} versions ahead, {undone} writes that may have been undone"
                 ),
                 of_memory: false,
             },

@@ -59,7 +59,7 @@ fn broken(invariants: &[Invariant]) -> Vec<&'static str> {
 }
 
 const STOCKS: &str = "stocks agree with the lines ordered from them";
-const ROWS: &str = "rows as loaded and as committed, each of something that exists";
+const ROWS: &str = "rows as loaded and as committed, each with its parent row";
 
 fn tampered(table: TableId, key: u64, column: u8, bytes: &[u8]) -> Vec<&'static str> {
     noticed(|cluster| cluster.tamper(table, key, ColumnId(column), bytes))
@@ -134,7 +134,8 @@ fn a_row_that_a_transaction_needs_is_missed_by_name() {
         let tally = cluster.run(&workload, 60, 5);
         assert!(tally.missing > 0, "{table:?}: {tally:?}");
         let invariants = cluster.check(&workload, &tally);
-        let last = invariants.iter().find(|it| it.name.starts_with("what transactions needed"));
+        let last =
+            invariants.iter().find(|it| it.name.starts_with("rows that transactions needed"));
         let last = last.expect("a rule");
         let named = format!("first: key {key} of table {}", table.0);
         assert!(!last.ok && last.detail.contains(&named), "{last:?}");

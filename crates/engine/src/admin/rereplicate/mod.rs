@@ -169,7 +169,7 @@ impl Copier<'_> {
     async fn copy_header(&mut self, table: &Table, group: GroupId) -> Result<Vec<u8>, Stop> {
         let unit = Unit::new(Kind::Header, table.geometry.header(group), Geometry::HEADER_BYTES);
         let mut copied = self.copy_units(table, vec![unit]).await?;
-        let (_, mut images) = copied.pop().expect("one unit");
+        let (_, mut images) = copied.pop().expect("the only unit was copied");
         Ok(images.swap_remove(0))
     }
 

@@ -196,7 +196,7 @@ impl Membership for EmbeddedMembership {
         }
         if usize::from(*lives) + 1 >= INCARNATIONS_MAX {
             let value = format!("{} in life {}", slot.0, *lives + 1);
-            return Err(refuse(value, format!("at most {} lives", INCARNATIONS_MAX - 1)));
+            return Err(refuse(value, format!("at most {} lives of a slot", INCARNATIONS_MAX - 1)));
         }
         *lives += 1;
         let node = NodeId { slot, incarnation: Incarnation(*lives) };
@@ -278,7 +278,7 @@ impl Membership for EmbeddedMembership {
             Some(&last) if members.contains_key(&last) => return Claim::Held { by: last },
             _ => ended.claimants.push(by),
         }
-        let (_, before) = ended.claimants.split_last().expect("the caller is the last one");
+        let (_, before) = ended.claimants.split_last().expect("the caller is the last claimant");
         Claim::Granted { before: before.to_vec() }
     }
 
@@ -412,7 +412,10 @@ impl Membership for EmbeddedMembership {
                 since
             }
         };
-        let (_, before) = register.timestampers.split_last().expect("the caller is the last");
+        let (_, before) = register.timestampers.split_last().expect(
+            "the caller is the last \
+            timestamper",
+        );
         Succession::Granted { since, before: before.iter().map(|it| it.node).collect() }
     }
 

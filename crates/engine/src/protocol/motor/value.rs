@@ -25,7 +25,7 @@ use tarn_fabric::round::BufferOffset;
 pub(super) fn deltas(table: &Table) -> Deltas {
     match table.slot.record {
         RecordLayout::Deltas(deltas) => deltas,
-        other => unreachable!("records of {} lie as {other:?}", table.schema.name),
+        other => unreachable!("records of table {} have the layout {other:?}", table.schema.name),
     }
 }
 

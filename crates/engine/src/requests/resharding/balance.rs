@@ -136,7 +136,7 @@ pub async fn balance(
     mut report: impl AsyncFnMut(ShardId, NodeId, Move),
 ) {
     assert!((1..=NODES_MAX).contains(&nodes), "every node has a word");
-    assert!(usize::from(cx.node.id.slot.0) < nodes, "it is one of them");
+    assert!(usize::from(cx.node.id.slot.0) < nodes, "this node is one of them");
     assert!(terms.validate().is_ok(), "valid terms");
     let (recent, rule) = (Recent::default(), Rule::default());
     let mut balancer = Balancer { recent, rule, published: 0, words: vec![0; nodes] };

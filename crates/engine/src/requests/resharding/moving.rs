@@ -68,7 +68,7 @@ impl<'a> Closed<'a> {
 
     /// Gives the shard away. Returns whether the receiver has it now.
     fn give(mut self, to: NodeId) -> bool {
-        let entry = self.entry.expect("it is closed");
+        let entry = self.entry.expect("the shard is closed");
         let is_given = change(self.cx, self.shard, entry, entry.next(to, ShardState::Open));
         if is_given {
             self.entry = None;

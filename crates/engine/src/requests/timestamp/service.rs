@@ -92,7 +92,7 @@ impl StampService {
     /// # Panics
     /// If the window is empty.
     pub fn new(config: ServiceConfig) -> StampService {
-        assert!(config.window > 1, "a bound that is good for something");
+        assert!(config.window > 1, "a window of at least 2 timestamps");
         StampService { count: Arc::default(), config }
     }
 

@@ -80,7 +80,7 @@ impl Holds {
         on_write: impl FnOnce(),
     ) -> bool {
         let Hold { place, slot, .. } = self.list[at];
-        let slot = slot.expect("the first of a slot's holds has it");
+        let slot = slot.expect("the first hold of a slot has the slot's mode");
         if mode == LockMode::Write && slot == LockMode::Read {
             if !table.upgrade(place, name.hash(), on_write) {
                 return false;

@@ -251,8 +251,8 @@ fn use_first(set: &[AtomicU64], way: usize) {
 
 /// A list of nibbles with one of them moved to its head.
 fn moved_first(order: u64, way: u64) -> u64 {
-    let at =
-        (0..16).position(|at| order >> (4 * at) & 0xf == way).expect("every way is listed") as u32;
+    let at = (0..16).position(|at| order >> (4 * at) & 0xf == way).expect("the list has every way")
+        as u32;
     let before = order & ((1 << (4 * at)) - 1);
     let behind = order & (!0xf << (4 * at));
     behind | before << 4 | way

@@ -117,7 +117,7 @@ impl StampClient {
     /// # Panics
     /// If the service has no core.
     pub fn new(rpc: Rpc, config: ClientConfig) -> StampClient {
-        assert!(config.cores > 0, "somebody answers");
+        assert!(config.cores > 0, "a service has at least one core");
         StampClient { rpc, config, batches: RefCell::default(), known: Cell::new(None) }
     }
 
@@ -222,7 +222,7 @@ impl StampClient {
     ) -> Poll<Option<(ViewNumber, u64)>> {
         let batch = &mut self.batches.borrow_mut().all[index];
         match &mut batch.state {
-            State::Open => unreachable!("it was sent"),
+            State::Open => unreachable!("the request was sent"),
             State::Answered(answer) => Poll::Ready(*answer),
             State::Called(call) => {
                 let Poll::Ready(reply) = Pin::new(call).poll(waiting) else { return Poll::Pending };

@@ -49,7 +49,7 @@ impl ClockStamps {
         let known = seen.get().0 >> TAKER_BITS;
         let tick = tick(port.clock().latest).max(self.last.get() + 1).max(known + 1);
         if tick > TICKS_MAX {
-            let error = Explanation::usage("uptime_ns", tick * TICK_NS, "at most 2^52: 52 days");
+            let error = Explanation::usage("uptime_ns", tick * TICK_NS, "at most 2^52 (52 days)");
             return Err(error);
         }
         self.last.set(tick);

@@ -64,7 +64,7 @@ pub trait Locks {
 
     /// Asks for the readers' lock on a record, like [`Locks::lock_record`].
     fn share_record(_: &Context, _: &mut Txn, _: Address) -> u32 {
-        unreachable!("records that are only read are not locked");
+        unreachable!("this protocol does not lock records that are only read");
     }
 
     /// Asks again for the lock on a record that is to be read, if it is not held in the mode that is wanted now. The

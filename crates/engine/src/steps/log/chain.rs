@@ -90,7 +90,7 @@ pub(crate) fn add_log(
     let area = catalog.log(group, txn.coordinator);
     let Txn { round, chain, .. } = txn;
     let its = chain.blocks.iter().find(|(its, _)| *its == group);
-    let (_, blocks) = its.expect("blocks in every group that is written");
+    let (_, blocks) = its.expect("every group that is written has blocks");
     let mut from = in_area(catalog);
     add_part(round, target(area), entry, from);
     let mut link_at = area.plus(from);

@@ -35,7 +35,7 @@ impl<E> Unsettled<E> {
     /// # Panics
     /// If it was not decided yet: our bug.
     pub fn resolution(&self) -> Resolution {
-        self.decision.expect("it was decided")
+        self.decision.expect("the entry was decided before")
     }
 }
 

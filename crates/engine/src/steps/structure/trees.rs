@@ -257,7 +257,7 @@ async fn split_at(
             None
         }
         [left, right] => Some(write_split(protocol, cx, txn, index, (left, right), work).await?),
-        _ => unreachable!("two or three nodes"),
+        _ => unreachable!("a change has two or three nodes"),
     };
     protocol.commit_structure(cx, txn).await?;
     Ok(follow)

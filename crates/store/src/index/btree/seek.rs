@@ -140,7 +140,10 @@ impl Seek {
         let stride = shape.key_bytes + shape.value_bytes;
         let equal = |slot: usize| match shape.key_bytes {
             8 => {
-                let key = u64::from_le_bytes(*self.key.first_chunk().expect("8 bytes or more"));
+                let key = u64::from_le_bytes(*self.key.first_chunk().expect(
+                    "a key has 8 bytes or \
+                    more",
+                ));
                 round.word(group_at.plus(slot * stride)) == key
             }
             len => round.bytes(group_at.plus(slot * stride), len) == &self.key[..len],

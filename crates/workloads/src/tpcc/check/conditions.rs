@@ -25,9 +25,9 @@ pub(super) const NAMES: [&str; 16] = [
     "C11: orders - new orders = loaded as delivered + delivered",
     "C12: C_BALANCE + C_YTD_PAYMENT = delivered OL_AMOUNT",
     "stocks agree with the lines ordered from them",
-    "rows as loaded and as committed, each of something that exists",
-    "what transactions needed was there",
-    "what was there was found",
+    "rows as loaded and as committed, each with its parent row",
+    "rows that transactions needed were there",
+    "rows that were there were found",
 ];
 
 /// The conditions that also need the tally of committed transactions.
