@@ -28,16 +28,15 @@ const SECONDS_MAX: f64 = 86_400.0;
 const VERIFY_SECONDS_MAX: f64 = 60.0;
 const VERIFIED_PER_SECOND: f64 = 200_000.0;
 
-/// Runs a workload: opens a cluster, loads it, runs a verification phase whose history is checked
-/// for strict serializability (or the level that the variant isolates), then the measured phase,
-/// then judges the memory.
+/// Runs a workload on an embedded cluster. It loads the database and runs a verification phase,
+/// whose history is checked for strict serializability or the variant's own level. Then it runs the
+/// measured phase and checks the memory.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     settings: Settings,
-    /// Take settings that are not given here from this TOML file; its keys are the names of these
-    /// flags
+    /// TOML file with settings for flags that are not given; its keys are the names of these flags
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
@@ -147,12 +146,13 @@ fn check_shards(
         Err(UsageError { field: field.into(), value, allowed })
     };
     if routed && !has_shards {
-        let allowed = format!("none: the locks of {} have no shards", cluster.protocol);
+        let allowed = format!("none, because the locks of {} have no shards", cluster.protocol);
         return refuse("routing", "by-shard".into(), allowed);
     }
     if has_shards && !threads.is_multiple_of(threads_per_node) {
         let allowed = format!(
-            "a multiple of --threads-per-node {threads_per_node} with {}, whose nodes ask one another thread by thread",
+            "a multiple of --threads-per-node {threads_per_node} with {}, because a thread asks \
+             the thread with its own number on another node",
             cluster.protocol
         );
         return refuse("threads", threads.to_string(), allowed);
@@ -186,7 +186,7 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
             return Err(UsageError {
                 field: "version-cache".into(),
                 value: format!("{entries}, with the protocol {protocol}"),
-                allowed: "of a protocol whose locks are in compute nodes".into(),
+                allowed: "only with a protocol whose locks are in compute nodes".into(),
             });
         }
         config.version_cache_entries = entries as usize;
@@ -197,7 +197,7 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
             return Err(UsageError {
                 field: "read-lease-ns".into(),
                 value: format!("{ns}, with the protocol {protocol} ({variant})"),
-                allowed: "of a protocol whose readers have leases".into(),
+                allowed: "only with a protocol whose readers have leases".into(),
             });
         }
         config.read_lease_ns = ns as u32;
@@ -209,7 +209,7 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
             return Err(UsageError {
                 field: "lock-asks".into(),
                 value: format!("{asks:?}, with the protocol {protocol}").to_lowercase(),
-                allowed: "of a protocol whose locks are in compute nodes".into(),
+                allowed: "only with a protocol whose locks are in compute nodes".into(),
             });
         }
         config.lock_messages = asks == LockAsks::Messages;
@@ -239,7 +239,9 @@ fn read_lease_policy(
         let bounds = [("read-lease-least-ns", least), ("read-lease-most-ns", most)];
         let given = bounds.into_iter().find_map(|(field, ns)| ns.map(|ns| (field, ns)));
         return given.map_or(Ok(None), |(field, ns)| {
-            let allowed = "with --read-lease-adjust-ns alone: else nobody adjusts leases".into();
+            let allowed = "only with --read-lease-adjust-ns, because no manager adjusts leases \
+                           without it"
+                .into();
             Err(UsageError { field: field.into(), value: ns.to_string(), allowed })
         });
     };
@@ -247,7 +249,7 @@ fn read_lease_policy(
         return Err(UsageError {
             field: "read-lease-adjust-ns".into(),
             value: format!("{every_ns}, with the protocol {}", protocol.info().name),
-            allowed: "of a protocol whose readers have leases".into(),
+            allowed: "only with a protocol whose readers have leases".into(),
         });
     }
     let lengths = 1..=u64::from(LEASE_NS_MAX);
@@ -265,8 +267,8 @@ pub(super) fn within(
     match value {
         Some(value) if !allowed.contains(&value) => {
             let limit = match field {
-                "replicas" => " (the memory nodes)",
-                "threads-per-node" => " (the threads, at most 64)",
+                "replicas" => " (the number of memory nodes)",
+                "threads-per-node" => " (the number of threads, at most 64)",
                 _ => "",
             };
             let allowed = format!("{} to {}{limit}", allowed.start(), allowed.end());

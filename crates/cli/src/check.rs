@@ -37,8 +37,8 @@ const EXAMPLES: &str = "Examples:
   tarn check bank.jsonl --isolation si
   tarn check bank.jsonl --elle bank.edn --elle-model rw-register
 
-Exit code 0: accepted. 1: violated, with a counterexample;
-or the verdict could not be written, which a line says that begins with error. 2: no history to judge.";
+Exit code 0: the history is accepted. 1: it is violated, and a counterexample is shown; or a line that
+begins with error says that the verdict could not be written. 2: the file is not a history.";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Level {
@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     refuse_own_input(("--elle", arguments.elle.as_deref()), &[input])?;
     let history = History::read_from(&arguments.history).map_err(|error| {
         let file = &error.file;
-        Stop::Input(format!("HISTORY = {file}; allowed: a whole history; {}", error.problem))
+        Stop::Input(format!("HISTORY = {file}; allowed: a whole history file; {}", error.problem))
     })?;
     if let Some(out) = &arguments.elle {
         let model = match arguments.elle_model.unwrap_or(Model::ListAppend) {

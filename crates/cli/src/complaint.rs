@@ -47,7 +47,7 @@ fn has_flag(command: &clap::Command, name: &str) -> bool {
 /// Complains about a flag that has a meaning only beside another one. clap would name the other
 /// one, which was not given.
 pub fn only_with(flag: &str, value: impl std::fmt::Display, other: &str) -> super::Stop {
-    super::Stop::Input(format!("{flag} = {value}; allowed: together with {other}"))
+    super::Stop::Input(format!("{flag} = {value}; allowed: only together with {other}"))
 }
 
 /// Complains about an argument that clap refuses.
@@ -67,7 +67,7 @@ pub fn of_clap(error: &clap::Error) -> String {
         ErrorKind::UnknownArgument => {
             let meant = text_of(error, ContextKind::SuggestedArg);
             let meant = meant.map(|flag| format!("; did you mean {flag}?")).unwrap_or_default();
-            format!("argument = {name}; allowed: what --help lists{meant}")
+            format!("argument = {name}; allowed: the flags that --help lists{meant}")
         }
         ErrorKind::InvalidSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let value = text_of(error, ContextKind::InvalidSubcommand);
@@ -80,7 +80,7 @@ pub fn of_clap(error: &clap::Error) -> String {
         ErrorKind::ArgumentConflict => {
             let other = text_of(error, ContextKind::PriorArg).unwrap_or_default();
             let name = if name.is_empty() { "COMMAND" } else { name };
-            format!("{name} = set together with {other}; allowed: one of them, once")
+            format!("{name} = given together with {other}; allowed: one of them, once")
         }
         _ => {
             let text = error.to_string();

@@ -24,12 +24,12 @@ use tarn_store::ids::UsageError;
 const JOBS_MAX: u64 = 1_024;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
-/// Explores litmuses: a few small transactions that a wrong protocol gets wrong, in every order
-/// that the fabric's contract allows, line by line, and with --crashes at every point the death of
-/// a compute node, of one that is only taken for dead, or of a memory node, whose backup is
-/// promoted; with --crashes 2 also of the node that recovers and mends. Each final state is judged:
-/// the history against the level that the variant isolates, the values read and left against every
-/// order of the transactions, locks that are left, replicas that differ.
+/// Explores litmuses: a few small transactions that a wrong protocol gets wrong. They run in every
+/// order that the fabric's contract allows, line by line. With --crashes a compute node dies, is
+/// only taken for dead, or a memory node dies and its backup is promoted, at every point; with
+/// --crashes 2 the node that recovers and mends may die, too. Each final state is judged: the
+/// history against the variant's isolation level, the values read and left against every order of
+/// the transactions, and the memory for locks that are left and replicas that differ.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -52,19 +52,19 @@ pub struct Arguments {
     /// The kind of crash: compute, zombie or memory [default: each by itself]
     #[arg(long, value_name = "KIND", value_parser = str::parse::<FaultKind>)]
     fault: Option<FaultKind>,
-    /// Memory nodes x copies of each record, + empty nodes for lost copies, as in 2x2+1 [default: each
-    /// litmus's first shape]
+    /// Memory nodes x copies of each record, + empty nodes for lost copies, for example 2x2+1
+    /// [default: each litmus's first shape]
     #[arg(long, value_name = "NxR", value_parser = str::parse::<Shape>)]
     shape: Option<Shape>,
     /// Every shape of each litmus
     #[arg(long, conflicts_with = "shape")]
     deep: bool,
-    /// How records lie: narrow, double, apart or half; for litmuses that name no layout themselves
+    /// Layout of records, for litmuses that name none: narrow, double, apart or half
     /// [default: narrow]
     #[arg(long, value_name = "LAYOUT", value_parser = str::parse::<Layout>)]
     layout: Option<Layout>,
-    /// Real time for all of it, shared among the litmuses; time that some leave over goes to those
-    /// that gave up, which begin anew
+    /// Real time for all litmuses together; litmuses that ran out of their share begin anew with the
+    /// time that others left over
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     budget: Option<f64>,
     /// Largest number of executions of one litmus
@@ -76,14 +76,14 @@ pub struct Arguments {
     /// Largest number of steps of one execution
     #[arg(long, value_name = "STEPS", value_parser = whole, allow_negative_numbers = true)]
     depth: Option<u64>,
-    /// Litmuses at a time [default: one for each processor]
+    /// Litmuses that run at once [default: one for each processor]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     jobs: Option<u64>,
-    /// Run only this schedule of one litmus, and draw it: a violation's last line has it
+    /// Run and draw only this schedule of one litmus; the last line of a violation shows it
     #[arg(long, value_name = "SCHEDULE", value_parser = schedule,
           conflicts_with_all = ["json", "deep", "budget", "executions", "states", "depth", "jobs"])]
     replay: Option<Schedule>,
-    /// Draw it to this file, as a picture
+    /// Draw the replayed schedule into this file, as a picture
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
@@ -97,8 +97,9 @@ const EXAMPLES: &str = "Examples:
   tarn explore lost-update --variant corrected,-unlock-late
   tarn explore fractured-read --shape 2x1 --json
 
-Exit code 0: nothing is wrong. 1: a judge objected, and the last line of each violation runs it again; or
-without faults all was explored, and a result that is right never came about. 2: bad input.";
+Exit code 0: nothing is wrong. 1: a check failed, and the last line of each violation is the command that
+runs it again; or all orders without faults were explored, and one right result never came about.
+2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
@@ -107,7 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     }
     if arguments.litmus.is_empty() {
         let names: Vec<&str> = Litmus::names().collect();
-        let allowed = format!("all, {} or a file.toml", names.join(", "));
+        let allowed = format!("all, {} or a .toml file", names.join(", "));
         return Err(Stop::Input(format!("LITMUS = nothing; allowed: {allowed}")));
     }
     let litmuses = arguments.litmus.iter().map(|name| ("LITMUS", Some(Path::new(name))));
@@ -130,7 +131,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         remark!("{} is violated; replay: {}", row.litmus, found.replay);
     }
     for row in sum.litmus.iter().filter(|row| !row.not_reached.is_empty()) {
-        remark!("{} on {} never came to: {}", row.litmus, row.shape, row.not_reached.join("; "));
+        remark!("{} on {} never reached: {}", row.litmus, row.shape, row.not_reached.join("; "));
     }
     Ok(if sum.is_good() { Verdict::Good } else { Verdict::Bad })
 }
@@ -139,11 +140,11 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 /// by it.
 fn schedule(text: &str) -> Result<Schedule, String> {
     match text.trim() {
-        "" => Err("a schedule that a violation printed, as in 3*0-1".to_owned()),
+        "" => Err("a schedule that a violation printed, for example 3*0-1".to_owned()),
         text => text.parse().map_err(|error: tarn_sim::explore::ScheduleError| {
             let problem = error.to_string();
             let problem = problem.trim_start_matches("schedule: ");
-            format!("a schedule that a violation printed, as in 3*0-1; {problem}")
+            format!("a schedule that a violation printed, for example 3*0-1; {problem}")
         }),
     }
 }
@@ -160,7 +161,7 @@ fn list() -> Result<Verdict, Stop> {
 fn replay(arguments: &Arguments, order: &Order, schedule: &Schedule) -> Result<Verdict, Stop> {
     let items = order.items()?;
     let [item] = &items[..] else {
-        let allowed = "for one litmus, with --fault if there are crashes";
+        let allowed = "only with one litmus, and with --fault if there are crashes";
         return Err(Stop::Input(format!("--replay = a schedule; allowed: {allowed}")));
     };
     let file = arguments.svg.as_deref();

@@ -100,8 +100,11 @@ mod tests {
             ("--threads = 1025; allowed: 1 to 1024", None),
             ("WORKLOAD = mongo; allowed: kvs, smallbank, tatp", None),
             ("WORKLOAD = kv; allowed: kvs, smallbank", None),
-            ("--procedure = deposit; allowed: together with deposit", None),
-            ("argument = --threds; allowed: what --help lists; did you mean --threads?", None),
+            ("--procedure = deposit; allowed: only together with deposit", None),
+            (
+                "argument = --threds; allowed: the flags that --help lists; did you mean --threads?",
+                None,
+            ),
         ];
         for (line, meant) in cases {
             let expected =

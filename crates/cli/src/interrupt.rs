@@ -15,7 +15,7 @@ pub(super) fn flag() -> Result<Arc<AtomicBool>, Stop> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&flag))
-            .map_err(|error| Stop::Failed(format!("a handler of signal {signal}: {error}")))?;
+            .map_err(|error| Stop::Failed(format!("cannot handle signal {signal}: {error}")))?;
     }
     Ok(flag)
 }

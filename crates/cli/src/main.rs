@@ -54,13 +54,13 @@ struct Cli {
 enum Command {
     /// Run a workload on an embedded cluster, measure it and check it
     Bench(Box<bench::Arguments>),
-    /// Run a workload on a simulated cluster, in virtual time; or measure a simulated NIC
+    /// Run a workload on a simulated cluster in virtual time, or measure a simulated NIC
     Sim(Box<sim::Arguments>),
-    /// Random scenarios with faults, for some seeds, for some time, or for ever
+    /// Run random scenarios with faults, for a number of seeds, for some time, or without end
     Swarm(Box<swarm::Arguments>),
-    /// Draw transactions of a simulated run: rounds, verbs, phases, retries, waits
+    /// Draw transactions of a simulated run: rounds, verbs, phases, retries and waits
     Trace(Box<trace::Arguments>),
-    /// Try every order of a few small transactions, with crashes if asked, and judge each
+    /// Run every order of a few small transactions, with crashes if asked, and judge each
     Explore(Box<explore::Arguments>),
     /// Run a published figure again on a simulated cluster, beside the published values
     #[command(visible_alias = "repro")]
@@ -89,8 +89,8 @@ const EXAMPLES: &str = "Examples:
   tarn profiles cx3-56g
   tarn switches
 
-Exit code 0: all is well. 1: a check failed, or the work could not be done (a disk is full, say), which a line
-says that begins with error. 2: bad input.";
+Exit code 0: all is well. 1: a check failed; or the work could not be done, for example because a disk is
+full, and a line that begins with error says so. 2: bad input.";
 
 /// The exit code that shells report for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
@@ -185,7 +185,12 @@ fn print_object(object: &impl serde::Serialize) -> Result<(), Stop> {
 
 /// Prints an object that is text already, and the end of its line.
 fn print_json(text: serde_json::Result<String>) -> Result<(), Stop> {
-    let text = text.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
+    let text = text.map_err(|error| {
+        Stop::Failed(format!(
+            "the report cannot be written as JSON: \
+                                                          {error}"
+        ))
+    })?;
     say(&format!("{text}\n"))
 }
 

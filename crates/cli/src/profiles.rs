@@ -29,8 +29,8 @@ const EXAMPLES: &str = "Examples:
   tarn profiles cx3-56g
   tarn profiles cx6-200g --json
 
-Standings. measured: published, and read. derived: arithmetic on such. assumed: verified by
-nobody; halve it and double it before leaning on it.";
+Standings. measured: read in a publication. derived: computed from measured ones. assumed: not verified;
+try half and twice the value before you rely on it.";
 
 #[derive(Serialize)]
 struct Row<'a> {
@@ -104,7 +104,12 @@ fn one(profile: &Profile, json: bool) -> Result<String, Stop> {
 
 fn object(value: &impl Serialize) -> Result<String, Stop> {
     let text = serde_json::to_string(value);
-    text.map(|text| text + "\n").map_err(|error| Stop::Failed(format!("the list: {error}")))
+    text.map(|text| text + "\n").map_err(|error| {
+        Stop::Failed(format!(
+            "the list cannot be written \
+        as JSON: {error}"
+        ))
+    })
 }
 
 fn summary(profile: &Profile) -> Summary<'_> {

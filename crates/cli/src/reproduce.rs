@@ -11,32 +11,32 @@ use std::path::PathBuf;
 use tarn_lab::reproduce::paper::by_name::{self, Asked, Named};
 use tarn_lab::reproduce::{ALL, Figure, page};
 
-/// Runs a published figure again on a simulated cluster of the paper's hardware: one row for each
-/// published value, with the simulated one, their ratio, and the busiest part; then the verbs of a
-/// transaction beside those of the public code, and all curves.
+/// Runs a published figure again on a simulated cluster of the paper's hardware. Prints a row for
+/// each published value, with the simulated one, their ratio and the busiest part. Then it prints
+/// the verbs of a transaction beside those of the public code, and all curves.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The figure, or lotus or oocc for the whole evaluation of LOTUS or OOCC; without one the
-    /// names are listed
+    /// The figure, or lotus or oocc for the whole evaluation of LOTUS or OOCC; without a name the
+    /// figures are listed
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
     /// List the figures that can be run
     #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set", "suppose"])]
     list: bool,
-    /// Only this section of lotus or oocc: a name that an unknown one shows; may be given several
-    /// times
+    /// Only this section of lotus or oocc, several times for several; an unknown name lists the
+    /// sections
     #[arg(long, value_name = "SECTION")]
     only: Vec<String>,
-    /// For lotus and oocc, a constant of the hardware set for this run, as in tarn sim, to see its
+    /// For lotus and oocc: set a constant of the hardware for this run, as in tarn sim, to see its
     /// effect
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// For lotus and oocc, a suspected cause changed for all systems, to see its effect; an unknown
-    /// one lists the keys
+    /// For lotus and oocc: change a suspected cause for all systems, to see its effect; an unknown key
+    /// lists the keys
     #[arg(long, value_name = "KEY=VALUE")]
     suppose: Vec<String>,
-    /// A smaller database, shorter points and fewer of them; the report says so
+    /// Use a smaller database and fewer, shorter points; the report says so
     #[arg(long)]
     quick: bool,
     /// Seed of every generator
@@ -59,8 +59,8 @@ const EXAMPLES: &str = "Examples:
   tarn repro oocc --quick --html oocc.html
   tarn repro lotus --only fig-2 --set nic.atomic_mops=25 --json
 
-A value agrees if it is within a quarter of the published one. Exit code 0: the figure was run and its
-checks passed, whether or not its values agree. 1: a check failed. 2: bad input.";
+A value agrees if it differs from the published one by at most a quarter. Exit code 0: the figure was run
+and its checks passed, whether or not its values agree. 1: a check failed. 2: bad input.";
 
 impl Arguments {
     /// Returns whether nothing is asked for: then the answer is the list of figures.

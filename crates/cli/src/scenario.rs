@@ -34,15 +34,15 @@ pub struct Settings {
     /// Transactions in progress at once on a thread, or auto [default: auto]
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
     pub coroutines: Option<Coroutines>,
-    /// Let the system move threads between cores; they keep to one each while there are enough
+    /// Let the operating system move threads between cores; by default each keeps to one core while there
+    /// are enough
     #[arg(long)]
     pub no_pin: bool,
-    /// Do not fetch a round's lines ahead: to measure the gain
+    /// Do not prefetch a round's lines, to measure the gain of prefetching
     #[arg(long)]
     pub no_prefetch: bool,
-    /// At which compute node a transaction runs, under a protocol whose locks have shards:
-    /// by-shard, at the owner of its first record's shard, wherever it is drawn; none, where it is
-    /// drawn [default: none]
+    /// Compute node that runs a transaction, under a protocol whose locks have shards: by-shard, the
+    /// owner of its first record's shard; none, the node that draws it [default: none]
     #[arg(long, value_name = "HOW")]
     pub routing: Option<Routing>,
     /// Length of the measured phase [default: 5]
@@ -54,7 +54,7 @@ pub struct Settings {
     /// Copies of every record [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub replicas: Option<u64>,
-    /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
+    /// Choice of a record's memory node: by its key's hash, or by its table [default: hash]
     #[arg(long, value_name = "HOW")]
     pub placement: Option<Placement>,
     /// The workload's profile: its own definition or a paper's variant [default: its first]
@@ -72,8 +72,8 @@ pub struct Settings {
     /// Write the verification phase's history to this file
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Length of the verification phase, which records a history and has it checked; it ends
-    /// earlier after 200,000 transactions for each second [default: 1]
+    /// Length of the verification phase, whose history is recorded and checked; it ends earlier after
+    /// 200,000 transactions for each second [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     pub verify_seconds: Option<f64>,
     /// No verification phase
@@ -85,12 +85,12 @@ pub struct Settings {
     /// Version tables that each compute node remembers of records whose locks it grants [default: 0, since memory is near]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub version_cache: Option<u64>,
-    /// How long readers trust their reads, and writers wait, under a protocol that has such leases
-    /// [default: 0, none]
+    /// Length of a lease, for which readers trust their reads and writers wait, under a protocol with
+    /// such leases [default: 0, none]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_ns: Option<u64>,
-    /// How often a manager checks whether the lease is right for 80 of 100 read-only transactions,
-    /// and changes it if not [default: never]
+    /// Interval in which a manager checks whether the lease is right for 80 of 100 read-only
+    /// transactions, and changes it if not [default: never]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_adjust_ns: Option<u64>,
     /// The shortest lease that the manager asks for [default: 1]
@@ -99,20 +99,20 @@ pub struct Settings {
     /// The longest lease that the manager asks for [default: 16777215]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_most_ns: Option<u64>,
-    /// How compute nodes ask each other for locks, under a protocol whose locks have shards: calls within the process; messages, as from
-    /// process to process [default: calls]
+    /// Way in which compute nodes ask each other for locks, under a protocol whose locks have shards: calls within
+    /// the process, or messages as between processes [default: calls]
     #[arg(long, value_name = "HOW")]
     pub lock_asks: Option<LockAsks>,
-    /// Memory to ask for: shared can be mapped by another process, private cannot [default: auto]
+    /// Kind of memory: another process can map shared memory, but not private memory [default: auto]
     #[arg(long, value_name = "KIND")]
     pub memory: Option<Memory>,
-    /// How lines are kept whole; planted-torn breaks them, so that checks can prove themselves
+    /// Way in which lines are kept whole; planted-torn breaks them, so that checks can prove themselves
     #[arg(long, value_name = "HOW", hide = true)]
     pub line_atomicity: Option<Lines>,
-    /// Whether the checks are to pass, or one of them to fail [default: clean]
+    /// Expected outcome: all checks pass, or one of them fails [default: clean]
     #[arg(long, value_name = "WHAT", hide = true)]
     pub expect: Option<Expect>,
-    /// The checks of which at least one is to fail: history, invariant, audit, failure
+    /// Checks of which at least one must fail: history, invariant, audit, failure
     #[arg(skip)]
     #[serde(alias = "expect_kind")]
     pub expect_kind: Option<Vec<String>>,

@@ -25,23 +25,23 @@ const MINUTES: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 const FAILURES_MAX: usize = 20;
 
 /// Runs random scenarios: each seed draws a cluster, a workload, trouble, and up to three faults. Compute
-/// nodes crash with any of their verbs landed, are expelled while they run (by an operator, or by a lease
-/// that lapsed because of a clock beyond its bound), come back; memory nodes die, backups are promoted,
-/// spares are filled; recovery dies with its node; callers drop transactions half-way. Then the history,
-/// the memory, every lock and every replica are checked.
+/// nodes crash with any of their verbs landed, and come back. Some are expelled while they run, by an
+/// operator or because a clock beyond its bound let a lease lapse. Memory nodes die, backups are promoted,
+/// and spares are filled. Recovery dies with its node, and callers drop transactions half-way. Then the
+/// history, the memory, every lock and every replica are checked.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Number of seeds [default: as many as there is time for]
+    /// Number of seeds [default: no limit]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     seeds: Option<u64>,
-    /// Begin no seed later than this [default: never end, but at a signal]
+    /// Begin no seed after this time [default: run until a signal]
     #[arg(long, value_name = "MINUTES", value_parser = number, allow_negative_numbers = true)]
     minutes: Option<f64>,
     /// The first seed [default: 0]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     first_seed: Option<u64>,
-    /// Seeds at a time; the result does not depend on it [default: one for each processor]
+    /// Seeds that run at once; the result does not depend on it [default: one for each processor]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     jobs: Option<u64>,
     /// Protocol
@@ -65,10 +65,10 @@ const EXAMPLES: &str = "Examples:
   tarn swarm --seeds 2000 --require-coverage
   tarn swarm --minutes 1 --variant corrected,-validate-reads
 
-Ctrl-C (or SIGTERM) ends it when the seeds at work have ended, with the report of all that were run.
+After Ctrl-C (or SIGTERM) the running seeds end, and the report of all seeds so far is printed.
 
-Exit code 0: every seed passed. 1: one failed, and the command that runs it again is printed; or a cell is
-empty that was required. 2: bad input. 130: ended by a signal, and no seed had failed.";
+Exit code 0: every seed passed. 1: a seed failed, and the command that runs it again is printed; or a required
+cell is empty. 2: bad input. 130: a signal ended the run, and no seed had failed.";
 
 /// The object that `--json` prints.
 #[derive(Serialize)]
@@ -162,7 +162,7 @@ fn text_of(coverage: &Coverage) -> String {
         text += &format!("  {name}: {}\n", cells.join(", "));
     }
     for (cell, why) in &coverage.cannot {
-        text += &format!("  {cell}: cannot be: {why}\n");
+        text += &format!("  {cell}: not possible: {why}\n");
     }
     if !coverage.empty.is_empty() {
         text += &format!("  EMPTY: {}\n", coverage.empty.join(", "));
@@ -183,7 +183,7 @@ pub(crate) fn seed_range(
             field: field.to_owned(),
             value: count.to_string(),
             allowed: format!(
-                "1 to {most} from --first-seed {first} on: the last seed is {}",
+                "1 to {most} from --first-seed {first} on, because the last seed is {}",
                 u64::MAX
             ),
         }),

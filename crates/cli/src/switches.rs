@@ -8,8 +8,8 @@ use serde::Serialize;
 use tarn_engine::cluster::info::Switch;
 use tarn_engine::protocol::AnyProtocol;
 
-/// Lists the switches of a protocol, each a rule or a deviation from the paper's text, with its
-/// effect while it is on. All are on in the variant corrected.
+/// Lists the switches of a protocol. Each is a rule or a deviation from the paper's text, and is
+/// shown with its effect while it is on. All are on in the variant corrected.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -26,9 +26,10 @@ const EXAMPLES: &str = "Examples:
   tarn bench ycsb --mix-profile f --variant corrected,-validate-reads
   tarn sim smallbank --variant literal,+fuse-log
 
-A variant is corrected, literal (what the paper's text has) or measured (what its public code has), then
-,-SWITCH or ,+SWITCH for each that differs; in simulations alone ,unsafe-no-SWITCH for one that is listed so;
-,si for snapshot isolation, of a protocol that offers it.";
+A variant begins with corrected (every switch is on), literal (the switches of the paper's text) or measured
+(those of its public code). Then ,-SWITCH or ,+SWITCH follows for each switch that differs. In simulations
+only, ,unsafe-no-SWITCH takes away a switch that is listed so. ,si asks for snapshot isolation, if the
+protocol offers it.";
 
 #[derive(Serialize)]
 struct Row {
@@ -63,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
             serde_json::json!({ "protocol": name, "snapshot_isolation": si, "switches": rows });
         return print_object(&switches).map(|()| Verdict::Good);
     }
-    let mut text = format!("{:<26} {:<7} {:<8} what it does\n", "off by", "literal", "measured");
+    let mut text = format!("{:<26} {:<7} {:<8} effect\n", "off by", "literal", "measured");
     for Row { off, literal, measured, effect, .. } in rows {
         let [literal, measured] = [literal, measured].map(|on| if on { "on" } else { "off" });
         text += &format!("{off:<26} {literal:<7} {measured:<8} {effect}\n");

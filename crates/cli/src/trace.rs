@@ -21,17 +21,17 @@ use tarn_lab::trace::{Pick, TRANSACTIONS_MAX, Trace, Wanted, svg, text};
 pub struct Arguments {
     #[command(flatten)]
     settings: Settings,
-    /// How many transactions to draw
+    /// Number of transactions to draw
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = super::scenario::whole,
           allow_negative_numbers = true)]
     transactions: u64,
-    /// The choice: those that began first, took longest, were aborted, or were tried most often
+    /// Transactions to draw: those that began first, took longest, were aborted, or were tried most often
     #[arg(long, value_name = "WHICH", default_value = "first")]
     pick: Which,
     /// Only transactions of this kind, as `tarn sim` lists them under `mix run`
     #[arg(long, value_name = "NAME")]
     procedure: Option<String>,
-    /// How to draw: text for 100 columns, svg, or json with all times
+    /// Form of the drawing: text for 100 columns, svg, or json with all times
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
     /// Write to this file instead of standard output
@@ -62,7 +62,7 @@ const EXAMPLES: &str = "Examples:
   tarn trace smallbank --records 100 --coordinators 64 --pick contended
   tarn trace smallbank --replicas 3 --format svg --output payment.svg
 
-Exit code 0: drawn. 1: no transaction of the run was such a one. 2: bad input.";
+Exit code 0: transactions were drawn. 1: the run had no such transaction. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
@@ -77,9 +77,9 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         let what = match arguments.pick {
             Which::First | Which::Slowest => "ended in the measured phase",
             Which::Aborted => "had an aborted try",
-            Which::Contended => "was tried more than once",
+            Which::Contended => "were tried more than once",
         };
-        return Err(Stop::Failed(format!("none of {} {kind} {what}", trace.of)));
+        return Err(Stop::Failed(format!("0 of {} {kind} {what}", trace.of)));
     }
     let drawn = match arguments.format {
         Format::Text => text::draw(&trace),
@@ -87,7 +87,12 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         Format::Json if file.is_none() => return print_object(&trace).map(|()| Verdict::Good),
         Format::Json => {
             let object = serde_json::to_string(&trace);
-            object.map_err(|error| Stop::Failed(format!("the trace: {error}")))? + "\n"
+            object.map_err(|error| {
+                Stop::Failed(format!(
+                    "the trace cannot be written as JSON: \
+                                                         {error}"
+                ))
+            })? + "\n"
         }
     };
     match file {
@@ -115,7 +120,7 @@ fn trace(arguments: &Arguments) -> Result<Trace, Stop> {
     };
     let workload = chosen(name, settings)?;
     if settings.routing == Some(Routing::ByShard) {
-        return Err(Stop::Input("--routing = by-shard; allowed: none in a trace".into()));
+        return Err(Stop::Input("--routing = by-shard; allowed: only none, in a trace".into()));
     }
     let plan = plan_of(settings, &Verify::none())?;
     Ok(workload.trace(&plan, &wanted, &Progress::new())?)

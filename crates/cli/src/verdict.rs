@@ -38,7 +38,7 @@ pub(super) fn judge(checks: &Checks, expected: Expected<'_>) -> Verdict {
             Verdict::Bad
         }
         Expected::Violation(kinds) if failed.iter().any(|kind| kinds.contains(kind)) => {
-            remark!("violated, as expected: {}", names(&failed));
+            remark!("checks failed, as expected: {}", names(&failed));
             Verdict::Good
         }
         Expected::Violation(kinds) => {

@@ -17,10 +17,10 @@ use tarn_lab::simulate::hotspot::run::HotspotPlan;
 use tarn_lab::simulate::virtual_ms;
 use tarn_store::ids::UsageError;
 
-/// Runs a workload some shards of which are hot, and others after a while, with transactions routed to the owners of
-/// their first records: with the hot shards dealt out to all compute nodes, with all of them at one, and at one
-/// with resharding. Shows throughput by interval and every move of a shard; the history of a phase with many moves
-/// and the memory are checked, so that no acknowledged transaction is lost.
+/// Runs a workload with some hot shards, which change from time to time. Transactions are routed to the owners of
+/// their first records. Three runs differ in the place of the hot shards: dealt out to all compute nodes, all at one
+/// node, and all at one node with resharding. Shows throughput by interval and every move of a shard. The history of
+/// a phase with many moves and the memory are checked, so that no acknowledged transaction is lost.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -30,15 +30,15 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = whole,
           allow_negative_numbers = true)]
     hot_shards: u64,
-    /// Their share of the transactions that write, in percent
+    /// Share of hot shards in the transactions that write, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 60, value_parser = whole,
           allow_negative_numbers = true)]
     hot_share: u64,
-    /// How long they are hot
+    /// Time after which other shards become hot
     #[arg(long, value_name = "MS", default_value_t = 2_000.0, value_parser = number,
           allow_negative_numbers = true)]
     hot_ms: f64,
-    /// How often nodes publish their load and look at the others'
+    /// Interval in which nodes publish their load and read the others'
     #[arg(long, value_name = "MS", default_value_t = 100.0, value_parser = number,
           allow_negative_numbers = true)]
     interval_ms: f64,
@@ -46,11 +46,11 @@ pub struct Arguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 150, value_parser = whole,
           allow_negative_numbers = true)]
     overload: u64,
-    /// Number of such intervals in succession that make it overloaded
+    /// Number of such intervals in a row after which a node is overloaded
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = whole,
           allow_negative_numbers = true)]
     intervals: u64,
-    /// How long a shard that is to move waits for transactions that hold its locks
+    /// Longest time that a shard's move waits for transactions that hold its locks
     #[arg(long, value_name = "MS", default_value_t = 10.0, value_parser = number,
           allow_negative_numbers = true)]
     patience_ms: f64,
@@ -130,7 +130,7 @@ fn plan(it: &Arguments, settings: &Settings) -> Result<HotspotPlan, Stop> {
     terms.validate()?;
     hotspot.validate()?;
     if hotspot.every < terms.interval || plan.virtual_ms < it.interval_ms {
-        let allowed = format!("{} or more: one --interval-ms", it.interval_ms);
+        let allowed = format!("{} or more, which is --interval-ms", it.interval_ms);
         let (field, value) = match hotspot.every < terms.interval {
             true => ("hot-ms", it.hot_ms),
             false => ("virtual-ms", plan.virtual_ms),

@@ -18,7 +18,7 @@ pub(super) struct LayoutFlags {
     /// Slots laid out for 100 records; fewer than 100 make chains of buckets [default: 200]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     slots_per_100_records: Option<u64>,
-    /// A lookup reads the whole bucket and its chain, as published systems do, not a key's bin
+    /// Let a lookup read the whole bucket and its chain, as published systems do, not only a key's bin
     #[arg(long)]
     read_buckets: bool,
 }

@@ -25,11 +25,11 @@ use tarn_lab::simulate::run::Plan;
 use tarn_sim::profile::Profile;
 use tarn_store::ids::UsageError;
 
-/// Runs a workload on a cluster that does not exist, in virtual time: lays out and loads the
-/// database at rest, runs a verification phase whose history is checked for strict serializability,
-/// then the measured phase, then judges the memory. The same flags and seed give the same report,
-/// except for the figures under `wall`. Time is as regular as the hardware's model: to hunt for
-/// rare orders, run `tarn sim random` instead.
+/// Runs a workload on a simulated cluster, in virtual time. It loads the database at rest and runs a
+/// verification phase, whose history is checked for strict serializability. Then it runs the measured
+/// phase and checks the memory. The same flags and seed give the same report, except for the figures
+/// under `wall`. Time is as regular as the model of the hardware: to look for rare orders, run
+/// `tarn sim random` instead.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Arguments {
@@ -57,13 +57,13 @@ pub struct Arguments {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Instrument {
-    /// Make some shards get more requests than others, and see them move
+    /// Give some shards more requests than others, and show how they move
     Hotspot(Box<hotspot::Arguments>),
     /// Measure a simulated NIC: rates and latencies of verbs, beside published figures
     Nic(nic::Arguments),
-    /// Let nodes crash under load, and show throughput until it has recovered
+    /// Let nodes crash under load, and show throughput until it recovers
     Outage(Box<outage::Arguments>),
-    /// Run the engine under random schedules, by seed, and check each
+    /// Run the engine under random schedules, one for each seed, and check each
     Random(Box<random::Arguments>),
 }
 
@@ -146,7 +146,7 @@ pub(super) fn with_settings(mut profile: Profile, settings: &[String]) -> Result
     for setting in settings {
         let refused = |allowed: &str| Stop::Input(format!("--set = {setting}; allowed: {allowed}"));
         let Some((key, value)) = setting.split_once('=') else {
-            return Err(refused("KEY=VALUE, as nic.read_mops=20"));
+            return Err(refused("KEY=VALUE, for example nic.read_mops=20"));
         };
         profile = profile.set(key, value).map_err(|error| {
             let text = error.to_string();

@@ -11,8 +11,8 @@ use tarn_lab::simulate::nic::published::Beside;
 use tarn_lab::simulate::nic::{CURVES, Curve, Measurement, Share};
 use tarn_sim::profile::{Change, Profile};
 
-/// Measures one simulated NIC and the processors around it: rates and latencies of verbs and calls, as
-/// curves, beside published figures.
+/// Measures one simulated NIC and the processors around it. Shows rates and latencies of verbs and calls
+/// as curves, beside published figures.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -36,10 +36,10 @@ const EXAMPLES: &str = "Examples:
   tarn sim nic --profile cx6-200g --curve doorbell
   tarn sim nic --profile cx5-100g --curve batching --set nic.second_dma_ns=10 --json
 
-A ratio is the model's figure over the published one. `predicted`: no constant of the profile was
-taken from the published figure. Otherwise the constant is named, with its standing: the model
-agrees because it was told. Where a figure is off by more than a tenth, all parts that were used
-are listed with their shares of the time, and the reason if it is known.";
+A ratio is the model's figure divided by the published one. `predicted`: no constant of the profile was
+taken from the published figure. Otherwise the constant is named with its standing, and the figures agree
+because the constant was taken from the publication. Where a figure differs by more than a tenth, all parts
+that were used are listed with their shares of the time, and the reason if it is known.";
 
 #[derive(Serialize)]
 struct Object<'a> {

@@ -17,8 +17,8 @@ use tarn_store::ids::UsageError;
 use tarn_workloads::Settings;
 
 /// Lets compute nodes and memory nodes crash under load, all at once, and shows throughput in intervals of
-/// virtual time: compute nodes are recovered and join again, backups are promoted, spares are filled while
-/// transactions run. The shape is that of the published measurement of LOTUS unless flags say otherwise.
+/// virtual time. While transactions run, compute nodes are recovered and join again, backups are promoted,
+/// and spares are filled. By default the cluster is that of the published measurement of LOTUS.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -69,7 +69,7 @@ pub struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 60.0, value_parser = number,
           allow_negative_numbers = true)]
     virtual_ms: f64,
-    /// When the nodes crash
+    /// Time at which the nodes crash
     #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = number,
           allow_negative_numbers = true)]
     crash_at_ms: f64,
@@ -81,22 +81,22 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = whole,
           allow_negative_numbers = true)]
     crash_memory: u64,
-    /// Time from the crash until the machines of compute nodes are there again
+    /// Time from the crash until the machines of compute nodes run again
     #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = number,
           allow_negative_numbers = true)]
     restart_ms: f64,
-    /// Length of a lease, which is how a crash of a compute node is noticed; 0: it is known at once
+    /// Length of the lease by which a crash of a compute node is noticed; 0: a crash is known at once
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = number,
           allow_negative_numbers = true)]
     lease_ms: f64,
-    /// Most of a memory node's time that the sweep for locks of the dead may take, in percent. No
-    /// transaction waits for it
+    /// Largest share of a memory node's time that the sweep for locks of dead nodes may take, in percent;
+    /// no transaction waits for the sweep
     #[arg(long, value_name = "PERCENT", value_parser = whole,
           default_value_t = Pace::default().sweep_share.as_percent().into(),
           allow_negative_numbers = true)]
     sweep_share: u64,
-    /// Most of a memory node's time that filling a spare may take, in percent. Until it is full, a copy is
-    /// missing
+    /// Largest share of a memory node's time that filling a spare may take, in percent; until the spare
+    /// is full, a copy is missing
     #[arg(long, value_name = "PERCENT", value_parser = whole,
           default_value_t = Pace::default().copy_share.as_percent().into(),
           allow_negative_numbers = true)]
@@ -109,7 +109,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = whole,
           allow_negative_numbers = true)]
     seed: u64,
-    /// Draw throughput over time into this file
+    /// Draw throughput over time into this file, as a picture
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
@@ -133,7 +133,7 @@ const EXAMPLES: &str = "Examples:
   tarn sim outage tatp --compute-nodes 4 --threads 2 --virtual-ms 30 --crash-at-ms 10 --json
 
 Exit code 0: the memory is sound afterwards, and every group has its copies again, as far as there are
-spares. 1: it is not. 2: bad input.";
+spares. 1: otherwise. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
@@ -176,8 +176,8 @@ fn check_times(shape: &Shape) -> Result<(), UsageError> {
     let longest_ms = if is_given { longest_ms } else { INTERVAL_MS_MAX };
     if !(INTERVAL_MS_MIN..=longest_ms).contains(&interval_ms) {
         let allowed = format!(
-            "{INTERVAL_MS_MIN} to {longest_ms}, a fifth of --crash-at-ms {crash_at_ms} and {INTERVAL_MS_MAX} \
-             at the most"
+            "{INTERVAL_MS_MIN} to {longest_ms}: a fifth of --crash-at-ms {crash_at_ms}, and at \
+             most {INTERVAL_MS_MAX}"
         );
         return refuse("interval-ms", interval_ms, allowed);
     }
@@ -186,14 +186,17 @@ fn check_times(shape: &Shape) -> Result<(), UsageError> {
     if !(first_ms + interval_ms..=VIRTUAL_MS_MAX).contains(&virtual_ms) {
         let least_ms = (crash_at_ms + interval_ms).max(first_ms + interval_ms);
         let allowed = format!(
-            "{least_ms} to {VIRTUAL_MS_MAX}: one --interval-ms after --crash-at-ms {crash_at_ms}"
+            "{least_ms} to {VIRTUAL_MS_MAX}: at least one --interval-ms after --crash-at-ms \
+             {crash_at_ms}"
         );
         return refuse("virtual-ms", virtual_ms, allowed);
     }
     let last_ms = virtual_ms - interval_ms;
     if !(first_ms..=last_ms).contains(&crash_at_ms) {
-        let allowed =
-            format!("{first_ms}, five times --interval-ms, to {last_ms}, one before --virtual-ms");
+        let allowed = format!(
+            "{first_ms} (five times --interval-ms) to {last_ms} (one --interval-ms before \
+                     --virtual-ms)"
+        );
         return refuse("crash-at-ms", crash_at_ms, allowed);
     }
     Ok(())

@@ -56,7 +56,7 @@ pub fn plan(settings: &Settings, verify: &Verify, profile: Profile) -> Result<Pl
         return Err(UsageError {
             field: "routing".into(),
             value: "by-shard".into(),
-            allowed: format!("none: the locks of {} have no shards", cluster.protocol),
+            allowed: format!("none, because the locks of {} have no shards", cluster.protocol),
         });
     }
     Ok(Plan {
@@ -109,7 +109,7 @@ fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
                     Source::from(asked).name(),
                     cluster.protocol
                 ),
-                allowed: "of a protocol that takes timestamps".into(),
+                allowed: "only with a protocol that takes timestamps".into(),
             });
         }
         Some(asked) => asked.into(),

@@ -24,32 +24,33 @@ const SCHEDULES: u64 = 1_000;
 const JOBS_MAX: u64 = 1_024;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
-/// Runs the engine under random schedules. Each seed draws a small contended cluster (nodes,
-/// replicas, layouts, workload, keys, skew, growth), trouble (delays, stalls and storms of them,
-/// slow nodes, pauses of threads and NICs, a thread that is set back, clocks that are off and
-/// drift), the order of everything that the contract leaves open, and in some seeds the death of a
-/// memory node or of a compute node. Then the history is checked for strict serializability, the
-/// memory against the history, and the workload's invariants. Seeds run until one fails.
+/// Runs the engine under random schedules. Each seed draws a small contended cluster: nodes,
+/// replicas, layouts, workload, keys, skew, growth. It draws trouble: delays, stalls and storms of
+/// them, slow nodes, pauses of threads and NICs, a thread that is set back, clocks that are off and
+/// drift. It draws the order of everything that the contract leaves open, and in some seeds the
+/// death of a memory node or of a compute node. Then the history is checked for strict
+/// serializability, the memory against the history, and the workload's invariants. Seeds run until
+/// one fails.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Number of seeds [default: 1000; with --seconds as many as there is time for]
+    /// Number of seeds [default: 1000; with --seconds no limit]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     schedules: Option<u64>,
     /// The first seed [default: 0]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     first_seed: Option<u64>,
-    /// Only this seed: a failure's replay has it
+    /// Run only this seed, for example that of a failure's replay
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true,
           conflicts_with_all = ["schedules", "first_seed", "seconds"])]
     seed: Option<u64>,
-    /// Begin no seed later than this
+    /// Begin no seed after this time
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     seconds: Option<f64>,
-    /// Seeds at a time; the result does not depend on it [default: one for each processor]
+    /// Seeds that run at once; the result does not depend on it [default: one for each processor]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     jobs: Option<u64>,
-    /// mixture, kvs, smallbank, taobench, tatp, tpcc or ycsb in every seed [default: each seed draws one]
+    /// Workload of every seed: mixture, kvs, smallbank, taobench, tatp, tpcc or ycsb [default: each seed draws one]
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
     /// Protocol
@@ -59,10 +60,10 @@ pub struct Arguments {
     /// `tarn switches` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
-    /// A bug of the fabric, of clocks, or of moves of shards, that must be noticed
+    /// Plant a bug of the fabric, of clocks, or of moves of shards, which the checks must notice
     #[arg(long, value_name = "BUG")]
     plant: Option<Plant>,
-    /// Write the history of the one seed to this file, whether it passes or not
+    /// Write the history of the seed to this file, whether the seed passes or not
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
@@ -75,12 +76,12 @@ pub struct Arguments {
 enum Plant {
     /// Lines are read and written word by word.
     TornLines,
-    /// A node that is told that it gets a shard serves it, whatever the map says, and is told
+    /// A node that is told that it gets a shard serves the shard whatever the map says, and is told
     /// twice.
     TransferDecides,
     /// Transactions that hold locks of a shard that moves are aborted by force.
     ForcedDrain,
-    /// Clocks run fast or slow by far more than is believed.
+    /// Clocks run fast or slow by far more than their bound.
     Drift,
 }
 
@@ -100,7 +101,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         // clap allows this flag beside flags that exclude --seed.
         let path = path.display();
         return Err(Stop::Input(format!(
-            "--history = {path}; allowed: with --seed, of that one seed"
+            "--history = {path}; allowed: only with --seed, for the history of that seed"
         )));
     }
     let order = order(arguments)?;
@@ -173,13 +174,14 @@ fn order(arguments: &Arguments) -> Result<Order, Stop> {
     };
     if subject.planted_move.is_some() && !subject.has_shards() {
         let (field, value) =
-            ("plant".to_owned(), format!("a bug of moves, under {}", subject.protocol));
-        let allowed = "torn-lines: this protocol's locks have no shards".to_owned();
+            ("plant".to_owned(), format!("a bug of moves, with the protocol {}", subject.protocol));
+        let allowed = "torn-lines, because this protocol's locks have no shards".to_owned();
         return Err(UsageError { field, value, allowed }.into());
     }
     if subject.clocks_run_off && !subject.has_read_leases() {
-        let (field, value) = ("plant".to_owned(), format!("drift, under {}", subject.protocol));
-        let allowed = "torn-lines: nothing of this protocol rests on clocks".to_owned();
+        let (field, value) =
+            ("plant".to_owned(), format!("drift, with the protocol {}", subject.protocol));
+        let allowed = "torn-lines, because no rule of this protocol rests on clocks".to_owned();
         return Err(UsageError { field, value, allowed }.into());
     }
     Ok(Order {

@@ -77,16 +77,16 @@ pub struct Settings {
     /// [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     pub variant: Option<String>,
-    /// Where timestamps come from: a service of the compute pool, a word of the pool, clocks, or a counter that
+    /// Source of timestamps: a service of the compute pool, a word of the pool, clocks, or a counter that
     /// all nodes share and that costs nothing [default: the service, if the protocol takes timestamps and there
     /// are several compute nodes]
     #[arg(long, value_name = "SOURCE")]
     pub timestamps: Option<Timestamps>,
-    /// At which compute node a transaction runs, under a protocol whose locks have shards: by-shard, at the owner of its
-    /// first record's shard, as many clients as coordinators drawing; none, wherever it is drawn [default: none]
+    /// Compute node that runs a transaction, under a protocol whose locks have shards: by-shard, the owner of its first
+    /// record's shard, with as many clients as coordinators; none, the node that draws it [default: none]
     #[arg(long, value_name = "HOW")]
     pub routing: Option<Routing>,
-    /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
+    /// Choice of a record's memory node: by its key's hash, or by its table [default: hash]
     #[arg(long, value_name = "HOW")]
     pub placement: Option<Placement>,
     /// Addresses that each thread remembers, so that an update can lock at once [default: 0]
@@ -95,12 +95,12 @@ pub struct Settings {
     /// Version tables that each compute node remembers of records whose locks it grants; 0 for none [default: 65536]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub version_cache: Option<u64>,
-    /// How long readers trust their reads, and writers wait, under a protocol that has such leases
-    /// [default: 0, none]
+    /// Length of a lease, for which readers trust their reads and writers wait, under a protocol with
+    /// such leases [default: 0, none]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_ns: Option<u64>,
-    /// How often a manager checks whether the lease is right for 80 of 100 read-only transactions,
-    /// and changes it if not [default: never]
+    /// Interval in which a manager checks whether the lease is right for 80 of 100 read-only
+    /// transactions, and changes it if not [default: never]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_adjust_ns: Option<u64>,
     /// The shortest lease that the manager asks for [default: 1]

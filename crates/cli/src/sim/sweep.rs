@@ -22,8 +22,8 @@ use tarn_lab::sweep::{Axis, Point, grid, page};
 /// The flags that make a run a sweep.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct SweepFlags {
-    /// Run a grid of points: any of these flags with its values (separated by semicolons, if a value
-    /// has commas); several times for several parameters
+    /// Run a grid of points over the values of one of these flags, separated by commas, or by
+    /// semicolons if a value has commas; several times for several flags
     #[arg(long, value_name = "FLAG=VALUE,VALUE")]
     pub sweep: Vec<String>,
     /// Points that run at once, each in a process of its own [default: as many as processors]
@@ -72,7 +72,8 @@ fn notice_unlike(arguments: &Arguments, axes: &[Axis]) {
     };
     let values = replicas.values.join(", ");
     remark!(
-        "notice: points of {values} replicas have as many memory nodes; --memory-nodes COUNT gives all of them the same"
+        "notice: points with {values} replicas have as many memory nodes; --memory-nodes COUNT \
+         gives all points the same number"
     );
 }
 
@@ -122,7 +123,7 @@ fn refuse_own_inputs(arguments: &Arguments, axes: &[Axis]) -> Result<(), Stop> {
 
 fn run_points(points: &[Point], jobs: usize, stop: &AtomicBool) -> Result<Vec<Done>, Stop> {
     let pool = Pool::of_this_program(jobs)
-        .map_err(|error| Stop::Failed(format!("the path of this program: {error}")))?;
+        .map_err(|error| Stop::Failed(format!("the path of this program is unknown: {error}")))?;
     pool.run(points, &Sweeping::new(points.len()), stop).map_err(|error| match &error {
         PoolError::Failed { is_usage: true, .. } => Stop::Input(error.to_string()),
         _ => Stop::Failed(error.to_string()),

@@ -41,7 +41,7 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         (
             "bench kvs --lock-asks messages",
             "error: --lock-asks = messages, with the protocol ford; allowed: ",
-            "of a protocol whose locks are in compute nodes",
+            "only with a protocol whose locks are in compute nodes",
         ),
         ("bench kvs --lock-asks shouts", "error: --lock-asks = shouts; ", "calls, messages"),
         (

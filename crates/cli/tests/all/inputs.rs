@@ -151,7 +151,7 @@ fn a_refusal_names_the_flag_that_was_given() {
             (
                 "bench smallbank --replicas 0",
                 "error: --replicas = 0; ",
-                "1 to 4096 (the memory nodes)",
+                "1 to 4096 (the number of memory nodes)",
             ),
             ("bench \u{1b}[31mx", "error: WORKLOAD = \\u{1b}[31mx; ", "kvs"),
             ("bench kvs --seed -1", "error: --seed = -1; allowed: ", "without a sign"),

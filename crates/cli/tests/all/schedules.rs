@@ -257,12 +257,16 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("--seconds 0", "error: --seconds = 0; allowed: ", "0.001 to "),
         ("--seconds nan", "error: --seconds = NaN; allowed: ", "0.001 to "),
         ("--seed -1", "error: --seed = -1; ", "a whole number"),
-        ("--seed 1 --first-seed 2", "error: --seed = set together with ", "--first-seed"),
+        ("--seed 1 --first-seed 2", "error: --seed = given together with ", "--first-seed"),
         ("--workload none", "error: --workload = none; allowed: ", "mixture, kvs"),
         ("--variant none", "error: --variant = none; allowed: ", "corrected"),
         ("--protocol none", "error: --protocol = none; allowed: ", "ford"),
         ("--plant none", "error: --plant = none; allowed: ", "torn-lines"),
-        ("--plant drift", "error: --plant = drift, under ford; allowed: ", "rests on clocks"),
+        (
+            "--plant drift",
+            "error: --plant = drift, with the protocol ford; allowed: ",
+            "rests on clocks",
+        ),
         (
             "--schedules 2 --first-seed 18446744073709551615",
             "error: --schedules = 2; ",

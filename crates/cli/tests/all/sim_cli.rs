@@ -85,7 +85,7 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         (
             "sim kvs --routing by-shard",
             "error: --routing = by-shard; allowed: ",
-            "none: the locks of ford",
+            "none, because the locks of ford",
         ),
         ("sim kvs --routing here", "error: --routing = here; allowed: ", "by-shard, none"),
         ("sim hotspot --protocol ford", "error: --protocol = ford; allowed: ", "lotus"),
@@ -98,7 +98,7 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("sim kvs --no-verify --history x.jsonl", "error: --history = ", "verification phase"),
         ("sim kvs --history no/such/folder/x", "error: --history = ", "written"),
         ("sim kvs --virtual 3", "error: argument = --virtual; allowed: ", "--virtual-ms"),
-        ("sim kvs nic", "error: COMMAND = set together with ", "WORKLOAD"),
+        ("sim kvs nic", "error: COMMAND = given together with ", "WORKLOAD"),
         ("profiles none", "error: PROFILE = none; allowed: ", "cx3-56g"),
     ] {
         let said = refused(line);

@@ -55,8 +55,8 @@ fn bad_sweeps_end_in_one_line_and_leave_nothing_behind() {
         ("--sweep seed=1 --jobs 0", "error: --jobs = 0; allowed: ", "1 to 256"),
         ("--sweep seed=1 --jobs 257", "error: --jobs = 257; allowed: ", "1 to 256"),
         ("--sweep seed=1 --jobs two", "error: --jobs = two; allowed: ", "whole number"),
-        ("--jobs 2", "error: --jobs = 2; allowed: ", "together with --sweep"),
-        ("", "error: --html = ", "together with --sweep"),
+        ("--jobs 2", "error: --jobs = 2; allowed: ", "only together with --sweep"),
+        ("", "error: --html = ", "only together with --sweep"),
         ("--sweep seed=1 --history h", "error: --history = h; allowed: ", "without --sweep"),
         ("--sweep zipf=0.5,-1", "error: --zipf = -1; allowed: ", "(in point zipf=-1)"),
         (
