@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_refused() {
+    fn a_file_without_results_is_refused() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let file = root.path().join("list.json");
         std::fs::write(&file, "[1]").expect("written");

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_a_crate_runs_what_it_is_linked_into() {
+    fn a_changed_crate_runs_the_checks_of_crates_that_link_it() {
         let engine = steps_for(&["crates/tarn-engine/src/lib.rs", "README.md"]);
         let expected = [
             "format: cargo fmt --all --check",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_are_of_the_protocol_that_alone_was_changed() {
+    fn seeds_run_under_the_only_changed_protocol() {
         let ford = "crates/engine/src/protocol/ford/commit.rs";
         let of = |files: &[&str]| only_protocol(&set(files)).map(str::to_owned);
         assert_eq!(of(&[ford, "docs/design/README.md"]).as_deref(), Some("ford"));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_is_called_as_it_calls_itself() {
+    fn a_protocol_is_called_by_its_own_name() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join(PROTOCOLS).join("two_phase");
         std::fs::create_dir_all(&path).expect("folders can be made");

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_is_left_alone() {
+    fn devices_and_folders_are_left_alone() {
         for path in ["/dev/null", "/dev"] {
             assert!(WholeFile::create(Path::new(path)).is_err(), "{path}");
             assert!(!Path::new(&format!("{path}.partial")).exists());
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_leaves_nothing() {
+    fn a_dropped_file_leaves_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         drop(WholeFile::create(&folder.path().join("report")).expect("a file"));
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);

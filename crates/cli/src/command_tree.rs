@@ -32,7 +32,7 @@ fn write(command: &clap::Command, name: &str, out: &mut String) {
 }
 
 #[test]
-fn the_kept_commands_are_those_of_the_program() {
+fn the_kept_commands_equal_the_program_s() {
     let mut program = Cli::command();
     program.build();
     let mut text =

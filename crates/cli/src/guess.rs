@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_that_was_meant_is_found_in_every_form_of_list() {
+    fn the_likely_name_is_found_in_every_form_of_list() {
         let cases = [
             ("WORKLOAD = smalbank; allowed: kvs, smallbank, tatp", Some("smallbank")),
             (

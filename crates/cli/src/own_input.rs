@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_is_known_by_whatever_name() {
+    fn an_input_is_recognised_under_any_path() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |name: &str| folder.path().join(name);
         let (file, soft, hard, other) = (at("file"), at("soft"), at("hard"), at("other"));

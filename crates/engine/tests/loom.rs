@@ -272,11 +272,11 @@ models! {
 }
 
 #[test]
-fn the_papers_way_to_find_and_then_claim_is_noticed() {
+fn the_paper_s_find_then_claim_is_noticed() {
     assert_found(None, without_bit);
 }
 
 #[test]
-fn a_reader_who_looks_twice_is_noticed() {
+fn a_reader_that_reads_the_header_twice_is_noticed() {
     assert_found(None, with_two_loads);
 }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_given_out_once_where_they_are_to_be() {
+    fn each_number_is_given_out_once_and_in_its_place() {
         let mut executor = Executor::numbered();
         for number in 0..10 {
             assert_eq!(executor.spawn(async {}), TaskId(number));

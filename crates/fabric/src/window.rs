@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn impossible_values_are_refused_by_field() {
         let refused = |ppm, tick| Drift::new(ppm, tick).expect_err("refused").to_string();
         assert_eq!(refused(1_000_000, 1), "drift_ppm = 1000000; allowed: 0 to 999999");
         assert!(refused(999_999, 0).contains("tick_ns = 0"));

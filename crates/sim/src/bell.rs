@@ -95,7 +95,7 @@ mod tests {
     use tarn_fabric::clock::Nanos;
 
     #[test]
-    fn who_waits_goes_on_when_it_is_rung_for_and_in_turn() {
+    fn a_waiting_coroutine_goes_on_when_its_bell_rings_and_in_turn() {
         let fabric = SimFabric::new(&SimConfig {
             memory_nodes: 1,
             replicas: 1,

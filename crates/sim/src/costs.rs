@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_not_charged_for_parts_that_they_do_not_have() {
+    fn nodes_are_not_charged_for_parts_that_they_lack() {
         let profile = Profile::load("cx3-56g").unwrap();
         let costs = Costs::of(&profile);
         let slow = profile.clone().with("cpu.doorbell_ns", 900.0).unwrap();

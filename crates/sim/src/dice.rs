@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_held_up_in_calm_weather() {
+    fn in_calm_weather_no_request_is_delayed() {
         let mut calm = dice(Chaos::CALM);
         assert!((0..100).all(|at| calm.way_ps(at, 0, 1) + calm.piece_ps(at, 1) == 0));
     }
 
     #[test]
-    fn a_nic_that_pauses_holds_up_all_that_comes() {
+    fn a_pausing_nic_delays_all_requests() {
         let chaos = Chaos { nic_pause_one_in: 1, nic_pause_max_ns: 1_000, ..Chaos::CALM };
         let mut paused = dice(chaos);
         let until_ps = (0..100).map(|_| paused.piece_ps(0, 1)).max().expect("some");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_at_a_time_is_set_back_and_it_changes() {
+    fn one_thread_at_a_time_is_set_back_in_turns() {
         let chaos = Chaos { set_back_ns: 1_000, change_every_ns: 1_000, ..Chaos::CALM };
         let mut dice = dice(chaos);
         let mut late = Vec::new();

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_later_waits() {
+    fn a_later_request_waits() {
         let mut resource = Resource::default();
         assert_eq!(resource.reserve(100, 10), 110);
         assert_eq!(resource.reserve(100, 10), 120);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_joins_early_keeps_nobody_who_comes_first() {
+    fn an_early_reservation_does_not_delay_an_earlier_arrival() {
         let mut resource = Resource::default();
         let far = Stream { first_ps: 900, last_ps: 1_000, all_take_ps: 40, last_takes_ps: 10 };
         assert_eq!(resource.pass(100, far), 1_010);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_never_used_for_longer_than_it_is() {
+    fn a_window_is_never_used_for_longer_than_its_length() {
         let mut resource = Resource::default();
         resource.count_to(1_000);
         for at_ps in [0, 100, 150, 990, 990] {

@@ -306,7 +306,7 @@ mod tests {
     use tarn_fabric::rng::seeded;
 
     #[test]
-    fn it_agrees_with_a_sorted_list() {
+    fn the_queue_agrees_with_a_sorted_list() {
         for seed in 0..20 {
             let mut rng = seeded(seed, 0);
             let mut queue = EventQueue::new();
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "an event in the past")]
-    fn the_past_is_closed() {
+    fn an_event_in_the_past_is_refused() {
         let mut queue = EventQueue::new();
         queue.push(10, ());
         queue.pop();

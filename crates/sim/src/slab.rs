@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_keeps_its_room_and_an_old_ticket_names_nothing() {
+    fn a_place_keeps_its_allocation_and_an_old_ticket_finds_nothing() {
         let mut slab = Slab::<Used>::default();
         let (one, two) = (slab.take(), slab.take());
         slab.get_mut(two).1.extend([1, 2, 3]);

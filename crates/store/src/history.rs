@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn doubts_are_settled_and_every_contradiction_is_told() {
+    fn unknown_outcomes_are_settled_and_every_contradiction_is_named() {
         use RecordedOutcome::{Aborted, Committed, MayBeThere, Unknown};
         let outcomes = [Committed, Aborted, Unknown, Unknown, Unknown, Committed];
         let numbered = outcomes.into_iter().enumerate();

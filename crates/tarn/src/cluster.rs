@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn who_would_lay_memory_out_in_another_way_is_refused_and_told_what_differs() {
+    fn opening_memory_of_another_layout_is_refused_with_the_difference() {
         let cluster = cluster();
         let info = cluster.database.protocol.info();
         let stamp = cluster.database.catalog.stamp();

@@ -63,7 +63,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn the_range_that_is_named_is_accepted_and_nothing_beyond_it() {
+    fn the_named_range_is_accepted_and_no_size_beyond_it() {
         for (threads, taken, most) in [(1, 0, 1_usize << 25), (3, GIB / 2, 1 << 22)] {
             let ask = |entries| check_caches(entries, threads, taken, GIB);
             assert!(ask(0).is_ok() && ask(most).is_ok(), "{threads}");

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn skew_is_where_it_should_be() {
+    fn zipf_draws_have_the_expected_skew() {
         let share_of_hottest = |theta| {
             let keys = Keys::new(1000, theta).expect("valid");
             let mut rng = seeded(1, 1);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_as_wide_as_what_is_not_known() {
+    fn a_range_is_as_wide_as_the_unknown_outcomes() {
         let mut slack = Slack::default();
         assert!(slack.admits(7, 7) && !slack.admits(8, 7) && !slack.admits(6, 7));
         slack.note(Untold::Committed, 5, 5);

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_is_silent() {
+    fn existing_names_are_silent() {
         for text in [
             "`cargo xtask ci --skip-tests` and `cargo xtask tidy`",
             "```sh\n$ tarn bench smallbank --seed 7 --json | head # --none\n```\n",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_found() {
+    fn missing_names_are_found() {
         for (text, expected) in [
             ("`cargo xtask polish`", "`cargo xtask polish` does not exist"),
             ("`cargo xtask ci --fast`", "`cargo xtask ci` has no flag `--fast`"),

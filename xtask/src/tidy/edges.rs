@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_crates_are_none_of_its_business() {
+    fn foreign_crates_are_ignored() {
         assert_eq!(texts(vec![package("tarn-fabric", &["libc"], &[])]), Vec::<String>::new());
     }
 }

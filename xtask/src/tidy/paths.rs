@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_is_silent() {
+    fn existing_names_are_silent() {
         for text in [
             "`crates/engine/src/index/hash.rs`, `crates/engine/src/index/`, `crates/engine`",
             "`crates/engine/src/index/hash.rs:12` `crates/engine/src/index/hash.rs::Node`",
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_found() {
+    fn missing_names_are_found() {
         for (text, path) in [
             ("`crates/none/src/lib.rs`", "crates/none/src/lib.rs"),
             ("`crates/engine/src/index/{hash,trie}.rs`", "crates/engine/src/index/trie.rs"),

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_compile_is_marked() {
+    fn items_that_only_tests_compile_are_marked() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests { fn b() {} }\nfn c() {}\n\
                     #[cfg(not(test))]\nfn d() {}\n#[cfg(all(unix, test))]\nuse e;\nfn g() {}";
         let source = parse(text);

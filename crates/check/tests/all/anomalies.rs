@@ -92,7 +92,7 @@ fn aborted_read() {
 }
 
 #[test]
-fn reads_of_an_aborted_transaction_are_nobodys_concern() {
+fn reads_of_an_aborted_transaction_do_not_count() {
     accepted(vec![
         txn(1).write(X, 2, Update).with_outcome(Outcome::Aborted),
         txn(2).read(X, 2).read(Y, 9).with_outcome(Outcome::Aborted),
@@ -121,7 +121,7 @@ fn intermediate_read() {
 }
 
 #[test]
-fn version_that_nobody_wrote() {
+fn version_that_no_transaction_wrote() {
     refused(vec![txn(1).write(X, 2, Update), txn(2).read(X, 4)], &["unwritten version"]);
     let report = refused(vec![txn(1).read(X, 1), txn(2).read(X, 2)], &["unwritten version"]);
     assert!(
@@ -234,7 +234,7 @@ fn the_shortest_cycle_is_shown_also_if_real_time_closes_it() {
 }
 
 #[test]
-fn a_read_of_its_own_write_is_none() {
+fn a_read_of_an_own_write_is_no_anomaly() {
     let own = "read of its own write";
     let update = || txn(1).read(X, 1).write(X, 2, Update);
     accepted(vec![update()]);
@@ -305,7 +305,7 @@ fn delete_and_reinsert() {
 }
 
 #[test]
-fn absence_of_what_was_always_there() {
+fn absence_of_a_record_that_always_existed() {
     refused(
         vec![txn(1).read(X, 5), txn(2).read_absent(X, 0)],
         &["absent read of a present record"],
@@ -396,7 +396,7 @@ fn an_absence_shows_an_unknown_delete() {
 }
 
 #[test]
-fn which_unknown_delete_was_seen_may_be_open() {
+fn it_may_stay_open_which_unknown_delete_was_seen() {
     // T1's delete would be a contradiction, T2's is not.
     let report = accepted(vec![
         unknown(txn(1).write(X, 2, Delete).read(Y, 2)),

@@ -113,7 +113,7 @@ fn not_a_history() {
 }
 
 #[test]
-fn cut_anywhere_it_is_never_taken_for_whole() {
+fn a_history_cut_anywhere_is_never_accepted_as_whole() {
     let text = text();
     let end = text.trim_end().len();
     for cut in 0..end {
@@ -130,7 +130,7 @@ fn cut_anywhere_it_is_never_taken_for_whole() {
 }
 
 #[test]
-fn cut_short_says_after_what() {
+fn a_cut_history_names_the_last_whole_transaction() {
     let text = text();
     let without_footer = &text[..text.rfind("{\"end\"").expect("a footer")];
     assert_eq!(
@@ -158,7 +158,7 @@ fn the_footer_must_agree_and_be_last() {
 }
 
 #[test]
-fn a_wrong_field_is_named_with_what_it_may_hold() {
+fn a_wrong_field_is_named_with_its_allowed_values() {
     let text = text();
     let cases = [
         (

@@ -44,7 +44,7 @@ fn serial(transactions: Vec<Transaction>) {
 }
 
 #[test]
-fn what_is_serializable_is_snapshot_isolated() {
+fn a_serializable_history_is_snapshot_isolated() {
     serial(vec![]);
     serial(vec![
         at(1, 0, 10).read(X, 1).write(X, 2, Update),

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_base_is_what_is_left_when_the_sweep_is_taken_away() {
+    fn the_base_is_the_command_without_the_sweep() {
         let given = "sim --sweep a=1,2 kvs --jobs=3 --json --replicas 3 --html x --variant -x";
         let base = base(given.split(' ').map(OsString::from)).expect("text");
         assert_eq!(base, ["sim", "kvs", "--replicas", "3", "--variant", "-x"]);

@@ -24,7 +24,7 @@ fn assert_refused(line: &str, ended: &Ended) -> String {
 }
 
 #[test]
-fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
+fn bad_flags_end_in_one_line_with_the_allowed_values() {
     for (line, start, allowed) in [
         ("bench none", "error: WORKLOAD = none; allowed: ", "smallbank"),
         ("bench", "error: WORKLOAD = nothing; allowed: ", "tatp"),
@@ -169,7 +169,7 @@ fn nodes_of_one_process_call_each_other_for_locks_unless_they_are_to_send_messag
 }
 
 #[test]
-fn every_workload_runs_and_says_what_it_found() {
+fn every_workload_runs_and_reports_its_findings() {
     for (workload, more) in [
         ("kvs", "--mix-profile mixed --memory-nodes 3 --replicas 3"),
         ("smallbank", "--address-cache 1000 --threads 2 --threads-per-node 2"),
@@ -309,7 +309,7 @@ fn a_full_standard_error_changes_no_exit_code() {
 }
 
 #[test]
-fn a_slip_in_a_name_is_guessed_wherever_a_name_is_given() {
+fn a_misspelt_name_gets_a_guess_wherever_a_name_is_given() {
     for (line, meant) in [
         ("bnech", "bench"),
         ("help bnech", "bench"),
@@ -346,7 +346,7 @@ fn a_slip_in_a_name_is_guessed_wherever_a_name_is_given() {
 }
 
 #[test]
-fn own_aborts_stand_apart_from_conflicts() {
+fn callers_aborts_are_counted_apart_from_conflicts() {
     let ended = tarn_line(&format!("bench smallbank {SMALL}"));
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     let line = |name: &str| {
@@ -362,7 +362,7 @@ fn own_aborts_stand_apart_from_conflicts() {
 
 /// A field that the command line cannot set is not written as a flag.
 #[test]
-fn errors_name_no_flag_that_there_is_not() {
+fn errors_name_existing_flags_only() {
     let said = refused("bench kvs --protocol motor --threads 1024 --coroutines 1024");
     assert!(said.starts_with("error: coordinators = "), "{said}");
     assert!(said.contains("in one replica group; allowed: at most "), "{said}");

@@ -263,7 +263,7 @@ fn explored(order: &Order) -> Sum {
 
 /// Readers that are one call, by rounds: they too show the absence of each rule.
 #[test]
-fn rules_taken_away_are_found_by_readers_that_are_one_call() {
+fn missing_rules_are_found_by_readers_in_one_call() {
     let missing = [
         ("ford", "-validate-reads"),
         ("ford", "-refuse-locked"),
@@ -322,7 +322,7 @@ fn arguments(replay: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() {
+fn every_missing_rule_is_found_in_a_short_trace_and_replayed_byte_for_byte() {
     let mut replays = String::new();
     for planted in PLANTED {
         let sum = explored(&order(planted));
@@ -356,7 +356,7 @@ fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() 
 
 /// Compares the found replays with the table beside this test: protocol, rule, litmus, shape,
 /// fault, fingerprint of the drawn trace, command.
-/// `TARN_BLESS=1 cargo test -p tarn-cli --test all every_rule_taken_away` renews the table.
+/// `TARN_BLESS=1 cargo test -p tarn-cli --test all every_missing_rule` renews the table.
 fn assert_kept(replays: &str) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/replays.txt");
     if std::env::var_os("TARN_BLESS").is_some() {
@@ -441,7 +441,7 @@ fn a_budget_is_shared_and_kept() {
 }
 
 #[test]
-fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
+fn bad_flags_end_in_one_line_with_the_allowed_values() {
     let refused = [
         ("none", "error: LITMUS = none; allowed: all, ", "write-skew"),
         ("", "error: LITMUS = nothing; allowed: all, ", "write-skew"),

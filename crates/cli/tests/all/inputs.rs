@@ -94,7 +94,7 @@ fn a_history_is_of_one_seed() {
 }
 
 #[test]
-fn every_switch_that_is_listed_is_taken_as_it_stands_there() {
+fn every_listed_switch_is_accepted_as_listed() {
     let ended = tarn_line("switches --json");
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     let report: Value = serde_json::from_str(&ended.out).expect("one object");

@@ -28,7 +28,7 @@ fn without_wall(mut report: Value) -> Value {
 }
 
 #[test]
-fn a_point_reports_what_it_reports_alone_however_many_run_beside_it() {
+fn a_point_beside_others_reports_the_same_as_alone() {
     let points = points(&["virtual-ms=0.2", "replicas=1,3", "seed=1,2,3"]);
     let done = pool(3).run(&points, &Silent, &AtomicBool::new(false)).expect("reports");
     assert_eq!(done.len(), 6);
@@ -42,7 +42,7 @@ fn a_point_reports_what_it_reports_alone_however_many_run_beside_it() {
 }
 
 #[test]
-fn a_point_that_fails_is_named_with_what_it_said() {
+fn a_failing_point_is_named_with_its_error() {
     let points = points(&["replicas=1,3", "memory-nodes=3,2"]);
     let error = pool(2).run(&points, &Silent, &AtomicBool::new(false)).expect_err("3 of 2");
     let PoolError::Failed { point, why, is_usage } = error else { panic!("{error}") };
@@ -72,7 +72,7 @@ impl Watch for Stopper<'_> {
 }
 
 #[test]
-fn an_interruption_names_what_was_not_finished() {
+fn an_interruption_names_unfinished_points() {
     // The second point takes minutes, unless it is ended.
     let points = points(&["virtual-ms=0.2,60000,0.3"]);
     let stop = AtomicBool::new(false);

@@ -249,7 +249,7 @@ fn every_switch_is_planted_or_harmless() {
 }
 
 #[test]
-fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
+fn bad_flags_end_in_one_line_with_the_allowed_values() {
     let refused = [
         ("--schedules 0", "error: --schedules = 0; allowed: ", "1 to "),
         ("--schedules many", "error: --schedules = many; ", "a whole number"),

@@ -26,7 +26,7 @@ fn object(line: &str) -> Value {
 }
 
 #[test]
-fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
+fn bad_flags_end_in_one_line_with_the_allowed_values() {
     for (line, start, allowed) in [
         ("sim", "error: WORKLOAD = nothing; allowed: ", "smallbank"),
         ("sim none", "error: WORKLOAD = none; allowed: ", "tatp"),
@@ -130,7 +130,7 @@ fn leases_are_adjusted_and_the_time_to_adjust_is_printed() {
 }
 
 #[test]
-fn a_bad_profile_names_the_file_the_constant_and_what_is_allowed() {
+fn a_bad_profile_names_the_file_the_constant_and_the_allowed_values() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("bad.toml");
     let whole = fs::read_to_string(root().join("profiles/cx3-56g.toml")).expect("a profile");
@@ -220,7 +220,7 @@ fn slower_hardware_gives_fewer_transactions() {
 }
 
 #[test]
-fn every_workload_runs_and_says_what_limits_it() {
+fn every_workload_runs_and_names_its_limit() {
     for workload in ["kvs", "smallbank", "taobench", "tatp", "tpcc --mix-profile tiny", "ycsb"] {
         // A warehouse is many records by itself.
         let small = match workload.starts_with("tpcc") {
@@ -288,7 +288,7 @@ fn help_has_examples() {
 }
 
 #[test]
-fn a_nic_is_measured_beside_what_was_published() {
+fn a_nic_is_measured_beside_published_figures() {
     let report = object("sim nic --profile cx3-56g --json");
     assert_eq!(report["profile"], "cx3-56g");
     let number = |value: &Value| value.as_f64().expect("a number");
@@ -366,7 +366,7 @@ fn constants_are_set_for_one_run_and_the_report_says_so() {
 
 /// With one thread for many coordinators, the processor is the bottleneck.
 #[test]
-fn what_a_transaction_costs_its_coordinator_is_charged() {
+fn a_transaction_is_charged_to_its_coordinator() {
     let rate = |more: &str| {
         let line = "sim smallbank --json --no-verify --records 20000 --virtual-ms 2 --threads 1 \
                     --coordinators 48 --replicas 1";
@@ -383,7 +383,7 @@ fn what_a_transaction_costs_its_coordinator_is_charged() {
 
 /// Reads of known keys have no working set, and are charged in another way.
 #[test]
-fn what_a_call_costs_its_coordinator_is_charged() {
+fn a_call_is_charged_to_its_coordinator() {
     let rate = |protocol: &str, more: &str| {
         let line = "sim ycsb --mix-profile oocc-ro --zipf 0 --json --no-verify --records 20000 --virtual-ms 2 \
                     --threads 1 --coordinators 48 --replicas 1 --protocol";
@@ -441,7 +441,7 @@ fn an_outage_of_tpcc_is_judged_by_its_conditions() {
 }
 
 #[test]
-fn what_dies_at_the_end_is_made_good_before_the_memory_is_judged() {
+fn deaths_at_the_end_are_recovered_before_the_memory_is_judged() {
     let small = "--records 400 --compute-nodes 3 --crash-compute 1 --threads 1 --coroutines 2 --interval-ms 0.2";
     for fate in ["--lease-ms 3 --virtual-ms 2.4", "--crash-memory 1 --virtual-ms 2.2"] {
         let ended = tarn_line(&format!("sim outage {small} --crash-at-ms 2 {fate}"));

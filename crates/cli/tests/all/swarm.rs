@@ -15,7 +15,7 @@ fn report(line: &str, code: i32) -> Value {
 }
 
 #[test]
-fn the_object_has_what_a_reader_of_results_needs() {
+fn the_object_has_all_fields_of_results() {
     let report = report("swarm --seeds 150 --first-seed 1000000 --json", 0);
     assert_eq!((&report["seeds"], &report["seeds_passed"]), (&150.into(), &150.into()));
     assert_eq!(report["failures"], Value::Array(Vec::new()));
@@ -52,7 +52,7 @@ fn an_empty_cell_that_is_required_is_named() {
 }
 
 #[test]
-fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
+fn bad_flags_end_in_one_line_with_the_allowed_values() {
     let refused = [
         ("--seeds 0", "error: --seeds = 0; allowed: ", "1 to "),
         ("--minutes 0", "error: --minutes = 0; allowed: ", "0.001 to "),

@@ -142,7 +142,7 @@ fn times_follow_one_another_and_a_round_ends_with_its_last_answer() {
 }
 
 #[test]
-fn the_run_is_the_one_that_is_measured() {
+fn the_traced_run_equals_the_measured_one() {
     let flags = "smallbank --records 300 --replicas 3 --coordinators 24 --virtual-ms 1 --seed 5";
     let measured = drawn(&format!("sim {flags} --no-verify --json"));
     let measured: Value = serde_json::from_str(&measured).expect("one object");
@@ -276,7 +276,7 @@ fn compare_or_redraw(path: &str, shown: &str, drawn: &str, whole: &str) {
 }
 
 #[test]
-fn the_diagrams_of_the_documents_are_what_the_commands_draw() {
+fn commands_in_documents_draw_the_diagrams_shown_there() {
     let path = "docs/life-of-a-transaction.md";
     let text = fs::read_to_string(root().join(path)).expect("a document");
     let mark = "<!-- the output of the command below; a test compares -->";

@@ -106,7 +106,7 @@ fn changed(cx: &Context, at: Address, primary_too: bool) -> Audit {
 }
 
 #[test]
-fn what_was_loaded_is_clean_and_read_as_it_was_written() {
+fn loaded_records_are_clean_and_read_as_written() {
     let cx = loaded();
     let lines = [SMALL, WIDE, KEYED].map(|it| cx.table(it).slot.slot_bytes / LINE_BYTES);
     assert_eq!(lines, [1, 6, 2]);
@@ -130,7 +130,7 @@ fn what_was_loaded_is_clean_and_read_as_it_was_written() {
 }
 
 #[test]
-fn a_torn_record_and_a_copy_that_differs_are_told() {
+fn the_audit_reports_a_torn_record_and_a_copy_that_differs() {
     let cx = loaded();
     let wide = any_record(&cx, WIDE);
     for line in 1..6 {

@@ -104,7 +104,7 @@ fn changed(cx: &Context, at: Address, value: u64) -> Audit {
 }
 
 #[test]
-fn what_was_loaded_is_clean_and_read_as_it_was_written() {
+fn loaded_records_are_clean_and_read_as_written() {
     for (cells, records) in
         [(1, Records::Auto), (2, Records::Auto), (2, Records::Apart), (8, Records::Auto)]
     {
@@ -127,7 +127,7 @@ fn what_was_loaded_is_clean_and_read_as_it_was_written() {
 }
 
 #[test]
-fn small_rows_are_packed_if_nobody_asks_for_them_apart() {
+fn small_rows_are_packed_unless_options_keep_them_apart() {
     let is_packed = |cells, records| {
         let layout = LayoutKind::MultiVersion { cells, records };
         schemas().iter().map(|it| !layout.slot(it).is_out_of_line()).collect::<Vec<bool>>()
@@ -138,7 +138,7 @@ fn small_rows_are_packed_if_nobody_asks_for_them_apart() {
 }
 
 #[test]
-fn a_version_on_its_way_at_rest_is_wrong() {
+fn an_invisible_version_at_rest_is_wrong() {
     let cx = loaded(2, Records::Auto);
     let coming = VersionWord::invisible(Timestamp(5)).word();
     let packed = slot_of(&cx, SMALL, 5).plus(PACKED_VERSIONS_AT);
@@ -151,7 +151,7 @@ fn a_version_on_its_way_at_rest_is_wrong() {
 }
 
 #[test]
-fn two_versions_of_one_time_and_a_discarded_one_that_is_still_shown_are_wrong() {
+fn two_versions_of_one_time_and_a_visible_discarded_version_are_wrong() {
     let cx = loaded(2, Records::Auto);
     let packed = slot_of(&cx, SMALL, 5).plus(PACKED_VERSIONS_AT);
     assert_eq!(changed(&cx, packed.plus(8), 1).cells_wrong, 1);
@@ -167,7 +167,7 @@ fn two_versions_of_one_time_and_a_discarded_one_that_is_still_shown_are_wrong() 
 }
 
 #[test]
-fn a_cell_that_leads_to_no_record_of_its_own_is_wrong() {
+fn a_cell_without_a_record_of_its_own_is_wrong() {
     let cx = loaded(2, Records::Auto);
     for (table, key) in [(WIDE, 5), (WIDE, 40)] {
         let cell = slot_of(&cx, table, key).plus(CELLS_AT);
@@ -190,7 +190,7 @@ fn a_cell_that_leads_to_no_record_of_its_own_is_wrong() {
 }
 
 #[test]
-fn what_differs_at_a_backup_is_found_in_slots_and_records() {
+fn the_audit_finds_differences_of_a_backup_in_slots_and_records() {
     let cx = loaded(2, Records::Auto);
     let packed = slot_of(&cx, SMALL, 5);
     let cells = slot_of(&cx, WIDE, 5);
@@ -209,7 +209,7 @@ fn what_differs_at_a_backup_is_found_in_slots_and_records() {
 }
 
 #[test]
-fn locks_places_and_free_slots_are_looked_at_as_in_any_layout() {
+fn the_audit_checks_locks_places_and_free_slots_as_in_any_layout() {
     let cx = loaded(2, Records::Auto);
     for table in [SMALL, WIDE] {
         let slot = slot_of(&cx, table, 5);

@@ -318,7 +318,7 @@ mod tests {
     use crate::cluster::membership::EmbeddedMembership;
 
     #[test]
-    fn a_change_waits_for_the_busy_and_is_opened_once() {
+    fn a_change_waits_for_busy_threads_and_opens_once() {
         let membership = EmbeddedMembership::new(2);
         let [one, two] = [0, 1].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let groups = ReplicaGroups::new(vec![vec![NodeSlot(0), NodeSlot(1)]]);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_called_off_keeps_the_number_and_its_right_is_gone() {
+    fn a_change_that_is_called_off_keeps_the_number_and_loses_its_right() {
         let membership = EmbeddedMembership::new(2);
         let [one, two] = [0, 1].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let groups = ReplicaGroups::new(vec![vec![NodeSlot(0), NodeSlot(1)]]);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_seat_outlives_its_thread() {
+    fn a_busy_thread_slot_outlives_its_thread() {
         let membership = EmbeddedMembership::new(1);
         let node = membership.join(NodeSlot(0)).expect("a life");
         let configurations = Configurations::new(ReplicaGroups::new(vec![vec![NodeSlot(0)]]));

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn si_is_part_of_a_variant_and_no_switch() {
+    fn si_is_a_part_of_a_variant_but_no_switch() {
         let info = snapshots();
         let strict = Switches::parse(&info, "corrected").expect("a variant");
         assert_eq!(strict.isolation(), Isolation::StrictSerializable);

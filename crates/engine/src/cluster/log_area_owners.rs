@@ -343,7 +343,7 @@ mod tests {
     const ABORTED: Verdict = Verdict { resolution: Resolution::Aborted, was_logged: false };
 
     #[test]
-    fn the_first_verdict_stands_and_so_many_are_kept() {
+    fn the_first_verdict_stands_and_a_limited_number_is_kept() {
         let numbers = LogAreaOwners::default();
         assert_eq!(numbers.note(id(1, 0), COMMITTED), COMMITTED);
         assert_eq!(numbers.note(id(1, 0), ABORTED), COMMITTED);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn one_settles_at_a_time_and_the_number_is_held_until_its_thread_knows() {
+    fn one_thread_settles_at_a_time_and_the_number_is_held_until_its_own_thread_knows() {
         let numbers = LogAreaOwners::default();
         let (me, other) = (id(1, 0).node(), id(2, 0).node());
         numbers.doubt(7, id(1, 5), vec![], false);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_a_claim_takes_none_away() {
+    fn a_refused_claim_removes_no_other_claim() {
         let nodes = nodes(1, Transport::Own);
         let id = OwnerTag::new(nodes[0].node.id, 0, 5);
         nodes[0].database().numbers.doubt(1, id, vec![], false);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_life_is_recovered_nobody_else_begins_to_settle_for_it() {
+    fn during_recovery_of_a_life_no_thread_begins_to_settle_for_it() {
         let numbers = LogAreaOwners::default();
         let (dead, other) = (id(1, 0).node(), id(2, 0).node());
         numbers.doubt(7, id(1, 5), vec![], false);
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_its_thread_can_give_up_is_left_to_recovery() {
+    fn locks_that_only_an_ended_thread_knew_are_left_to_recovery() {
         let numbers = LogAreaOwners::default();
         let configurations = Configurations::new(ReplicaGroups::new(vec![vec![NodeSlot(0)]]));
         let other = id(2, 0).node();

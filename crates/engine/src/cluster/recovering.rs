@@ -94,7 +94,7 @@ mod tests {
     use tarn_fabric::address::NodeSlot;
 
     #[test]
-    fn one_pass_for_all_and_one_at_a_time() {
+    fn one_recovery_pass_at_a_time_serves_all_dead_nodes() {
         let membership = EmbeddedMembership::new(3);
         let [one, two, three] =
             [0, 1, 2].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_sweepers_pass_is_anybodys() {
+    fn any_node_takes_over_the_pass_of_a_dead_sweeper() {
         let membership = EmbeddedMembership::new(2);
         let [one, two] = [0, 1].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let sweeps = Sweeps::default();

@@ -65,7 +65,7 @@ mod tests {
     use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 
     #[test]
-    fn a_number_comes_again_and_its_count_goes_on() {
+    fn a_thread_number_is_reused_and_its_count_goes_on() {
         let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
         let threads = Threads::default();
         let numbers: Vec<u16> = std::iter::from_fn(|| threads.reserve()).collect();

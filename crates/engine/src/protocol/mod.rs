@@ -596,7 +596,7 @@ mod tests {
     use crate::cluster::info::ProtocolCaps;
 
     #[test]
-    fn ordered_indexes_are_refused_where_there_are_none_before_anything_is_laid_out() {
+    fn a_protocol_without_ordered_indexes_refuses_them_before_layout() {
         let caps = ProtocolCaps { ranges: false, ..ALL[0].caps };
         let plain = ProtocolInfo { name: "plain", caps, ..ALL[0] };
         let schemas = [TableSchema::new("s", 10), TableSchema::new("t", 10).ordered("by_key")];

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_and_its_pause_are_the_share() {
+    fn a_step_and_its_pause_have_the_configured_share() {
         let took = Nanos(10_000);
         assert_eq!(Share::ALL.pause_after(took), Nanos(0));
         assert_eq!(Share::percent(20).pause_after(took), Nanos(40_000));

@@ -117,7 +117,7 @@ const TRANSPORTS: [(u16, Transport); 6] = [
 ];
 
 #[test]
-fn a_lock_is_had_by_writers_alone_or_by_readers_wherever_it_is() {
+fn a_lock_has_one_writer_or_readers_on_any_node() {
     for (count, transport) in TRANSPORTS {
         let nodes = nodes(count, transport);
         let last = usize::from(count) - 1;
@@ -143,7 +143,7 @@ fn a_lock_is_had_by_writers_alone_or_by_readers_wherever_it_is() {
 }
 
 #[test]
-fn who_asks_again_has_it_and_the_only_reader_becomes_the_writer() {
+fn a_second_request_keeps_the_lock_and_an_only_reader_becomes_the_writer() {
     for (count, transport) in TRANSPORTS {
         let nodes = nodes(count, transport);
         let owner = usize::from(count) - 1;
@@ -207,7 +207,7 @@ fn names_that_share_a_slot_do_not_refuse_their_own_transaction() {
 }
 
 #[test]
-fn who_asks_the_wrong_node_learns_it_and_finds_the_right_one() {
+fn a_request_to_the_wrong_node_is_redirected_to_the_owner() {
     for transport in [Transport::Rpc, Transport::Near, Transport::Direct] {
         let nodes = nodes(3, transport);
         let membership = &nodes[0].database().membership;
@@ -262,7 +262,7 @@ fn a_dropped_future_loses_no_lock() {
 }
 
 #[test]
-fn grants_of_the_dead_stay_until_they_are_recovered() {
+fn grants_of_a_dead_node_stay_until_its_recovery() {
     let nodes = nodes(3, Transport::Rpc);
     let mut set = LockSet::default();
     assert_eq!(lock(&nodes, 0, &mut set, &[(1, 1, Write), (2, 1, Write)]).1, Ok(()));
@@ -289,7 +289,7 @@ fn grants_of_the_dead_stay_until_they_are_recovered() {
 }
 
 #[test]
-fn who_rests_on_a_lost_node_is_refused_or_awaited() {
+fn a_transaction_with_grants_of_a_lost_node_is_refused_or_awaited() {
     let nodes = nodes(3, Transport::Rpc);
     let [mut before, mut after, mut late] = std::array::from_fn(|_| LockSet::default());
     let ask = |set: &mut LockSet, key| lock(&nodes, 0, set, &[(1, key, Write)]).1;
@@ -403,7 +403,7 @@ fn damaged_messages_do_nothing_and_are_counted() {
 }
 
 #[test]
-fn a_reply_that_says_nothing_is_none() {
+fn an_empty_reply_counts_as_no_reply() {
     let nodes = nodes(2, Transport::Rpc);
     let (other, _) = nodes[1].lock_peer(nodes[0].node.id);
     for reply in [vec![9; 24], vec![0xff; 24], vec![0; 23], Vec::new()] {

@@ -166,7 +166,7 @@ mod tests {
 
     /// Ten thousand threads, of which two exist at any time.
     #[test]
-    fn threads_that_have_gone_leave_their_sum_and_nothing_else() {
+    fn ended_threads_leave_only_the_sum_of_their_delays() {
         let node = NodeDelays::default();
         let kept = node.thread();
         for count in 0..10_000 {

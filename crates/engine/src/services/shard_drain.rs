@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         /// An answer never comes too early, and it comes at last.
         #[test]
-        fn a_question_is_answered_when_all_who_were_there_have_gone(steps in steps()) {
+        fn a_drain_ends_when_all_earlier_transactions_have_ended(steps in steps()) {
             let (drains, periods) = (Drains::default(), Periods::default());
             let mut there: Vec<(usize, Period)> = Vec::new();
             let mut asked: Vec<(u64, Vec<usize>)> = Vec::new();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn all_threads_that_there_are_must_answer() {
+    fn every_thread_must_answer_a_drain() {
         let (drains, first, second) = (Drains::default(), Periods::default(), Periods::default());
         let wanted = drains.want();
         first.advance(&drains, 0);

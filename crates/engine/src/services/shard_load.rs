@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_shows_what_came_since_the_last_one() {
+    fn a_snapshot_of_load_shows_the_transactions_since_the_last_one() {
         let (load, mut recent) = (Load::default(), Recent::default());
         let look = |recent: &mut Recent| {
             let mut asked = Vec::new();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_on_which_nothing_ends_is_slow_and_one_without_work_is_not() {
+    fn a_node_whose_transactions_do_not_end_is_slow_and_an_idle_node_is_not() {
         let (load, mut recent) = (Load::default(), Recent::default());
         let mut look = |load: &Load, now| recent.look(load, Nanos(now), |_, _| ());
         assert_eq!(look(&load, 1_000), 0);

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn three_intervals_above_half_more_and_it_gives_to_the_fastest() {
+    fn a_node_overloaded_for_three_intervals_gives_shards_to_the_fastest() {
         let (mut rule, terms) = (Rule::default(), Terms::default());
         // The mean is 200: 300 is not more than half above it. Neither is 301 of 201.
         for ns in [[300, 150, 150], [301, 150, 152]] {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_fast_or_alone_gives_nothing_away() {
+    fn a_fast_or_lone_node_gives_no_shard_away() {
         let (mut rule, terms) = (Rule::default(), Terms { intervals: 1, ..Terms::default() });
         assert_eq!(rule.look(&terms, node(1), &all([400, 180, 120])), None);
         assert_eq!(rule.look(&terms, node(0), &[(node(0), 400)]), None);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_that_cannot_be_are_refused_by_name() {
+    fn impossible_terms_are_refused_by_field() {
         let good = Terms::default();
         assert!(good.validate().is_ok());
         let bad = [

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tries_are_over_at_their_number_if_there_is_one() {
+    fn tries_end_at_their_limit_if_there_is_one() {
         let once = Retry { tries_max: 1, ..Retry::PATIENT };
         let thrice = Retry { tries_max: 3, ..Retry::PATIENT };
         assert!(once.is_over(1) && !thrice.is_over(2) && thrice.is_over(3) && thrice.is_over(4));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_lost_and_found_in_turns() {
+    fn patience_is_spent_and_restored_in_turns() {
         let limit = |aborts| Retry::PATIENT.pause_limit_ns(aborts);
         assert!((25..=48).all(|aborts| limit(aborts).is_none()));
         assert!((49..=72).all(|aborts| limit(aborts) == Some(128_000)));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_patience_never_pauses_and_no_pause_is_drawn_from_nothing() {
+    fn without_patience_a_retry_never_pauses_or_draws() {
         let never = Retry { patient_tries: 0, ..Retry::PATIENT };
         assert!((1..200).all(|aborts| never.pause_limit_ns(aborts).is_none()));
         let first = Retry { patient_tries: 1, ..Retry::PATIENT };

@@ -120,7 +120,7 @@ fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
 
 /// The transaction's data and log land in any order that the contract allows, up to the death of its node.
 #[test]
-fn who_dies_with_a_long_log_is_finished_or_undone() {
+fn a_dead_transaction_with_a_long_log_is_finished_or_undone() {
     for info in ALL.iter().filter(|it| it.caps.crash_recovery) {
         if AnyProtocol::by_name(info.name, "corrected").unwrap().needs().locks {
             println!(
@@ -160,7 +160,7 @@ fn who_dies_with_a_long_log_is_finished_or_undone() {
 }
 
 #[test]
-fn random_deaths_with_small_areas() {
+fn random_deaths_with_small_log_areas_lose_nothing() {
     for info in ALL.iter().filter(|it| it.caps.crash_recovery) {
         let mut found = Found::default();
         for seed in 0..12 {

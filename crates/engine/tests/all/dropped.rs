@@ -130,7 +130,7 @@ fn a_transaction_dropped_at_any_poll_happened_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_transaction_that_logs_apart_too() {
+fn a_dropped_transaction_that_logs_apart_happened_whole_or_not_at_all() {
     drop_everywhere((3, 2), 0, "corrected,-fuse-log", Index::Rests);
 }
 
@@ -142,7 +142,7 @@ fn growth_waits_until_a_dropped_transaction_is_resolved() {
 }
 
 #[test]
-fn dropping_for_ever_takes_no_memory() {
+fn dropping_transactions_without_end_takes_no_memory() {
     let mut shape = Shape::of(&[narrow("narrow", 1), apart("apart", 1)]);
     (shape.options.spare_bytes, shape.options.chunk_bytes) = (0, 4096);
     let world = World::new(&shape);

@@ -252,7 +252,7 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn a_transaction_dropped_with_verbs_on_their_way_is_whole_whoever_comes_next() {
+fn a_transaction_dropped_with_verbs_in_flight_is_whole_for_the_next_one() {
     for next in ALL {
         let (mut happened, mut not, mut ended) = (0, 0, 0);
         for seed in 0..seeds() {
@@ -268,7 +268,7 @@ fn a_transaction_dropped_with_verbs_on_their_way_is_whole_whoever_comes_next() {
 }
 
 #[test]
-fn without_the_order_behind_dropped_rounds_halves_stay() {
+fn without_order_behind_dropped_rounds_half_transactions_stay() {
     for next in [Next::Itself, Next::Successor] {
         let fails = |seed: &u64| catch_unwind(AssertUnwindSafe(|| run(*seed, next, true))).is_err();
         let found = (0..seeds()).find(fails);
@@ -296,7 +296,7 @@ async fn ask(by: &mut Coordinator, id: TxnId, times: u32) -> Vec<Resolution> {
 /// Another thread, another node and a sibling ask by the transaction's name alone, while its own thread goes
 /// on.
 #[test]
-fn all_that_ask_are_told_the_same_and_what_memory_says() {
+fn all_callers_of_resolve_get_the_same_answer_as_memory() {
     let mut ends = [0; 2];
     for seed in 0..seeds() {
         let stage = Stage::new(seed);
@@ -484,7 +484,7 @@ fn run_ordered(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
 }
 
 #[test]
-fn a_split_that_is_dropped_half_way_is_whole_whoever_comes_next() {
+fn a_split_that_is_dropped_half_way_is_whole_for_the_next_transaction() {
     for next in ALL {
         let (mut splits, mut in_doubt) = (0, 0);
         for seed in 0..2 * seeds() {

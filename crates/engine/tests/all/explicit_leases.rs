@@ -91,7 +91,7 @@ fn counted(by: &Coordinator) -> u64 {
 }
 
 #[test]
-fn a_writer_waits_for_who_reads_what_he_writes() {
+fn a_writer_waits_for_readers_of_its_records() {
     for near in [false, true] {
         let world = world(near);
         let [mut writer, mut reader] = [0, 1].map(|slot| world.coordinator(slot, 64));
@@ -127,7 +127,7 @@ fn a_writer_waits_for_who_reads_what_he_writes() {
 }
 
 #[test]
-fn who_joins_later_is_asked_too() {
+fn a_writer_also_asks_nodes_that_joined_later() {
     let world = world(false);
     let mut writer = world.coordinator(0, 64);
     fill(&mut writer, T, 1..10);
@@ -138,7 +138,7 @@ fn who_joins_later_is_asked_too() {
 }
 
 #[test]
-fn who_has_joined_and_does_not_count_yet_is_waited_for_until_he_does() {
+fn a_writer_waits_for_a_joined_node_until_it_counts_readers() {
     let world = world(false);
     let mut writer = world.coordinator(0, 64);
     fill(&mut writer, T, 1..10);
@@ -151,7 +151,7 @@ fn who_has_joined_and_does_not_count_yet_is_waited_for_until_he_does() {
 }
 
 #[test]
-fn lives_that_cannot_be_asked_are_waited_for() {
+fn a_writer_waits_for_lives_that_do_not_answer() {
     let world = world(false);
     let mut writer = world.coordinator(0, 64);
     fill(&mut writer, T, 1..10);
@@ -173,7 +173,7 @@ fn lives_that_cannot_be_asked_are_waited_for() {
 }
 
 #[test]
-fn ranges_are_waited_for_from_both_sides() {
+fn writers_of_ranges_and_writers_of_rows_wait_for_range_readers() {
     let schema = narrow("t", 4000).ordered("by_key");
     let shape = Shape::of(&[schema]).protocol("oocc").variant("corrected,-implicit");
     let world = World::new(&shape.leasing_reads(LEASE_NS));
@@ -213,7 +213,7 @@ fn ranges_are_waited_for_from_both_sides() {
 /// A reader may read a record at which it was not counted when it began. No writer was told of that in time,
 /// so the reader is in no lease.
 #[test]
-fn a_reader_who_comes_to_know_more_is_in_no_lease() {
+fn a_reader_that_learns_further_keys_is_in_no_lease() {
     let schema = narrow("t", 4000).ordered("by_key");
     let shape = Shape::of(&[schema]).protocol("oocc").variant("corrected,-implicit");
     let world = World::new(&shape.leasing_reads(LEASE_NS));
@@ -253,7 +253,7 @@ fn a_reader_who_comes_to_know_more_is_in_no_lease() {
 }
 
 #[test]
-fn nobody_stays_counted() {
+fn readers_do_not_stay_counted() {
     let world = world(false);
     let [mut writer, mut reader] = [0, 1].map(|slot| world.coordinator(slot, 64));
     fill(&mut writer, T, 1..10);
@@ -397,7 +397,7 @@ fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Optio
 }
 
 #[test]
-fn who_asks_who_reads_has_kept_readers_away_by_then() {
+fn a_writer_excludes_readers_before_it_asks_for_them() {
     let find = |variant: &str| {
         let polls = (1..6).flat_map(|writer| (1..6).map(move |reader| (writer, reader)));
         polls.into_iter().find_map(|polls| held_up(variant, polls))

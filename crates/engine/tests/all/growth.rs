@@ -386,7 +386,7 @@ fn a_full_heap_is_no_error_of_the_transaction_that_asked_for_growth() {
 }
 
 #[test]
-fn too_small_a_log_area_is_counted_and_no_error() {
+fn growth_without_room_in_its_log_area_is_counted_but_no_error() {
     let schema = narrow("narrow", 8);
     let mut shape = Shape::of(std::slice::from_ref(&schema));
     (shape.options.log_bytes, shape.options.log_bytes_max) = (1024, 1024);
@@ -401,7 +401,7 @@ fn too_small_a_log_area_is_counted_and_no_error() {
 }
 
 #[test]
-fn bodies_are_neither_lost_nor_shared() {
+fn records_apart_are_neither_lost_nor_shared() {
     let schema = apart("apart", 8);
     let world = tiny(&schema, 1, 4);
     let mut by = world.coordinator(0, 0);

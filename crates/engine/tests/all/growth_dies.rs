@@ -124,7 +124,7 @@ fn first_wrong(what: What, beside: bool, events: &mut [u64; 2]) -> Option<String
 }
 
 #[test]
-fn a_growth_whose_node_dies_at_any_step_is_finished_or_leaves_nothing() {
+fn growth_whose_node_dies_at_any_step_is_finished_or_leaves_nothing() {
     // Records of a line, and of half a line.
     let records = [narrow as fn(&str, u64) -> TableSchema, half];
     for (records, beside) in records.into_iter().flat_map(|it| [(it, false), (it, true)]) {
@@ -136,7 +136,7 @@ fn a_growth_whose_node_dies_at_any_step_is_finished_or_leaves_nothing() {
 }
 
 #[test]
-fn a_growth_without_its_header_in_front_is_missed() {
+fn growth_without_the_header_first_shows_a_violation() {
     let found = first_wrong((narrow, "corrected,-header-first"), false, &mut [0; 2]);
     println!("{}", found.expect("it is missed"));
 }

@@ -89,7 +89,7 @@ fn is_whole_beside_splits(variant: &str) -> bool {
 }
 
 #[test]
-fn a_snapshot_beside_a_split_misses_nothing_if_it_looks_again() {
+fn a_snapshot_beside_a_split_misses_no_record_if_it_reads_again() {
     assert!(is_whole_beside_splits("corrected"));
     assert!(!is_whole_beside_splits("corrected,-second-look"));
 }

@@ -129,7 +129,7 @@ fn splits_under_lotus_are_strictly_serializable_under_any_order() {
 /// Rules of splits whose absence shows here, each with the first seed at which it shows; a few seeds from
 /// there on are run.
 #[test]
-fn rules_of_lotus_for_splits_that_are_taken_away_are_missed() {
+fn each_rule_of_lotus_for_splits_that_is_off_shows_a_violation() {
     let within = std::env::var("TARN_SEEDS").map_or(WITHIN, |seeds| seeds.parse().unwrap());
     for (rule, first) in [("lock-moved", 12), ("mark-nodes", 541), ("bucket-names", 0)] {
         let variant = format!("corrected,-{rule}");

@@ -116,7 +116,7 @@ fn a_changer_whose_own_node_is_busy_lets_others_have_the_turn() {
 /// A body takes ten milliseconds of virtual time during a change of configuration. No node was told how long
 /// bodies take.
 #[test]
-fn who_merely_takes_long_is_not_expelled() {
+fn a_node_that_only_takes_long_is_not_expelled() {
     let fabric = pair(10, 0);
     let (changer, slow) = (fabric.context(1, 0), fabric.context(0, 0));
     let mut by = coordinator(&slow, 0);

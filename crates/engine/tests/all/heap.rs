@@ -65,7 +65,7 @@ fn chains_keep_thousands_of_records() {
 }
 
 #[test]
-fn inserts_and_deletes_for_ever_take_no_memory() {
+fn inserts_and_deletes_without_end_take_no_memory() {
     let world = world();
     let mut by = world.coordinator(0, 0);
     for table in LAYOUTS {

@@ -17,7 +17,7 @@ fn said(world: &World, loaded: &[RecordedWrite]) -> Option<String> {
 }
 
 #[test]
-fn every_record_is_judged_also_if_no_transaction_wrote_it() {
+fn records_that_no_transaction_wrote_are_judged_too() {
     let world = World::new(&Shape::of(&[narrow("narrow", 8)]));
     fill(&mut world.coordinator(0, 0), TableId(0), [1, 2, 3]);
     let loaded = block_on(stored(&world.context(1, 0))).unwrap();

@@ -41,7 +41,7 @@ async fn read_both(
 /// before that of the first lease. A writer that knows the time to the tick waits until the end that the word
 /// says.
 #[test]
-fn a_lease_is_not_cut_short_by_who_does_not_know_whether_it_is_over() {
+fn a_transaction_that_cannot_tell_the_end_of_a_lease_does_not_shorten_it() {
     for seed in 0..20 {
         let shape = Shape::of(&[narrow("t", 64)]).protocol("drtm").leasing_reads(LEASE_TICKS);
         let fabric = WeakFabric::new(&shape, seed);

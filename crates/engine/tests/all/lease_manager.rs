@@ -91,7 +91,7 @@ fn a_lease_that_is_too_short_is_raised_and_one_that_is_too_long_lowered() {
 }
 
 #[test]
-fn nobody_adjusts_who_is_not_asked_and_what_is_counted_is_what_ran() {
+fn a_lease_without_a_manager_stays_and_counts_match_the_reads() {
     let (told, counted, length_ns) = run(1, Keepers::Nobody, 40 * SAMPLE);
     assert_eq!((told, length_ns), (Adjustments::default(), 1));
     assert!(counted.reads() >= SAMPLE && counted.in_lease() == 0);
@@ -104,7 +104,7 @@ fn nobody_adjusts_who_is_not_asked_and_what_is_counted_is_what_ran() {
 }
 
 #[test]
-fn without_a_policy_there_is_no_keeper() {
+fn without_a_policy_no_manager_runs() {
     let shape = Shape::of(&[narrow("narrow", 4000)]).protocol("oocc").leasing_reads(1_000);
     let world = World::new(&shape);
     assert!(LeaseKeeper::near(world.context(0, 0)).is_none());

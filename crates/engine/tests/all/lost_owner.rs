@@ -215,7 +215,7 @@ fn lose_owner(
 }
 
 #[test]
-fn what_the_heir_of_a_lost_lock_commits_stays_wherever_its_last_holder_was() {
+fn commits_under_a_lock_of_a_dead_owner_s_heir_stay() {
     let ways = [Then::Dropped, Then::GoesOn, Then::Rests];
     for (replicas, then) in [1, 2].into_iter().flat_map(|it| ways.map(|then| (it, then))) {
         let came = |polls| lose_owner(polls, (replicas, "corrected"), then);
@@ -233,7 +233,7 @@ fn what_the_heir_of_a_lost_lock_commits_stays_wherever_its_last_holder_was() {
 /// Hole L10 of the paper's text: a write sent under the lost lock lands after the heir's holder has
 /// committed.
 #[test]
-fn without_the_survivors_word_what_the_heir_grants_is_lost() {
+fn without_the_survivors_answers_commits_under_the_heir_are_lost() {
     for replicas in [1, 2] {
         let came =
             |polls| lose_owner(polls, (replicas, "corrected,-await-survivors"), Then::GoesOn);

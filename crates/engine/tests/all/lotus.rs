@@ -109,7 +109,7 @@ fn rounds_are_those_of_the_table_and_no_verb_is_an_atomic() {
 }
 
 #[test]
-fn a_snapshot_does_not_see_what_is_committed_after_it_began() {
+fn a_snapshot_does_not_see_later_commits() {
     // A packed record has a code path of its own, which must check T_start too.
     for table in [PACKED, APART] {
         let schemas = [half("packed", 100), narrow("apart", 100)];

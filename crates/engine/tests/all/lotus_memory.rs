@@ -190,7 +190,7 @@ async fn set(by: &mut Coordinator, tables: &[TableId], value: u64) -> Result<(),
 /// The reply has left, the last writes have not landed anywhere, and one of their two primaries dies. At the
 /// other primary they may never have been executed.
 #[test]
-fn what_was_acknowledged_becomes_visible_at_the_primaries_that_live() {
+fn acknowledged_writes_become_visible_at_live_primaries() {
     let stage = Stage::new(2, "corrected");
     let mut by = stage.by(&stage.watched, 1);
     assert_eq!(stage.drive(set(&mut by, &[ONE, TWO], 2), STEPS_MAX), Some(Ok(())));
@@ -232,7 +232,7 @@ fn read_beside_half_a_decision(variant: &str) -> (Option<Vec<u64>>, Vec<u64>) {
 }
 
 #[test]
-fn what_a_reader_has_seen_outlives_a_memory_node_and_the_coordinator() {
+fn a_version_that_was_read_outlives_a_memory_node_and_its_coordinator() {
     let (seen, after) = read_beside_half_a_decision("corrected");
     assert_eq!((seen, after), (None, vec![1]), "nobody may know of it yet");
     // Planted: one log's word is believed; or the primary shows at once a value that its backup may never
@@ -246,7 +246,7 @@ fn what_a_reader_has_seen_outlives_a_memory_node_and_the_coordinator() {
 /// Versions have landed at nodes that have no log of the transaction, and the log has landed nowhere. Their
 /// coordinator takes them back. One of the memory nodes with versions is dead.
 #[test]
-fn versions_without_a_log_are_taken_back_where_nodes_live() {
+fn versions_without_a_log_are_removed_at_live_nodes() {
     let stage = Stage::new(4, "corrected");
     let mut by = stage.by(&stage.watched, 1);
     let outcome = {
@@ -274,7 +274,7 @@ fn versions_without_a_log_are_taken_back_where_nodes_live() {
 /// overwrites it and dies before its own version is at both copies; it is undone. The older version at the
 /// other copy proves nothing.
 #[test]
-fn what_stands_at_one_copy_without_a_log_is_no_follower() {
+fn a_version_at_one_copy_without_a_log_is_no_follower() {
     let stage = Stage::new(4, "corrected");
     let stray = stage.fabric.context(3, 0);
     let lost = Box::pin({
@@ -302,7 +302,7 @@ fn what_stands_at_one_copy_without_a_log_is_no_follower() {
 /// A coordinator is dropped while its last writes are in flight. Another thread of its node has the next
 /// coordinator of its number.
 #[test]
-fn a_number_is_free_on_other_threads_when_its_last_writes_are_over() {
+fn other_threads_may_use_a_number_when_its_last_writes_are_over() {
     let stage = Stage::new(2, "corrected");
     let mut by = stage.by(&stage.watched, 1);
     assert_eq!(stage.drive(set(&mut by, &[ONE], 2), STEPS_MAX), Some(Ok(())));
@@ -327,7 +327,7 @@ fn a_number_is_free_on_other_threads_when_its_last_writes_are_over() {
 /// A life dies when its insert has landed at the primary alone, without its log. A later insert of the key is
 /// acknowledged, and then the primary dies. The other copy must have the whole slot, not only the version.
 #[test]
-fn what_is_inserted_over_a_stray_slot_is_whole_at_every_copy() {
+fn a_record_inserted_over_a_stray_slot_is_whole_at_every_copy() {
     const NEW: u64 = KEY + 1;
     let stage = Stage::new(4, "corrected");
     let stray = stage.fabric.context(3, 0);

@@ -94,7 +94,7 @@ fn seen(txn: &RecordedTxn) -> String {
 }
 
 #[test]
-fn loads_and_stores_leave_the_memory_that_rounds_leave() {
+fn loads_and_stores_leave_the_same_memory_as_rounds() {
     for mix in [HALVES, CROWDED_UPDATES, ANYTHING, COMING_AND_GOING] {
         for seed in 0..6 {
             let (near, far) = (run(mix, true, seed), run(mix, false, seed));

@@ -74,7 +74,7 @@ fn seen_beside_a_writer(variant: &str, lines: usize, seed: u64) -> (u64, u64) {
 }
 
 #[test]
-fn a_version_is_read_whole_however_soon_its_memory_is_used_again() {
+fn a_version_is_read_whole_even_if_its_memory_is_reused_at_once() {
     let all = || (0..LINES).flat_map(|lines| (0..20).map(move |seed| (lines, seed)));
     let mut later = 0;
     for (lines, seed) in all() {

@@ -69,7 +69,7 @@ fn verbs(counts: Counts) -> (u64, u64, u64) {
 }
 
 #[test]
-fn a_measured_transaction_sends_what_the_public_code_sends() {
+fn a_measured_transaction_sends_the_verbs_of_the_public_code() {
     let world = world("measured", 200);
     load(&world, 1..1_000);
     let mut by = world.coordinator(0, 0);
@@ -92,7 +92,7 @@ fn a_measured_transaction_sends_what_the_public_code_sends() {
 }
 
 #[test]
-fn without_its_cas_nothing_else_changes() {
+fn without_the_lock_cas_all_other_verbs_stay() {
     let world = world("measured,unsafe-no-lock-cas", 200);
     load(&world, 1..100);
     let mut by = world.coordinator(0, 0);
@@ -175,7 +175,7 @@ fn a_database_is_the_same_in_buckets_of_any_shape() {
 }
 
 #[test]
-fn variants_are_named_in_one_way_only() {
+fn a_variant_has_one_name() {
     let complaint = |variant| match AnyProtocol::by_name("ford", variant) {
         Ok(_) => panic!("{variant} was taken"),
         Err(error) => error.to_string(),

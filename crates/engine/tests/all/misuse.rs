@@ -64,7 +64,7 @@ fn in_every_layout(check: impl Fn(&World, &mut Coordinator, TableId)) {
 }
 
 #[test]
-fn a_row_that_is_not_there_to_be_changed_is_not_set_in_silence() {
+fn a_set_of_a_missing_row_is_an_error() {
     in_every_layout(|world, by, table| {
         let told = refused(world, by, async |tx| {
             change_nine(tx, table).await?;
@@ -105,7 +105,7 @@ fn a_row_that_is_not_there_to_be_changed_is_not_set_in_silence() {
 }
 
 #[test]
-fn further_operations_say_so_by_their_own_handles() {
+fn further_operations_report_mistakes_by_their_own_handles() {
     in_every_layout(|world, by, table| {
         let told = refused(world, by, async |tx| {
             let row = tx.update(table, 1u64, Cells::ALL);
@@ -133,7 +133,7 @@ fn further_operations_say_so_by_their_own_handles() {
 }
 
 #[test]
-fn a_row_of_which_nothing_is_set_is_inserted_only_if_zeros_are_meant() {
+fn a_row_without_a_set_column_is_inserted_only_by_insert_zeros() {
     in_every_layout(|world, by, table| {
         for fetches in [false, true] {
             let told = refused(world, by, async |tx| {
@@ -175,7 +175,7 @@ fn a_row_of_which_nothing_is_set_is_inserted_only_if_zeros_are_meant() {
 }
 
 #[test]
-fn handles_are_their_transactions_own() {
+fn a_handle_of_another_transaction_is_refused() {
     in_every_layout(|world, by, table| {
         let mut kept: Option<Handle> = None;
         block_on(by.transact(async |tx| {
@@ -223,7 +223,7 @@ fn handles_are_their_transactions_own() {
 /// The first try sees a row and then does not find it, because another transaction has deleted it meanwhile.
 /// No serial order shows both.
 #[test]
-fn a_mistake_that_rests_on_what_never_was_is_none() {
+fn a_mistake_on_a_state_that_never_was_is_retried() {
     // These protocols lock the records that they read, so none of them changes meanwhile.
     let lock_reads = ["2pl", "lotus", "drtm", "dslr"];
     println!("without what never was, for they lock what they read: {lock_reads:?}");
@@ -260,7 +260,7 @@ fn a_mistake_that_rests_on_what_never_was_is_none() {
 }
 
 #[test]
-fn more_cells_of_a_row_that_is_changed_already_come_beside_what_is_set() {
+fn further_cells_of_a_changed_row_keep_the_set_ones() {
     in_every_layout(|world, by, table| {
         block_on(by.transact(async |tx| {
             let row = tx.update(table, 1u64, Cells::one(A));

@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn transactions_do_what_a_map_does(
+    fn transactions_agree_with_a_map(
         plans in prop::collection::vec(plan(), 1..60),
         replicas in 1..3usize,
         cache in prop_oneof![Just(0usize), Just(32)],

@@ -22,7 +22,7 @@ fn world_of(variant: &str, schema: TableSchema, cells: u8) -> World {
 
 /// A bucket's lines are read in any order. So a head of several lines in it only tells where the head is.
 #[test]
-fn a_record_whose_head_is_not_of_one_moment_is_changed_and_deleted() {
+fn a_record_with_a_torn_head_is_changed_and_deleted() {
     for variant in ["corrected", "corrected,-deltas", "corrected,-deltas,-at-once"] {
         change_and_delete(&world_of(variant, narrow("t", 100), 4));
     }
@@ -49,7 +49,7 @@ fn change_and_delete(world: &World) {
 /// The number of writes does not matter: as many snapshots as the record has versions see their values. An
 /// older snapshot begins anew.
 #[test]
-fn a_snapshot_sees_the_versions_that_are_kept() {
+fn a_snapshot_reads_the_kept_versions() {
     for variant in ["corrected", "corrected,-deltas", "corrected,-deltas,-at-once"] {
         for cells in [1, 2, 3, 5] {
             let world = world_of(variant, narrow("t", 100), cells);

@@ -35,7 +35,7 @@ async fn bring_back(tx: &mut Transaction<'_>, key: u64) -> Result<(), Failure> {
 }
 
 #[test]
-fn an_absence_that_a_chain_shows_is_of_the_snapshot() {
+fn an_absence_found_in_a_chain_belongs_to_the_snapshot() {
     let fabric = WeakFabric::new(&Shape::of(&[narrow("t", 8)]).protocol("motor"), 5);
     fabric.calm();
     let contexts = [0, 1].map(|slot| fabric.context(slot, 0));

@@ -59,7 +59,7 @@ fn read(by: &mut Coordinator, table: TableId, keys: &[u64]) -> Vec<Option<u64>> 
 }
 
 #[test]
-fn it_brings_what_a_transaction_brings() {
+fn multi_get_returns_what_a_transaction_reads() {
     for (info, lease_ns) in ALL.iter().map(|it| (it, 0)).chain([(&ALL[4], 10_000_000)]) {
         for near in [true, false] {
             let shape = mix::shape(1, 1, "corrected").protocol(info.name).leasing_reads(lease_ns);
@@ -81,7 +81,7 @@ fn it_brings_what_a_transaction_brings() {
 }
 
 #[test]
-fn what_is_recorded_is_what_was_read() {
+fn multi_get_records_the_reads_that_it_returns() {
     for ((protocol, lease_ns), near) in everywhere() {
         let shape = Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns);
         let world = World::new(&Shape { near, ..shape });
@@ -105,7 +105,7 @@ fn what_is_recorded_is_what_was_read() {
 }
 
 #[test]
-fn a_reader_in_lease_or_beside_no_writer_looks_once_and_others_twice() {
+fn a_reader_in_lease_or_without_a_writer_reads_once_and_others_twice() {
     // No transaction writes, so only the end of the lease matters, not its length.
     const LONG_NS: u32 = 10_000_000;
     for ((protocol, lease_ns), near) in everywhere() {
@@ -127,7 +127,7 @@ fn a_reader_in_lease_or_beside_no_writer_looks_once_and_others_twice() {
 }
 
 #[test]
-fn where_memory_is_far_its_rounds_are_those_of_a_transaction() {
+fn multi_get_of_far_memory_takes_the_rounds_of_a_transaction() {
     let mut seen = Seen::default();
     for who in WHO {
         for (cache, read_whole) in [(0, false), (0, true), (64, false), (64, true)] {
@@ -205,7 +205,7 @@ fn compare_rounds(
 }
 
 #[test]
-fn what_cannot_be_reached_is_refused_and_shows_nothing() {
+fn multi_get_of_unreachable_memory_fails_and_shows_nothing() {
     for ((protocol, lease_ns), near) in everywhere() {
         let shape = Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns);
         let world = World::new(&Shape { near, ..shape });
@@ -225,7 +225,7 @@ fn what_cannot_be_reached_is_refused_and_shows_nothing() {
 }
 
 #[test]
-fn a_refused_try_counts_as_one_whoever_made_it() {
+fn a_refused_try_counts_once_for_multi_get_and_transactions() {
     for (near, protocol) in
         [true, false].into_iter().flat_map(|near| [(near, "ford"), (near, "occ")])
     {
@@ -264,7 +264,7 @@ fn a_refused_try_counts_as_one_whoever_made_it() {
 }
 
 #[test]
-fn who_reads_without_a_lease_follows_how_long_they_are() {
+fn readers_without_a_lease_follow_changes_of_its_length() {
     for near in [true, false] {
         let shape = Shape::of(&[narrow("t", 100)]).protocol("oocc").leasing_reads(LEASE_NS);
         let world = World::new(&Shape { near, ..shape });
@@ -283,7 +283,7 @@ fn who_reads_without_a_lease_follows_how_long_they_are() {
 }
 
 #[test]
-fn one_that_is_given_up_leaves_nothing() {
+fn a_multi_get_that_is_dropped_leaves_nothing() {
     for near in [true, false] {
         give_up(near);
     }
@@ -397,7 +397,7 @@ fn find(
 }
 
 #[test]
-fn it_is_serializable_and_planted_bugs_are_found() {
+fn multi_get_is_serializable_and_planted_bugs_are_found() {
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
         println!("skipped: needs two threads at once, and there is one core");
         return;

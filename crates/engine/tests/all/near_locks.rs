@@ -171,7 +171,7 @@ fn near() -> ServiceOptions {
 }
 
 #[test]
-fn nobody_holds_a_lock_against_another_thread_whichever_node_granted_it() {
+fn no_two_threads_hold_a_lock_whichever_node_granted_it() {
     assert_eq!(near().transport, Transport::Near);
     let (mut moved, mut refused) = (0, 0);
     for seed in 0..8 {
@@ -186,7 +186,7 @@ fn nobody_holds_a_lock_against_another_thread_whichever_node_granted_it() {
 }
 
 #[test]
-fn what_would_break_that_is_noticed() {
+fn planted_wrong_grants_are_noticed() {
     if std::thread::available_parallelism().is_ok_and(|it| it.get() < 2) {
         println!("skipped: one processor shows no race");
         return;

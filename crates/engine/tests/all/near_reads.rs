@@ -78,7 +78,7 @@ fn seen(txn: &RecordedTxn) -> String {
 }
 
 #[test]
-fn loads_bring_what_rounds_bring() {
+fn loads_return_what_rounds_return() {
     let crowded = [CROWDED, CROWDED_HALVES].map(|mix| Mix { read_only_in: 2, ..mix });
     for who in WHO {
         for mix in [HALVES, ANYTHING, COMING_AND_GOING, SKEW, crowded[0], crowded[1]] {
@@ -106,7 +106,7 @@ fn loads_bring_what_rounds_bring() {
 }
 
 #[test]
-fn a_reader_in_lease_looks_once_and_others_twice() {
+fn a_reader_in_lease_reads_once_and_others_twice() {
     // Longer than a test takes to read.
     for (protocol, lease_ns) in [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", 10_000_000)] {
         let shape = Shape::of(&[narrow("t", 4000), half("h", 4000)]).protocol(protocol);
@@ -123,7 +123,7 @@ fn a_reader_in_lease_looks_once_and_others_twice() {
 }
 
 #[test]
-fn records_asked_for_at_once_are_those_asked_for_one_by_one() {
+fn records_read_together_equal_records_read_one_by_one() {
     let others = [("lotus", 0), ("motor", 0), ("drtm", 0)];
     for ((protocol, lease_ns), near) in
         WHO.into_iter().chain(others).zip([true, false].into_iter().cycle())
@@ -165,7 +165,7 @@ fn records_asked_for_at_once_are_those_asked_for_one_by_one() {
 }
 
 #[test]
-fn a_wish_that_follows_before_the_fetch_is_met() {
+fn a_further_operation_before_the_fetch_is_done() {
     for (protocol, lease_ns) in WHO {
         let shape = Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns);
         let world = World::new(&shape);
@@ -194,7 +194,7 @@ fn a_wish_that_follows_before_the_fetch_is_met() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_refused() {
+fn near_reads_of_unreachable_memory_fail() {
     for (protocol, lease_ns) in WHO {
         let shape = Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns);
         let world = World::new(&shape);
@@ -269,7 +269,7 @@ fn find(who: (&'static str, u32), variant: &str, limit: Duration) -> (Option<Str
 }
 
 #[test]
-fn what_is_read_near_is_serializable_and_planted_bugs_are_found() {
+fn near_reads_are_serializable_and_planted_bugs_are_found() {
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
         println!("skipped: needs two threads at once, and there is one core");
         return;

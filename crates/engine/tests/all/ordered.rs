@@ -17,7 +17,7 @@ use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId, Tabl
 const T: TableId = TableId(0);
 
 #[test]
-fn what_was_inserted_is_scanned() {
+fn scans_show_inserted_records() {
     let schema = narrow("t", 1000).ordered("by_key").index("by_a", &[IndexPart::Column(A)], false);
     let world = World::new(&Shape::of(&[schema]));
     let by_key = world.database.catalog.index_id("t", "by_key").unwrap();
@@ -148,7 +148,7 @@ fn against_a_model(
 }
 
 #[test]
-fn scans_show_what_a_map_would() {
+fn scans_agree_with_a_map() {
     for (replicas, seed) in [(1, 1), (3, 2)] {
         for info in ALL.iter().filter(|info| info.caps.ranges) {
             against_a_model((info.name, "corrected"), 1_500, replicas, seed);
@@ -157,7 +157,7 @@ fn scans_show_what_a_map_would() {
 }
 
 #[test]
-fn an_old_way_that_is_believed_is_found() {
+fn a_trusted_stale_path_is_noticed() {
     let believing = || against_a_model(("ford", "corrected,-check-fences"), 3_000, 1, 1);
     let panic = std::panic::catch_unwind(believing).expect_err("nothing was missed");
     let text = panic.downcast_ref::<String>().expect("a text");
@@ -185,7 +185,7 @@ fn load(world: &World, keys: u64, loaders: u32) {
 }
 
 #[test]
-fn what_was_loaded_is_scanned() {
+fn scans_show_loaded_records() {
     let schema = apart("t", 5_000).ordered("by_key").index("by_a", &[IndexPart::Column(A)], false);
     for (keys, replicas) in [(40, 1), (5_000, 2)] {
         let world = World::new(&Shape::of(std::slice::from_ref(&schema)).nodes(replicas, replicas));
@@ -229,7 +229,7 @@ fn what_was_loaded_is_scanned() {
 /// Every even key exists and no odd one, both at home and away from home. A lookup shows the transaction's
 /// own changes.
 #[test]
-fn a_look_up_finds_what_is_there_and_nothing_else() {
+fn a_look_up_finds_exactly_the_existing_records() {
     let world = World::new(&Shape::of(&[narrow("t", 4096).ordered("by_key")]));
     let by_key = world.database.catalog.index_id("t", "by_key").unwrap();
     let mut by = world.coordinator(0, 0);
@@ -274,7 +274,7 @@ fn a_leaf_is_split_before_it_is_full() {
 }
 
 #[test]
-fn a_key_of_a_unique_index_is_one_records() {
+fn a_key_of_a_unique_index_belongs_to_one_record() {
     let schema = narrow("t", 64).index("by_a", &[IndexPart::Column(A)], true);
     let world = World::new(&Shape::of(&[schema]));
     let mut by = world.coordinator(0, 0);

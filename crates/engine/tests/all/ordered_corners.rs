@@ -170,7 +170,7 @@ fn a_dead_node_that_is_locked_does_not_keep_leaves_from_being_split() {
 /// Another index of the thread needs a split for which there is no memory. That is no failure of this
 /// transaction.
 #[test]
-fn an_insert_is_told_of_its_own_split_alone() {
+fn an_insert_learns_only_of_its_own_split() {
     let tables = ["t", "u"].map(|name| narrow(name, 4_000).ordered("by_key"));
     let mut shape = Shape::of(&tables);
     shape.options.spare_bytes = 0;
@@ -198,7 +198,7 @@ fn an_insert_is_told_of_its_own_split_alone() {
 /// The record that has the key came with a change of a record that the transaction had read. In no serial
 /// order would the transaction have seen both.
 #[test]
-fn a_violation_that_rests_on_an_old_read_is_no_verdict() {
+fn a_unique_violation_found_by_an_old_read_is_no_verdict() {
     let schemas = [narrow("t", 64).index("by_a", &[IndexPart::Column(A)], true), narrow("x", 64)];
     let world = World::new(&Shape::of(&schemas));
     let (mut one, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
@@ -230,7 +230,7 @@ fn a_violation_that_rests_on_an_old_read_is_no_verdict() {
 
 /// Scans of several rounds before and after an insert and a delete of the same fetch.
 #[test]
-fn a_scan_shows_what_was_asked_for_before_it_and_nothing_behind_it() {
+fn a_scan_shows_earlier_operations_and_no_later_ones() {
     let schema = narrow("t", 2_000).index("by_a", &[IndexPart::Column(A)], false);
     let world = World::new(&Shape::of(&[schema]));
     let by_a = world.database.catalog.index_id("t", "by_a").unwrap();
@@ -276,7 +276,7 @@ fn a_scan_shows_what_was_asked_for_before_it_and_nothing_behind_it() {
 }
 
 #[test]
-fn what_is_loaded_later_is_found_by_whoever_remembers_the_tree_before() {
+fn records_loaded_later_are_found_through_an_old_cached_tree() {
     let world = World::new(&Shape::of(&[narrow("t", 5_000).ordered("by_key")]));
     let by_key = world.database.catalog.index_id("t", "by_key").unwrap();
     let load = |slot: u16, rest: u64| {

@@ -124,7 +124,7 @@ fn there_are_no_phantoms_under_any_order() {
 }
 
 #[test]
-fn whoever_dies_when_trees_stay_whole() {
+fn a_death_of_any_node_at_any_time_leaves_trees_whole() {
     let mut found = Found::default();
     for seed in 0..seeds(80) {
         crash::run(&shape(seed, (protocol(seed), "corrected")), RANGES, seed, &mut found)
@@ -147,7 +147,7 @@ fn found_after(switch: &str, limit: u64, mut run: impl FnMut(&str, u64) -> Resul
 }
 
 #[test]
-fn a_gap_that_is_not_protected_is_found() {
+fn an_unprotected_gap_is_noticed() {
     found_after("protect-ranges", 40, |variant, seed| {
         run((ALL[0].name, variant), PHANTOMS, seed, 12).0
     });
@@ -227,7 +227,7 @@ fn die_at(variant: &str, (replicas, at): (usize, usize), moves: usize) -> Result
 }
 
 #[test]
-fn whoever_dies_in_a_split_or_merge_at_any_moment() {
+fn a_death_in_a_split_or_merge_at_any_moment_leaves_trees_whole() {
     for (replicas, merges) in [(1, false), (2, false), (2, true)] {
         let found = restructuring(replicas, merges);
         assert!(!found.is_empty(), "no step restructures");
@@ -244,7 +244,7 @@ fn whoever_dies_in_a_split_or_merge_at_any_moment() {
 }
 
 #[test]
-fn a_split_that_is_shown_before_its_sibling_is_found() {
+fn a_split_that_is_visible_before_its_sibling_is_noticed() {
     let at = *restructuring(1, false).last().expect("a split");
     let mut moves = 0;
     found_after("sibling-with-split", 1_000, |variant, _| {

@@ -206,7 +206,7 @@ fn a_missing_separator_costs_a_step_at_every_level() {
 /// Every transaction of a thread needs the node, and none begins another transaction, so no thread is free to
 /// post the separator.
 #[test]
-fn transactions_that_all_need_an_unposted_node_commit() {
+fn transactions_that_need_an_unposted_node_commit() {
     let tree = Tree::with_inner_sibling();
     let cx = tree.world.context(1, 0);
     let hard = tree.unposted();
@@ -318,7 +318,7 @@ fn without_room_for_a_separator(nodes: usize) -> Failure {
 }
 
 #[test]
-fn a_separator_without_room_keeps_nobody_from_what_is_there() {
+fn records_are_found_although_a_separator_has_no_room() {
     // About fourteen leaves are split before the inner node above them is full.
     for nodes in 12..20 {
         assert_eq!(without_room_for_a_separator(nodes), Failure::OutOfMemory, "{nodes} nodes");

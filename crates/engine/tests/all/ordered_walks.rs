@@ -65,7 +65,7 @@ fn is_whole(fabric: &WeakFabric) -> bool {
 /// A thread remembers a path to nodes that another thread merges. Then copies die, and others join that never
 /// had those nodes: the path leads to zeros.
 #[test]
-fn a_way_to_a_merged_node_is_not_believed_where_a_copy_has_joined() {
+fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
     let shape = common::mix::ordered_shape(2, 2, "corrected");
     let fabric = WeakFabric::with_spares(&shape, 5, 2);
     fabric.calm();

@@ -235,7 +235,7 @@ fn report(info: &ProtocolInfo, tally: &Tally) {
 }
 
 #[test]
-fn every_switch_is_either_caught_or_harmless() {
+fn every_switch_is_noticed_or_harmless() {
     for info in ALL.iter().filter(|info| is_planted_here(info)) {
         for switch in info.switches {
             let caught = MUST_BE_CAUGHT

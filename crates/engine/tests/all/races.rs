@@ -51,7 +51,7 @@ fn follow_after(protocol: &'static str, steps: usize) -> (Option<Resolution>, bo
 }
 
 #[test]
-fn a_follower_whose_data_land_meanwhile_undoes_nobody() {
+fn a_follower_whose_data_land_late_does_not_undo_its_predecessor() {
     for steps in 0.. {
         let (resolution, is_early) = follow_after("ford", steps);
         let committed = Some(Resolution::Committed);
@@ -65,7 +65,7 @@ fn a_follower_whose_data_land_meanwhile_undoes_nobody() {
 /// The same with logs of new bytes. If the record names the follower by then, the first transaction is not
 /// named anywhere, and its end is not asked for.
 #[test]
-fn a_follower_whose_data_land_meanwhile_makes_nobody_aborted() {
+fn a_follower_whose_data_land_late_does_not_abort_its_predecessor() {
     let mut told = BTreeSet::new();
     for steps in 0.. {
         let (resolution, is_early) = follow_after("oocc", steps);
@@ -80,7 +80,7 @@ fn a_follower_whose_data_land_meanwhile_makes_nobody_aborted() {
 }
 
 #[test]
-fn a_zombie_finds_no_way_in_at_a_spare() {
+fn a_zombie_cannot_write_to_a_spare() {
     let fabric = pair(2, 2);
     let (zombie, by) = (fabric.context(0, 0), fabric.context(1, 0));
     let mut undead = coordinator(&zombie, 0);
@@ -165,7 +165,7 @@ fn logged_at_the_spare_alone() -> (WeakFabric, Rc<Context>, NodeId) {
 }
 
 #[test]
-fn an_area_is_asked_for_at_the_copies_that_there_are() {
+fn recovery_reads_a_log_area_at_its_present_copies() {
     let (fabric, idle, dead) = logged_at_the_spare_alone();
     assert_eq!(fabric.block_on(is_settled(&idle, 1)), Ok(false));
     recovered(&fabric, &idle, dead);
@@ -174,7 +174,7 @@ fn an_area_is_asked_for_at_the_copies_that_there_are() {
 }
 
 #[test]
-fn a_thread_whose_map_is_behind_sweeps() {
+fn a_thread_with_an_old_map_sweeps_the_new_primaries() {
     let (fabric, idle, _) = logged_at_the_spare_alone();
     let swept = fabric.block_on(recovery::sweep(&idle, PACE)).expect("the primary of now lives");
     assert!(swept.looked_at > 0);

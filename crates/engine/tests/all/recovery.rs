@@ -54,7 +54,7 @@ fn whoever_dies(protocol: &'static str) -> Found {
 }
 
 #[test]
-fn whoever_dies_when_nothing_is_lost() {
+fn a_death_of_any_node_at_any_time_loses_nothing() {
     let found = whoever_dies(FORD);
     assert!(found.committed > 0 && found.aborted > found.nothing_written, "{found:?}");
     assert!(found.tally.splits > 0, "{found:?}");
@@ -67,7 +67,7 @@ fn whoever_dies_when_nothing_is_lost() {
 
 /// Indexes also grow, and growth is cut half-way by deaths, under logs of new bytes.
 #[test]
-fn whoever_dies_is_finished_from_new_bytes_and_nothing_is_lost() {
+fn recovery_with_redo_logs_finishes_dead_transactions_and_loses_nothing() {
     let found = whoever_dies(OOCC);
     assert!(found.committed > 0 && found.aborted > 0, "{found:?}");
     assert!(found.tally.splits > 0, "{found:?}");
@@ -106,7 +106,7 @@ fn found_after(switch: &str, seeds: u64, mix: Mix) {
 }
 
 #[test]
-fn every_rule_of_recovery_that_is_switched_off_is_missed() {
+fn every_rule_of_recovery_that_is_switched_off_shows_a_violation() {
     found_after("fence-before-recovery", 300, ANYTHING);
     found_after("settle-before-log", 300, ANYTHING);
     found_after("release-own", 300, OVERWRITING);
@@ -300,7 +300,7 @@ fn locked_without_log() -> (World, NodeId) {
 }
 
 #[test]
-fn a_transaction_takes_away_the_locks_of_a_recovered_life() {
+fn a_transaction_releases_locks_of_a_recovered_life() {
     let (world, dead) = locked_without_log();
     let (membership, by) = (&world.database.membership, world.context(1, 0));
     let mut other = Coordinator::new(std::rc::Rc::clone(&by), 1, impatient());
@@ -363,7 +363,7 @@ fn a_dead_coordinators_number_waits_for_its_recovery() {
 }
 
 #[test]
-fn a_node_without_a_lease_begins_nothing() {
+fn a_node_without_a_lease_begins_no_transaction() {
     let world = two_tables("corrected");
     let terms = LeaseTerms { lease_ns: 1_000_000, renew_every_ns: 1_000, drift_ppm: 200 };
     let service = EmbeddedMembership::with_leases(4, terms);
@@ -385,7 +385,7 @@ fn a_node_without_a_lease_begins_nothing() {
 }
 
 #[test]
-fn nodes_that_attend_recover_each_other_and_free_every_lock() {
+fn attending_nodes_recover_each_other_and_free_every_lock() {
     let (world, dead) = locked_without_log();
     world.database.membership.expel(dead);
     let (done, told) = (Cell::new(0), Cell::new(0));

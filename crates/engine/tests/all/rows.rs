@@ -19,7 +19,7 @@ fn world(schema: TableSchema) -> World {
 /// Fingerprints are void at the primary, and believed at a backup. If the backup were promoted, a used slot
 /// would be taken for free.
 #[test]
-fn the_audit_looks_at_fingerprints_of_every_replica() {
+fn the_audit_checks_fingerprints_of_every_replica() {
     let world = World::new(&Shape::of(&[half("half", 8)]).nodes(3, 2));
     let mut by = world.coordinator(0, 0);
     fill(&mut by, TableId(0), 0..4);

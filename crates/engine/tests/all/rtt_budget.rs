@@ -135,7 +135,7 @@ async fn read_all(tx: &mut Transaction<'_>, keys: &[u64], gives_up: bool) -> Res
 }
 
 #[test]
-fn an_own_abort_is_validated_as_a_commit_is() {
+fn a_caller_s_abort_is_validated_as_a_commit_is() {
     let Bench { mut cold, .. } = bench(1, "corrected");
     for (keys, rounds, reads) in [(&[1u64][..], 1, 1), (&[1, 2], 2, 4), (&[1, 2, 3], 2, 6)] {
         for gives_up in [false, true] {
@@ -498,7 +498,7 @@ fn an_abort_at_validation_costs_two_rounds_and_the_release() {
 /// In an earlier version nodes were not asked where they begin. Then such a thread went along NEXT through
 /// half the tree (205 rounds here), and locked each of 202 leaves on its way.
 #[test]
-fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
+fn a_cached_path_to_a_node_that_serves_elsewhere_is_discarded() {
     let table = TableId(0);
     let schema = narrow("t", 40_000).ordered("by_key");
     let world = World::new(&Shape::of(&[schema]).protocol("ford"));

@@ -27,7 +27,7 @@ fn reading(rounds: u64, reads: u64, cas: u64) -> Cost {
 }
 
 #[test]
-fn a_read_costs_an_atomic_and_two_where_a_lease_has_run_out() {
+fn a_read_costs_one_atomic_or_two_after_the_end_of_a_lease() {
     let world = world(LONG_NS, 1);
     let (mut cold, mut warm) = (world.coordinator(0, 0), world.coordinator(1, 1024));
     fill(&mut cold, NARROW, 1..10);

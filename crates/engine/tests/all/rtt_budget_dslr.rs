@@ -42,7 +42,7 @@ fn reading(rounds: u64, reads: u64) -> Cost {
 }
 
 #[test]
-fn a_read_costs_two_tickets_and_its_release_is_awaited_by_nobody() {
+fn a_read_costs_two_tickets_and_no_transaction_awaits_its_release() {
     let world = world(1);
     let mut cold = world.coordinator(0, 0);
     fill(&mut cold, NARROW, 1..10);
@@ -75,7 +75,7 @@ fn a_writer_logs_behind_its_ticket() {
 }
 
 #[test]
-fn absences_are_looked_at_again_unless_one_is_all() {
+fn a_transaction_validates_absences_unless_one_absence_is_all() {
     let world = world(1);
     let [mut by, _] = warm(&world);
     for (keys, rounds, reads, validations) in [(&[77][..], 2, 4, 0), (&[78, 79], 3, 10, 1)] {
@@ -92,7 +92,7 @@ fn absences_are_looked_at_again_unless_one_is_all() {
 }
 
 #[test]
-fn an_abort_releases_what_it_has() {
+fn an_abort_releases_the_tickets_that_it_holds() {
     let world = world(1);
     let [mut by, _] = warm(&world);
     let cost = measure_with_tickets(&mut by, async |tx| {
@@ -118,7 +118,7 @@ async fn take(tx: &mut Transaction<'_>, writes: bool) -> Result<(), Failure> {
 }
 
 #[test]
-fn who_comes_second_waits_for_the_turn_and_reads_then() {
+fn the_second_transaction_waits_for_its_turn_and_then_reads() {
     let world = world(1);
     let [mut first, mut second] = warm(&world);
     for (writes, waits) in [([false, false], false), ([true, false], true), ([false, true], true)] {

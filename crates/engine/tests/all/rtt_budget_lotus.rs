@@ -200,7 +200,7 @@ fn three_rounds_to_read_a_snapshot_and_two_with_remembered_tables() {
 /// A write lock granted to another node invalidates the remembered version table. An aborted write of the
 /// node's own transaction does not.
 #[test]
-fn a_grant_to_another_node_ends_what_is_remembered_and_an_abort_of_ones_own_does_not() {
+fn another_node_s_grant_drops_cached_tables_and_an_own_abort_keeps_them() {
     let pair = Pair::new("corrected");
     let (mut by, mut other) = (pair.coordinator(0), pair.coordinator(1));
     let key = pair.keys_of(0)[0];

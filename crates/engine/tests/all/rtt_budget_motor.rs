@@ -77,7 +77,7 @@ fn a_declared_reader_takes_two_rounds_and_one_with_remembered_addresses() {
 }
 
 #[test]
-fn a_reader_that_is_not_declared_validates_what_it_read_of_several_records() {
+fn an_undeclared_reader_of_several_records_validates_them() {
     let Bench { mut cold, mut warm, .. } = bench(3, "corrected");
     let cost = measure(&mut cold, false, async |tx| read(tx, NARROW, &[1]).await);
     assert_eq!(cost, reading(2, 2));
@@ -114,7 +114,7 @@ fn a_write_is_three_rounds_two_with_a_remembered_address_and_one_more_to_validat
 }
 
 #[test]
-fn what_comes_and_goes_takes_its_bucket_as_well() {
+fn inserts_and_deletes_lock_their_bucket_as_well() {
     for replicas in REPLICAS {
         let Bench { world, mut cold, .. } = bench(replicas, "corrected");
         let inserted = measure(&mut cold, false, async |tx| {
@@ -132,7 +132,7 @@ fn what_comes_and_goes_takes_its_bucket_as_well() {
 }
 
 #[test]
-fn a_refused_lock_costs_its_round_and_the_release_of_what_was_granted() {
+fn a_refused_lock_costs_its_round_and_the_release_of_granted_locks() {
     let Bench { world, mut warm, mut other, .. } = bench(3, "corrected");
     let held = block_on(other.transact(async |tx| {
         tx.update(NARROW, 2u64, Cells::ALL);
@@ -151,7 +151,7 @@ fn a_refused_lock_costs_its_round_and_the_release_of_what_was_granted() {
 }
 
 #[test]
-fn the_published_system_writes_four_times_for_each_record_and_replica_and_awaits_nothing() {
+fn the_published_system_sends_four_writes_a_record_and_replica_and_awaits_none() {
     for replicas in REPLICAS {
         let Bench { mut cold, mut warm, .. } = bench(replicas, "literal");
         for keys in [&[1][..], &[1, 2, 3]] {

@@ -20,7 +20,7 @@ fn writing(replicas: usize, rounds: u64, reads: u64, records: u64) -> Cost {
 }
 
 #[test]
-fn a_reader_of_several_records_looks_twice_and_a_writer_awaits_four_rounds() {
+fn a_reader_of_several_records_validates_and_a_writer_awaits_four_rounds() {
     for replicas in REPLICAS {
         let schemas = [narrow("narrow", 4000)];
         let mut shape = Shape::of(&schemas).protocol("occ").nodes(replicas, replicas);

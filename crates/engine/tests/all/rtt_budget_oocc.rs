@@ -88,7 +88,7 @@ fn a_reader_in_lease_takes_one_round_without_an_atomic() {
 }
 
 #[test]
-fn a_reader_that_is_too_slow_looks_again() {
+fn a_reader_that_is_too_slow_validates() {
     for (variant, lease_ns) in [("corrected", 0), ("corrected", SHORT_NS), ("corrected,-lease", 0)]
     {
         let Bench { mut cold, .. } = bench(3, variant, lease_ns);
@@ -150,7 +150,7 @@ fn a_writer_waits_its_lease() {
 }
 
 #[test]
-fn who_is_refused_ends_at_once() {
+fn a_refused_transaction_ends_at_once() {
     let Bench { world, mut warm, .. } = bench(3, "corrected", 0);
     let mut other = world.coordinator(2, 1024);
     measure(&mut other, false, async |tx| read(tx, NARROW, &[1, 2]).await);

@@ -72,7 +72,7 @@ async fn perform(
 }
 
 #[test]
-fn every_sequence_of_three_wishes_for_one_record_means_what_it_says() {
+fn every_sequence_of_three_operations_on_one_record_keeps_its_order() {
     for cache in [0, 64] {
         let world = layouts(64);
         let mut by = world.coordinator(0, cache);
@@ -108,7 +108,7 @@ fn every_sequence_of_three_wishes_for_one_record_means_what_it_says() {
 }
 
 #[test]
-fn two_wishes_without_a_fetch_between_are_done_one_after_the_other() {
+fn two_operations_without_a_fetch_between_run_in_order() {
     let world = layouts(64);
     let mut by = world.coordinator(0, 0);
     for table in LAYOUTS {
@@ -196,7 +196,7 @@ fn cells_read_one_after_the_other_are_of_one_version() {
 }
 
 #[test]
-fn what_was_read_is_what_is_deleted() {
+fn a_delete_after_a_read_deletes_the_version_read() {
     let world = layouts(64);
     let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
     for table in LAYOUTS {
@@ -225,7 +225,7 @@ fn what_was_read_is_what_is_deleted() {
 }
 
 #[test]
-fn a_record_is_not_absent_and_then_there() {
+fn a_record_found_absent_stays_absent_within_its_transaction() {
     let world = layouts(64);
     let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
     let mut tries = 0;
@@ -250,7 +250,7 @@ fn a_record_is_not_absent_and_then_there() {
 }
 
 #[test]
-fn inserting_what_exists_reads_it_whole() {
+fn inserting_an_existing_record_reads_it_whole() {
     let world = layouts(1);
     let mut by = world.coordinator(0, 0);
     by.context().growth.enable(false);
@@ -273,7 +273,7 @@ fn inserting_what_exists_reads_it_whole() {
 }
 
 #[test]
-fn versions_never_fall_whatever_lives_in_a_slot() {
+fn versions_of_a_slot_never_fall() {
     for table in LAYOUTS {
         let world = layouts(1);
         let mut by = world.coordinator(0, 0);
@@ -363,7 +363,7 @@ fn mistakes_are_named_and_leave_no_lock() {
 }
 
 #[test]
-fn giving_up_leaves_nothing() {
+fn an_aborted_transaction_leaves_nothing() {
     let world = layouts(1);
     let mut by = world.coordinator(0, 0);
     for table in LAYOUTS {

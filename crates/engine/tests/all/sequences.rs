@@ -332,7 +332,7 @@ fn length() -> usize {
 }
 
 #[test]
-fn every_sequence_of_four_operations_on_one_key_does_what_a_map_does() {
+fn every_sequence_of_four_operations_on_one_key_agrees_with_a_map() {
     let plans = plans(4.max(length()), length());
     for info in ALL {
         try_all((info.name, "corrected"), &plans, (1, 0, false));
@@ -345,7 +345,7 @@ fn every_sequence_of_four_operations_on_one_key_does_what_a_map_does() {
 /// With a backup of everything and remembered addresses, and on snapshots if a protocol has them. The judge
 /// must accept the recorded history.
 #[test]
-fn every_sequence_of_three_does_so_with_backups_and_on_snapshots() {
+fn every_sequence_of_three_agrees_with_backups_and_on_snapshots() {
     let plans = plans(3, 3);
     for info in ALL {
         let mut histories = vec![try_all((info.name, "corrected"), &plans, (2, 64, true))];

@@ -102,7 +102,7 @@ async fn scanned(
 }
 
 #[test]
-fn a_scan_shows_all_that_there_is() {
+fn a_scan_shows_all_records() {
     for protocol in with_ranges() {
         let world = World::new(&grouped(protocol));
         let (by_key, by_group) = ids(&world);
@@ -138,7 +138,7 @@ fn a_scan_shows_all_that_there_is() {
 /// One transaction counts rows. Another inserts a row behind the first 4,096 when those are counted. If the
 /// first writes its count after the other has read it, it must not have missed the row.
 #[test]
-fn what_a_long_scan_showed_is_of_one_moment() {
+fn a_long_scan_shows_one_moment() {
     for protocol in with_ranges() {
         let world = World::new(&grouped(protocol));
         let (by_key, _) = ids(&world);
@@ -176,7 +176,7 @@ fn what_a_long_scan_showed_is_of_one_moment() {
 }
 
 #[test]
-fn a_scan_shows_what_its_transaction_did_however_much() {
+fn a_scan_shows_all_changes_of_its_own_transaction() {
     for protocol in with_ranges() {
         let world = World::new(&grouped(protocol));
         let (by_key, _) = ids(&world);
@@ -199,7 +199,7 @@ fn a_scan_shows_what_its_transaction_did_however_much() {
 }
 
 #[test]
-fn a_key_of_other_parts_is_an_error_that_says_which_are_right() {
+fn a_key_of_wrong_parts_is_an_error_that_names_the_right_ones() {
     let schema = TableSchema::new("t", 64)
         .column("group", ColumnType::U32)
         .column("name", ColumnType::Bytes(8))
@@ -312,7 +312,7 @@ fn a_transaction_fills_a_bucket_many_times_over() {
 }
 
 #[test]
-fn a_transaction_brings_more_than_a_leaf() {
+fn a_transaction_inserts_more_than_a_leaf_holds() {
     for protocol in with_ranges() {
         let world = World::new(&grouped(protocol));
         let (by_key, _) = ids(&world);
@@ -393,7 +393,7 @@ fn a_full_lock_table_is_an_error_that_names_its_size() {
 }
 
 #[test]
-fn more_records_than_may_be_names_the_option() {
+fn too_many_records_name_the_option() {
     let mut shape = grouped(ALL[0].name);
     shape.options.records_max = 2_000;
     let world = World::new(&shape);
@@ -424,7 +424,7 @@ fn more_records_than_may_be_names_the_option() {
 
 /// Several MiB of log, in an area of 64 KiB: it is undone and redone as a whole.
 #[test]
-fn a_log_goes_on_behind_its_area() {
+fn a_long_log_continues_behind_its_area() {
     for info in ALL {
         let wide = TableSchema::new("wide", 3_000).column("a", ColumnType::U64);
         let wide = wide.column("b", ColumnType::Bytes(1_000));

@@ -95,7 +95,7 @@ fn keys_of(world: &World) -> Vec<u64> {
 }
 
 #[test]
-fn as_much_fits_after_all_was_deleted_as_before() {
+fn a_table_whose_records_were_deleted_holds_as_many_again() {
     for_all(|info, schema| {
         let world = world(info, schema, 128 << 10);
         let node = world.join(0);
@@ -131,7 +131,7 @@ fn as_much_fits_after_all_was_deleted_as_before() {
 /// rows stored apart, the rows need most of the memory, so at most a tenth fewer fit. For rows in slots, in a
 /// table laid out for a fourth of them, nearly all memory is chains.
 #[test]
-fn other_keys_fit_as_well() {
+fn a_table_whose_records_were_deleted_holds_as_many_other_keys() {
     for_all(|info, schema| {
         let world = world(info, schema, 128 << 10);
         let node = world.join(0);
@@ -191,7 +191,7 @@ fn a_queue_of_ten_million_new_keys_takes_no_memory() {
 
 /// Keys that come and go within one transaction find full buckets, and leave no block behind.
 #[test]
-fn what_comes_and_goes_within_one_transaction_takes_no_memory() {
+fn records_inserted_and_deleted_in_one_transaction_take_no_memory() {
     for_all(|info, schema| {
         let world = world(info, schema, 1 << 20);
         let mut by = world.coordinator(0, 0);
@@ -228,7 +228,7 @@ fn come_and_go(by: &mut Coordinator, keys: std::ops::Range<u64>) {
 /// A transaction's inserts were taken back, so its log names no block for them. Others have made the chains
 /// longer since.
 #[test]
-fn who_dies_after_inserts_that_were_taken_back_leaves_later_chains_alone() {
+fn recovery_after_undone_inserts_leaves_later_chains_alone() {
     const OTHER: TableId = TableId(1);
     for info in ALL.iter().filter(|it| it.caps.crash_recovery) {
         let schemas = [narrow("first", 60), narrow("second", 60)];
@@ -289,7 +289,7 @@ fn inserts_go_on_beside_slots_that_cannot_be_emptied() {
 
 /// One thread inserts and another deletes: the inserter finds the memory that the deleter gives back.
 #[test]
-fn what_one_thread_deletes_another_uses_again() {
+fn a_thread_reuses_memory_that_another_has_freed() {
     for_all(|info, schema| {
         let world = world(info, schema, 64 << 10);
         let node = world.join(0);
@@ -329,7 +329,7 @@ fn threads(count: u64) {
 }
 
 #[test]
-fn threads_that_come_and_go_take_no_memory() {
+fn starting_and_ending_threads_takes_no_memory() {
     threads(2_000);
 }
 
@@ -381,7 +381,7 @@ fn try_to_replace(by: &mut Coordinator, gone: u64, keys: impl Iterator<Item = u6
 /// The reader is led to a record that is deleted before it is read. Another record has its memory by then.
 /// Memory is so short that it is reused at once.
 #[test]
-fn who_comes_too_late_to_a_record_does_not_take_another_for_it() {
+fn a_late_reader_does_not_mistake_a_new_record_for_a_deleted_one() {
     let get =
         async |tx: &mut Transaction<'_>| Ok(tx.get_row(TABLE, 7u64).await?.map(|row| row.u64(A)));
     for info in ALL {
@@ -427,7 +427,7 @@ fn record_of_seven(world: &World) -> Option<Address> {
 /// The planted bug: a record's memory is free while the record exists. A reader then sees another record, or
 /// none.
 #[test]
-fn memory_that_is_free_too_soon_is_noticed() {
+fn memory_that_is_reused_too_soon_is_noticed() {
     for info in ALL {
         let (world, [mut writer, reader]) = two(apart("apart", 8), 0, (info.name, "corrected"));
         fill_up(&mut writer, 0..);

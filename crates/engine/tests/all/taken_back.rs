@@ -146,7 +146,7 @@ impl Scene {
 }
 
 #[test]
-fn who_is_refused_takes_back_what_names_nobody() {
+fn a_refused_transaction_takes_back_entries_without_a_writer_s_name() {
     for (of, replicas, left) in [(half as fn(&str, u64) -> _, 2, 0), (half, 1, 1), (narrow, 2, 1)] {
         let mut scene = scene(of, replicas, "");
         scene.is_refused();
@@ -159,7 +159,7 @@ fn who_is_refused_takes_back_what_names_nobody() {
 }
 
 #[test]
-fn another_s_version_is_not_taken_for_the_refused_one_s() {
+fn another_transaction_s_version_does_not_finish_a_refused_one() {
     for (of, missing) in [(half as fn(&str, u64) -> _, ""), (narrow, ""), (half, ",-half-lines")] {
         let mut scene = scene(of, 2, missing);
         scene.is_refused();
@@ -171,7 +171,7 @@ fn another_s_version_is_not_taken_for_the_refused_one_s() {
 /// Without the rule recovery takes the other's VERSION for the refused transaction's, and finishes that
 /// transaction.
 #[test]
-fn an_entry_that_is_left_is_finished() {
+fn an_entry_that_is_not_taken_back_is_finished() {
     let mut scene = scene(half, 2, ",-take-log-back");
     scene.is_refused();
     assert_eq!(scene.entries(), 1);
@@ -182,7 +182,7 @@ fn an_entry_that_is_left_is_finished() {
 /// A copy of the log dies when the entry is sent. The entry there is gone, and it is taken back from the
 /// other copy. The locks there are released too.
 #[test]
-fn who_meets_a_dead_node_takes_back_what_the_other_has() {
+fn a_transaction_that_meets_a_dead_node_takes_its_entry_back_at_the_other() {
     let mut scene = scene(half, 2, "");
     let fabric = Arc::clone(&scene.world.fabric);
     let failed = scene.refuse(|_| fabric.fail_node(PRIMARY));
@@ -198,7 +198,7 @@ fn who_meets_a_dead_node_takes_back_what_the_other_has() {
 /// The transaction is dropped at every poll, and nothing lands later: the drop settles it. Another may write,
 /// and recovery finds nothing left.
 #[test]
-fn who_is_dropped_half_way_leaves_nothing_to_be_finished() {
+fn a_transaction_dropped_half_way_leaves_no_entry_to_finish() {
     for goes_on in [true, false] {
         let (mut polls, mut has_ended) = (0, false);
         while !has_ended {
@@ -223,7 +223,7 @@ fn who_is_dropped_half_way_leaves_nothing_to_be_finished() {
 /// is opened while the coordinator rests. The coordinator had released its locks, even if no log shows them.
 /// This holds under every protocol here.
 #[test]
-fn who_is_dropped_and_rests_keeps_no_lock_beyond_its_configuration() {
+fn a_dropped_transaction_keeps_no_lock_beyond_its_configuration() {
     let nodes = [PRIMARY, NodeSlot(1)];
     let all = ["oocc", "occ", "ford"].into_iter().flat_map(|it| nodes.map(|node| (it, node)));
     for ((protocol, dies), is_refused) in all.flat_map(|it| [(it, true), (it, false)]) {

@@ -117,7 +117,7 @@ fn a_backup_that_dies_at_any_poll_leaves_one_answer() {
 }
 
 #[test]
-fn a_coordinator_that_lives_resolves_its_own_before_it_goes_on() {
+fn a_live_coordinator_resolves_its_transaction_before_it_goes_on() {
     let world = two_tables();
     let mut by = world.coordinator(0, 0);
     by.record_history();
@@ -142,7 +142,7 @@ fn a_coordinator_that_lives_resolves_its_own_before_it_goes_on() {
 }
 
 #[test]
-fn nobody_makes_up_an_answer_when_the_log_is_gone() {
+fn resolution_without_a_log_refuses_to_answer() {
     let world = two_tables();
     let (mut by, mut other) = (world.coordinator(0, 0), patient_for_a_while(&world, 1));
     by.record_history();
@@ -155,7 +155,7 @@ fn nobody_makes_up_an_answer_when_the_log_is_gone() {
 }
 
 #[test]
-fn a_primary_that_is_gone_cannot_be_asked() {
+fn resolution_without_the_primary_refuses_to_answer() {
     let world = two_tables();
     let mut by = world.coordinator(0, 0);
     let result = run_into(&mut by, TABLES, 0, || world.fabric.fail_node(NodeSlot(1)));

@@ -132,7 +132,7 @@ fn found_after(variant: &str, seeds: u64, mix: Mix, replicas: usize) {
 }
 
 #[test]
-fn every_rule_that_is_switched_off_is_missed() {
+fn every_rule_that_is_switched_off_shows_a_violation() {
     found_after("corrected,-validate-reads", 20, SKEW, 1);
     found_after("corrected,-refuse-locked", 60, ANYTHING, 3);
     found_after("corrected,-unlock-late", 60, ANYTHING, 3);

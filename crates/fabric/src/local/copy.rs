@@ -181,7 +181,7 @@ mod tests {
     /// Copies every length, so that each way of copying is taken. A borrowed source must stay
     /// borrowed, which Miri checks.
     #[test]
-    fn words_go_in_from_what_is_borrowed_and_come_out_again() {
+    fn words_copied_in_from_borrowed_memory_come_out_unchanged() {
         let given: Vec<u64> = (1..=27).collect();
         for words in 0..=given.len() {
             let shared: Vec<AtomicU64> = given.iter().map(|_| AtomicU64::new(0)).collect();

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_cannot_be_is_refused() {
+    fn an_impossible_rate_is_refused() {
         let second = Duration::from_secs(1);
         assert_eq!(Rate::of(2_500_000_000, second), Some(Rate::from_ticks(5 << 31)));
         for ticks in [0, 1, 1 << 40] {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_s_clock_runs_as_fast_as_the_system_s() {
+    fn the_process_clock_runs_as_fast_as_the_system_clock() {
         let clock = LeaseClock::of_process();
         let (length, begun) = (Nanos(5_000_000), now());
         let (wait, window) = (clock.begin_wait(), clock.open_window());

@@ -200,7 +200,7 @@ mod tests {
 
     /// Adds every life of one slot and the last life of the last slot, twice: each takes one bit.
     #[test]
-    fn what_is_kept_of_lives_is_bounded_by_how_many_there_can_be() {
+    fn the_list_of_lives_has_at_most_one_entry_a_possible_life() {
         let life = |slot, incarnation| NodeId {
             slot: NodeSlot(slot),
             incarnation: Incarnation(incarnation),

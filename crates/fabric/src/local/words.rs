@@ -81,7 +81,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
-    fn words_begin_with_a_line_and_are_zero_however_many_there_are() {
+    fn words_begin_at_a_line_and_are_zero_in_any_number() {
         for count in [1, 8, 1000, HUGE_BYTES / 8 + 3] {
             let words = Words::zeroed(count);
             assert_eq!((words.len(), words.as_ptr().addr() % LINE_BYTES), (count, 0));

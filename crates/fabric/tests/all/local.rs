@@ -334,7 +334,7 @@ fn both_saw_nothing(publish: Publish, rounds: u64, in_one_round: bool) -> usize 
 }
 
 #[test]
-fn of_two_who_write_and_then_read_one_sees_the_other() {
+fn of_two_threads_that_write_and_then_read_one_sees_the_other() {
     if one_core() {
         return;
     }
@@ -440,7 +440,7 @@ fn verbs_outside_a_region_are_refused() {
 }
 
 #[test]
-fn a_group_that_there_is_not_is_no_other_nodes() {
+fn an_address_in_an_unknown_group_reaches_no_node() {
     let config = LocalConfig {
         memory_nodes: 3,
         group_bytes: 1 << 16,

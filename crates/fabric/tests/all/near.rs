@@ -166,7 +166,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
-    fn visits_do_what_rounds_do(
+    fn visits_and_rounds_have_the_same_effects(
         rounds in prop::collection::vec(prop::collection::vec(step(), 1..10), 1..8),
     ) {
         let ports = [0, 1].map(|_| fabric(2, STRIPED).port(compute(0), 0, 1));
@@ -226,7 +226,7 @@ fn lines_are_never_torn_and_plain_copies_are() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_refused_as_a_round_is() {
+fn a_visit_to_unreachable_memory_fails_as_a_round_does() {
     let fabric = fabric(2, STRIPED);
     let port = fabric.port(compute(1), 0, 1);
     let near = port.near().unwrap();
@@ -261,7 +261,7 @@ fn what_cannot_be_reached_is_refused_as_a_round_is() {
 }
 
 #[test]
-fn whoever_revokes_access_waits_for_the_end_of_a_visit() {
+fn revocation_of_access_waits_for_the_end_of_a_visit() {
     if one_core() {
         return;
     }
@@ -294,7 +294,7 @@ fn whoever_revokes_access_waits_for_the_end_of_a_visit() {
 /// assertions it once did. The refused visit leaves no thread inside: revoking access does not wait
 /// for ever.
 #[test]
-fn a_visit_within_a_visit_is_refused_and_the_next_is_one_again() {
+fn a_nested_visit_is_refused_and_the_next_visit_works() {
     let fabric = fabric(1, STRIPED);
     let port = fabric.port(compute(1), 0, 1);
     let near = port.near().unwrap();
@@ -316,7 +316,7 @@ fn revoked_soon(outcome: &Result<(), Box<FabricError>>) -> bool {
 }
 
 #[test]
-fn others_run_while_lines_travel_whatever_is_asked_for() {
+fn other_coroutines_run_while_any_request_travels() {
     let fabric = fabric(1, STRIPED);
     let port = fabric.port(compute(0), 0, 1);
     let order = std::cell::RefCell::new(Vec::new());

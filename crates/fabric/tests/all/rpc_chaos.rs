@@ -300,7 +300,7 @@ fn a_restart_ends_calls_and_runs_nothing_twice() {
 }
 
 #[test]
-fn what_a_dead_client_sent_mixes_with_nothing_of_its_next_life() {
+fn packets_of_a_dead_client_do_not_mix_with_its_next_life() {
     for seed in 0..500 {
         let net = Net::new(seed, Chaos::of(seed));
         let (journal, postponed) = (Journal::default(), Postponed::default());

@@ -83,7 +83,7 @@ fn requests_in_flight_never_exceed_the_credits() {
 }
 
 #[test]
-fn what_one_turn_makes_shares_datagrams() {
+fn packets_of_one_turn_share_datagrams() {
     let pair = Pair::new(RpcConfig::default());
     let calls: Vec<CallFuture> =
         (0..20).map(|n| pair.client.call(SERVER, ECHO, |bytes| bytes.push(n))).collect();

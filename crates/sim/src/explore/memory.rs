@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_is_that_of_what_differs() {
+    fn the_digest_covers_changed_bytes() {
         let mut memory = Memory::new((1, 0), 1, 128);
         memory.set_word(8, 5);
         memory.keep();

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_parses_back() {
+    fn a_printed_schedule_parses_back() {
         for choices in
             [vec![], vec![0], vec![0, 0, 0, 35, 36, 36, u32::MAX, 0], vec![7; 100], vec![1, 2, 1]]
         {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn a_wrong_schedule_is_named() {
         for text in ["3*", "-", "0*1", "!", "99999999999*1", "1--2"] {
             let error = text.parse::<Schedule>().unwrap_err();
             assert!(error.to_string().contains("expected"), "{error}");

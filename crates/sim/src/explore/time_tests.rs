@@ -143,7 +143,7 @@ fn hold_against_time(planted: Option<Planted>, runs: u64) -> (Result<(), &'stati
 }
 
 #[test]
-fn what_time_allows_is_offered_and_one_window_is_offered_nothing_else() {
+fn time_offers_exactly_the_possible_steps() {
     let (verdict, counts) = hold_against_time(None, 20_000);
     println!("{counts:?}");
     assert_eq!(verdict, Ok(()));
@@ -153,7 +153,7 @@ fn what_time_allows_is_offered_and_one_window_is_offered_nothing_else() {
 }
 
 #[test]
-fn mistakes_in_the_rule_are_noticed() {
+fn mistakes_in_the_rule_of_time_are_noticed() {
     for (planted, wrong) in [
         (Planted::WaitsForgotten, "offered, and not possible"),
         (Planted::BeginningsForgotten, "possible, and not offered"),

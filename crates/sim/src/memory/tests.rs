@@ -39,7 +39,7 @@ fn plain() -> Vec<Vec<u8>> {
 
 /// Runs random reads and writes of any range on two groups of two replicas.
 #[test]
-fn it_agrees_with_plain_memory() {
+fn simulated_memory_agrees_with_plain_memory() {
     for seed in 0..30 {
         let mut rng = seeded(seed, 1);
         let mut memory = Memory::new(2, 2, BYTES, Box::new(Planted));

@@ -63,7 +63,7 @@ fn a_replaced_constant_says_so() {
 }
 
 #[test]
-fn what_was_set_is_remembered_with_what_it_was() {
+fn a_set_constant_is_remembered_with_its_old_value() {
     let profile = || Profile::load("cx5-100g").unwrap();
     assert_eq!(profile().changes, []);
     let set =

@@ -65,7 +65,7 @@ async fn drop_and_look(by: &Port, seed: u64, dropped: &Cell<u32>) {
 }
 
 #[test]
-fn what_follows_a_dropped_round_comes_after_it() {
+fn verbs_after_a_dropped_round_land_after_it() {
     for mode in [|_| Mode::Timed, |seed| Mode::Random(Chaos::of(seed))] {
         let dropped = Cell::new(0);
         for seed in 0..60 {
@@ -83,7 +83,7 @@ fn what_follows_a_dropped_round_comes_after_it() {
 /// dropped its round stay concurrent with that round. Each coroutine still sees its own rounds in
 /// order.
 #[test]
-fn coroutines_beside_it_go_on() {
+fn coroutines_beside_a_dropped_round_go_on() {
     let dropped = Cell::new(0);
     for seed in 0..60 {
         let fabric = fabric("cx5-100g", Mode::Random(Chaos::of(seed)), seed);
@@ -140,7 +140,7 @@ impl Drop for Last<'_> {
 /// A coroutine that is dropped with its scheduler posts its last round at rest, so that round is done
 /// at once. Earlier rounds of the coroutine that are in flight must not land after it.
 #[test]
-fn nothing_lands_behind_what_is_done_at_rest() {
+fn no_verb_lands_after_work_at_rest() {
     for mode in [|_| Mode::Timed, |seed| Mode::Random(Chaos::of(seed))] {
         let mut on_its_way = 0;
         for seed in 0..40 {
@@ -177,7 +177,7 @@ fn nothing_lands_behind_what_is_done_at_rest() {
 /// Explores a coroutine that drops a WRITE of two lines and reads them. In no order does it see less
 /// than the final contents.
 #[test]
-fn in_no_order_does_anything_pass_a_dropped_round() {
+fn no_verb_passes_a_dropped_round_in_any_order() {
     let lines = Op::Write { node: 0, line: 0, lines: 2, fenced: false };
     let read = || Do::Round(vec![Op::Read { node: 0, line: 0, lines: 2 }]);
     let looker = program(vec![vec![Do::Dropped(vec![lines]), read(), read()]]);
@@ -198,7 +198,7 @@ fn in_no_order_does_anything_pass_a_dropped_round() {
 /// Explores a dropped round to two memory nodes. In every order later rounds come behind its batch at
 /// each node. If one batch is done and the other is not, nothing waits at the first node.
 #[test]
-fn a_dropped_round_holds_back_at_each_node_what_is_its_own() {
+fn a_dropped_round_holds_back_only_its_own_connection_at_each_node() {
     let write = |node, line| Op::Write { node, line, lines: 1, fenced: false };
     let read = |node, line| Do::Round(vec![Op::Read { node, line, lines: 1 }]);
     let dropped = Do::Dropped(vec![write(0, 0), write(1, 0)]);
@@ -224,7 +224,7 @@ fn a_dropped_round_holds_back_at_each_node_what_is_its_own() {
 
 /// The same in virtual time: a long batch to one node and a short one to the other.
 #[test]
-fn what_follows_a_dropped_round_to_two_nodes_comes_after_it_at_both() {
+fn verbs_after_a_dropped_round_to_two_nodes_land_after_it_at_both() {
     let other = |offset_bytes| Address::new(GroupId(0), offset_bytes).at(NodeSlot(1));
     for mode in [|_| Mode::Timed, |seed| Mode::Random(Chaos::of(seed))] {
         let dropped = Cell::new(0);

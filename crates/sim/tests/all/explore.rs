@@ -28,7 +28,7 @@ fn compare(plain: &BTreeSet<Outcome>, reduced: &BTreeSet<Outcome>) -> Result<(),
 }
 
 #[test]
-fn every_reduction_reaches_what_plain_enumeration_reaches() {
+fn every_reduction_reaches_the_outcomes_of_plain_enumeration() {
     for case in cases() {
         let config = case.config();
         let (truth, plain) = case.toy.outcomes(&config, case.truth());
@@ -83,7 +83,7 @@ fn drawn_toys_have_the_same_outcomes_under_all_reductions() {
 }
 
 #[test]
-fn drawn_toys_with_windows_and_waits_have_them_too() {
+fn drawn_toys_with_windows_and_waits_have_the_same_outcomes() {
     compare_drawn(&timed::drawn_toys(), DRAWN_STATES);
 }
 
@@ -113,7 +113,7 @@ fn compare_drawn(strategy: &impl Strategy<Value = Case>, states: u64) {
 }
 
 #[test]
-fn who_watches_is_told_of_a_change_or_that_nothing_else_can_happen() {
+fn a_watcher_learns_of_a_change_or_that_no_step_is_left() {
     let told = |faults| {
         let case = case("watch", &told_and_telling(), 1, faults);
         let (outcomes, explored) = case.toy.outcomes(&case.config(), Reduction::Full);

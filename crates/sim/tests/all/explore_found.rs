@@ -52,7 +52,7 @@ fn a_violation_replays_and_shrinks() {
 /// The violating execution is the first that shows which lines are shared. From then on fewer pieces
 /// land at once.
 #[test]
-fn what_is_found_before_sharing_is_known_replays() {
+fn a_violation_found_before_sharing_is_known_replays() {
     let actor = || program(vec![vec![Do::Round(vec![read(0, 0), write(0, 1)])]; 2]);
     let toy = Toy::new(&[actor(), actor(), actor()], 1, 4).objecting(|_| Err("no".into()));
     let config = toy.config();
@@ -64,7 +64,7 @@ fn what_is_found_before_sharing_is_known_replays() {
 }
 
 #[test]
-fn a_schedule_that_names_what_was_not_there_is_refused() {
+fn a_schedule_with_an_unavailable_choice_is_refused() {
     let toy = unlocked();
     for (line, named) in [("0-0-zz", "zz"), ("500*0", "allowed: nothing")] {
         let error = replay(&toy, &toy.config(), &line.parse().unwrap()).unwrap_err().to_string();
@@ -91,7 +91,7 @@ fn bounds_are_reported() {
 }
 
 #[test]
-fn the_dead_run_to_their_end_where_nobody_sees_it() {
+fn dead_coroutines_run_to_their_end_unseen() {
     let rounds = [vec![write(0, 0), write(0, 1)], vec![write(0, 2)]].map(Do::Round);
     let toy = Toy::new(&[program(vec![rounds.to_vec()])], 1, 4).with_post_mortem();
     let config =

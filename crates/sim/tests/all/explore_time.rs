@@ -56,7 +56,7 @@ fn a_reader_in_lease_has_seen_all_of_a_writer_or_nothing() {
 }
 
 #[test]
-fn a_wait_that_is_one_shorter_is_found() {
+fn a_wait_that_is_one_tick_short_is_found() {
     assert!(is_found(&without_faults(reader(Close(10)), &[writer(&[Begin, End(9)])])));
 }
 
@@ -78,7 +78,7 @@ fn a_wait_from_before_the_locks_were_acknowledged_is_found() {
 /// Two writers write one record each, at the same time. Neither wait counts for the other writer, and
 /// neither needs to.
 #[test]
-fn writers_beside_one_another() {
+fn concurrent_writers_keep_readers_in_lease_consistent() {
     let one = |line| {
         let add = || Do::Round(vec![lock_or_write(line)]);
         program(vec![vec![add(), Do::Timed(Begin), Do::Timed(End(10)), add()]])
@@ -122,7 +122,7 @@ fn a_lease_that_has_changed_and_changed_back_is_not_believed() {
 }
 
 #[test]
-fn a_word_that_moves_on_before_all_use_it_is_found() {
+fn a_lease_word_that_moves_on_before_all_nodes_use_it_is_found() {
     assert!(is_found(&with_words(CloseCompared(0), &[(1, 1), (1, 2), (0, 1), (0, 2)])));
     assert!(is_found(&with_words(CloseCompared(0), &[(1, 2), (0, 2)])), "in one step");
 }
@@ -130,7 +130,7 @@ fn a_word_that_moves_on_before_all_use_it_is_found() {
 /// An actor finishes a transaction of a dead writer that has only locked. It waits after it has seen
 /// that, as the dead writer would have. If a part was written, the dead writer had waited already.
 #[test]
-fn who_finishes_for_the_dead_waits_if_nothing_was_written() {
+fn recovery_that_finishes_an_unwritten_transaction_waits() {
     let both = |op: fn(u16, u16) -> Op| Do::Round(vec![op(0, 0), op(0, 1)]);
     let finishes = |waits: &[Timed]| {
         let waits = waits.iter().map(|it| Do::Timed(*it)).collect();
@@ -156,7 +156,7 @@ fn who_finishes_for_the_dead_waits_if_nothing_was_written() {
 /// One wait across two windows that overlap, as long as both together: the rule allows it, and no clock
 /// shows it.
 #[test]
-fn what_no_clock_shows_is_told_from_what_one_does() {
+fn an_order_that_no_clock_shows_differs_from_one_that_a_clock_shows() {
     let window = |mine, theirs| {
         let (write, read) = (Do::Round(vec![write(0, mine)]), Do::Round(vec![read(0, theirs)]));
         program(vec![vec![Do::Timed(Timed::Open), write, read, Do::Timed(Close(1))]])

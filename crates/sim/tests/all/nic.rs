@@ -74,7 +74,7 @@ fn verbs_of_a_batch_overlap() {
 }
 
 #[test]
-fn a_busy_node_does_not_hold_up_what_another_answers() {
+fn a_busy_node_does_not_delay_another_s_answers() {
     let fabric = fabric("cx3-56g", Mode::Timed, 1);
     let mut scheduler = Scheduler::new(&fabric);
     // Memory node 0 has a backlog of many round trips, from one asker on compute node 0 and many

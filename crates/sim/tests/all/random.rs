@@ -150,7 +150,7 @@ fn rounds_of_two_coroutines_are_concurrent() {
 
 /// When access is revoked, some of the lines in flight have landed and the others never will.
 #[test]
-fn a_fence_leaves_what_was_on_its_way_where_it_is() {
+fn a_fence_leaves_landed_pieces_in_place() {
     let mut landed = BTreeSet::new();
     for seed in 0..200 {
         let fabric = random(seed);
@@ -183,7 +183,7 @@ fn a_fence_leaves_what_was_on_its_way_where_it_is() {
 /// In random mode messages are lost, doubled and reordered, and arrive whole. In timed mode they arrive
 /// once, in order.
 #[test]
-fn messages_suffer_what_the_mode_says() {
+fn messages_are_lost_doubled_and_delayed_as_the_mode_says() {
     let received = |mode, seed| {
         let fabric = fabric("cx5-100g", mode, seed);
         let (sender, receiver) = (port(&fabric, 0, 0), port(&fabric, 1, 3));

@@ -66,7 +66,7 @@ fn run(mode: Mode, seed: u64) -> (Nanos, u64, bool) {
 }
 
 #[test]
-fn in_timed_mode_it_takes_a_round_trip() {
+fn in_timed_mode_revocation_takes_a_round_trip() {
     let (took, rounds, is_mixed) = run(Mode::Timed, 1);
     println!("answered after {} ns; {rounds} rounds before", took.0);
     assert!(took > Nanos(1_000) && took < Nanos(10_000), "{took:?}");
@@ -74,7 +74,7 @@ fn in_timed_mode_it_takes_a_round_trip() {
 }
 
 #[test]
-fn in_random_mode_what_is_in_pieces_stops_where_it_is() {
+fn in_random_mode_revocation_stops_a_verb_between_its_pieces() {
     let ran: Vec<_> = (0..300).map(|seed| run(Mode::Random(Chaos::of(seed)), seed)).collect();
     let mixed = ran.iter().filter(|(.., is_mixed)| *is_mixed).count();
     println!("{mixed} of {} stopped in the middle of a WRITE", ran.len());
@@ -82,7 +82,7 @@ fn in_random_mode_what_is_in_pieces_stops_where_it_is() {
 }
 
 #[test]
-fn who_is_fenced_or_asks_the_dead_is_told() {
+fn a_round_of_a_fenced_node_or_to_a_dead_one_fails() {
     let fabric = fabric("cx5-100g", Mode::Timed, 1);
     let (first, second) = (port(&fabric, 0, 0), port(&fabric, 1, 0));
     let node = NodeSlot(0);

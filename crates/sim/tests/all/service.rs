@@ -125,7 +125,7 @@ fn a_node_answers_as_many_calls_as_its_cores_have_time_for() {
 /// waiting users do not call. With 500 users for each core that is 4 % of the wait at the highest load
 /// here. The tolerance is 12 %, and 30 ns for the time that callers' own processors add.
 #[test]
-fn who_comes_to_a_busy_core_waits_as_theory_says() {
+fn calls_to_a_busy_core_wait_as_queueing_theory_says() {
     const USERS: u16 = 1_000;
     let (cores, work_ns) = (2, 2_000);
     let service_ns = 1e3 / run(128, 0.0, cores, work_ns).calls_a_core_us;
@@ -153,7 +153,7 @@ fn who_comes_to_a_busy_core_waits_as_theory_says() {
 }
 
 #[test]
-fn each_kind_is_reported_by_itself_and_shapes_that_cannot_be_are_refused() {
+fn each_kind_of_node_is_reported_apart_and_impossible_shapes_are_refused() {
     let fabric = fabric("cx3-56g", Mode::Timed, 1);
     let nodes = [NodeKind::Timestamp, NodeKind::Control].map(|kind| node(&fabric, kind, 2, 100));
     let caller = port(&fabric, 0, 0);
@@ -186,7 +186,7 @@ fn each_kind_is_reported_by_itself_and_shapes_that_cannot_be_are_refused() {
 
 /// Messages may be lost, doubled and late: every call still runs once.
 #[test]
-fn a_node_answers_once_whatever_happens_to_messages() {
+fn a_node_answers_a_call_once_despite_lost_and_doubled_messages() {
     for seed in 0..20 {
         let fabric = fabric("cx5-100g", Mode::Random(Chaos::of(seed)), seed);
         let config = ServiceConfig::new(NodeKind::Control, 2);

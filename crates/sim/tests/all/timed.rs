@@ -107,7 +107,7 @@ fn a_saturated_responder_serves_as_many_verbs_as_were_measured() {
 }
 
 #[test]
-fn the_pipeline_is_the_limit_and_says_so() {
+fn the_report_names_the_pipeline_as_the_limit() {
     let (_, fabric) = rate_mops("cx3-56g", VerbKind::Read, 4, 64, 4);
     let usage = fabric.usage();
     let (share, of) = usage.busiest(Part::Pipeline).unwrap();
@@ -321,7 +321,7 @@ fn abandoned_rounds_leave_no_trace_in_later_ones() {
 }
 
 #[test]
-fn equal_seeds_give_equal_runs_and_shapes_that_cannot_be_are_refused() {
+fn equal_seeds_give_equal_runs_and_impossible_shapes_are_refused() {
     let digest = || rate_mops("cx6-200g", VerbKind::Write, 2, 8, 2).1.digest();
     assert_eq!(digest(), digest());
     let none = tarn_sim::config::SimConfig { replicas: 4, ..config("cx3-56g", Mode::Timed, 1) };

@@ -111,7 +111,7 @@ fn drifting(planted_drift_times: u32) -> impl Iterator<Item = (Mode, u64)> {
 }
 
 #[test]
-fn nobody_in_lease_sees_half_of_a_writer_however_clocks_drift() {
+fn no_reader_in_lease_sees_half_of_a_writer_under_any_drift() {
     let (in_lease, torn) = sum(drifting(0));
     println!("random: {in_lease} in lease");
     assert_eq!(torn, 0);
@@ -123,7 +123,7 @@ fn nobody_in_lease_sees_half_of_a_writer_however_clocks_drift() {
 }
 
 #[test]
-fn clocks_that_are_further_off_than_is_said_are_noticed() {
+fn clocks_beyond_their_stated_bound_are_noticed() {
     let (in_lease, torn) = sum(drifting(6));
     println!("{torn} of {in_lease} in lease have seen half");
     assert!(torn > 5);

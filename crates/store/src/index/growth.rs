@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_taken_once_and_rests() {
+    fn a_request_is_taken_once_and_then_rests() {
         let growth = Growth::new(2, 3);
         growth.request(SHARD);
         growth.request(SHARD);

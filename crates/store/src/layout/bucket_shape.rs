@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_cannot_be_names_the_field() {
+    fn an_impossible_bucket_names_the_field() {
         let validate = |shape: BucketShape| shape.validate(LayoutKind::SingleVersion, &[schema()]);
         let error = |shape: BucketShape| validate(shape).expect_err("refused").to_string();
         let shape = BucketShape::default();

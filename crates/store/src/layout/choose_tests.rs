@@ -346,7 +346,7 @@ fn cells_of_different_moments_never_show_a_wrong_version() {
 }
 
 #[test]
-fn each_rule_that_is_left_out_is_noticed() {
+fn each_omitted_rule_is_noticed() {
     let wrong = [
         ("a lower bound", Rules { lower_bound: false, ..Rules::ALL }, 1),
         ("what is gone", Rules { discards: Discards::Forgotten, ..Rules::ALL }, 1),
@@ -371,7 +371,7 @@ fn each_rule_that_is_left_out_is_noticed() {
 }
 
 #[test]
-fn a_slot_that_is_used_again_and_forgets_what_it_discarded_is_noticed() {
+fn a_reused_slot_that_forgets_its_discarded_version_is_noticed() {
     for slot in every_slot().into_iter().filter(|slot| slot.slot_bytes > LINE_BYTES) {
         let found = run(slot, Rules::ALL, false, 20_000);
         assert!(found.is_err(), "missed in {slot:?}: {found:?}");

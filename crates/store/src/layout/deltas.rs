@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_undone_is_seen_as_of_its_time() {
+    fn an_undone_change_is_seen_as_of_its_time() {
         let committed = version_at(Timestamp(7));
         let undone = committed.present_after(Version::NEVER);
         for (start, seen) in [(6, false), (7, true), (8, true)] {
@@ -354,7 +354,7 @@ mod tests {
     /// Makes random commits on one record, then compares a snapshot of every moment with the row that was
     /// there.
     #[test]
-    fn every_snapshot_is_what_was_there_or_too_old() {
+    fn every_snapshot_sees_its_version_or_is_too_old() {
         let schema = schema();
         let bytes = schema.payload_bytes();
         for seed in 0..200 {

@@ -42,7 +42,7 @@ fn a_row_of_32_bytes_is_a_line_and_56_more_are_another() {
 }
 
 #[test]
-fn a_row_of_eight_bytes_is_half_a_line_if_it_may_be() {
+fn a_row_of_eight_bytes_takes_half_a_line_if_allowed() {
     let of = |payload, key, halves| {
         let mut schema = TableSchema::new("t", 1).column("c", ColumnType::Bytes(payload));
         if key > 0 {
@@ -69,7 +69,7 @@ fn a_row_of_eight_bytes_is_half_a_line_if_it_may_be() {
 }
 
 #[test]
-fn what_is_written_is_every_line_but_lock() {
+fn a_write_covers_every_line_except_lock() {
     for payload in 1..400 {
         let of = lined(payload, 0);
         let mut touched = vec![false; of.record_bytes()];
@@ -179,7 +179,7 @@ fn left_by(of: Lined, verbs: &[Range<usize>], mut each: impl FnMut(Vec<u8>)) {
 
 /// Recovery's verdict looks at VERSION and WRITER. Wherever any line has landed, both must have landed.
 #[test]
-fn where_anything_of_a_writer_is_its_name_is() {
+fn any_part_of_a_writer_comes_with_its_name() {
     for payload in [8, 32, 33, 100, 300] {
         let of = lined(payload, 0);
         let (old, writes) = (version(of, 1), of.writes().collect::<Vec<_>>());

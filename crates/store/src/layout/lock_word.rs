@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_nobody_s_and_binds_nobody_by_itself() {
+    fn a_lease_has_no_owner_and_binds_no_transaction_by_itself() {
         let word = LockWord::lease(tag(7).word());
         assert_eq!((word.owner(), word.mode(), word.held_against(tag(1))), (None, None, None));
         assert_eq!(word.as_lease(), Some(tag(7).word()));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn both_modes_name_their_owner_and_bind_everybody_else() {
+    fn both_modes_name_their_owner_and_bind_all_others() {
         for mode in [LockMode::Intent, LockMode::Exclusive] {
             let word = LockWord::from_word(LockWord::held(tag(crate::ids::COUNT_MAX), mode).word());
             assert_eq!((word.owner(), word.mode()), (Some(tag(crate::ids::COUNT_MAX)), Some(mode)));

@@ -341,7 +341,7 @@ mod tests {
     proptest! {
         /// Whatever stands in a node's memory, reads of the node stay within its bytes.
         #[test]
-        fn damaged_nodes_are_looked_at_within_their_bytes(
+        fn damaged_nodes_are_read_within_their_bytes(
             seed: u64, meta: u32, bitmap in prop_oneof![Just(u64::MAX), any::<u64>()],
             key in prop::collection::vec(any::<u8>(), 48),
         ) {
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_at_home_is_a_stray() {
+    fn an_entry_without_room_at_home_is_a_stray() {
         let shape = NodeShape::of(8, 8);
         assert_eq!((shape.homes, shape.leaf_slots), (7, 60));
         let key = 5u64.to_be_bytes();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_before() {
+    fn the_key_before_a_key_is_found() {
         let mut key = [0, 1, 0];
         assert!(before(&mut key));
         assert_eq!(key, [0, 0, 255]);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_two_is_what_is_chosen_among_any() {
+    fn the_newest_of_two_versions_is_chosen_as_among_any_number() {
         let packed = fitting(2, 8).expect("fits");
         let words = [0, 1, 2, 7, Timestamp::MAX.0, 1 << 62, 7 | 1 << 62, 7 | 1 << 63, 1 << 63];
         for (one, other) in words.iter().flat_map(|&one| words.map(|other| (one, other))) {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_to_lie_apart_or_have_long_keys_are_not_packed() {
+    fn rows_apart_and_rows_with_long_keys_are_not_packed() {
         let schema = TableSchema::new("t", 1).column("c", ColumnType::U64);
         assert!(Packed::fitting(2, &schema).is_some());
         assert!(Packed::fitting(2, &schema.clone().key_bytes(9)).is_none());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_discarded_is_unknown_only_if_no_place_is_fresh() {
+    fn a_discarded_version_is_unknown_only_if_no_place_is_fresh() {
         let (packed, mut image) = (fitting(2, 8).expect("fits"), [0; 64]);
         image[24] = 1;
         image[56] = 9;

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_slot_without_a_record_only_the_head_must_be_the_same_everywhere() {
+    fn copies_of_an_empty_slot_must_agree_in_the_head_only() {
         let slot = slot(30);
         let mut image = vec![0; slot.slot_bytes];
         assert_eq!(slot.replicated_bytes(&image), KEY_AT + 8);

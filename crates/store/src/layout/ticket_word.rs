@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_writer_or_readers_and_everybody_in_turn(
+        fn tickets_admit_one_writer_or_readers_in_turn(
             steps in prop::collection::vec((0u8..4, any::<prop::sample::Index>()), 1..200),
         ) {
             let (mut word, mut queue) = (TicketWord::default(), Queue::new());

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_says_whether_and_when() {
+    fn a_version_word_says_whether_and_when_it_is_visible() {
         let committed = VersionWord::committed(Timestamp::MAX);
         assert_eq!(committed.timestamp(), Timestamp::MAX);
         assert!(committed.is_committed() && !committed.is_deleted() && !committed.is_invisible());

@@ -97,7 +97,7 @@ mod tests {
     use tarn_fabric::address::GroupId;
 
     #[test]
-    fn pieces_are_read_as_they_were_written_wherever_their_bytes_lay() {
+    fn pieces_at_any_place_are_read_as_written() {
         let buffer: Vec<u64> = (0..8).map(|word| 0x0807_0605_0403_0201 + (word << 56)).collect();
         let bytes: Vec<u8> = buffer.iter().flat_map(|word| word.to_le_bytes()).collect();
         let pieces = [(0, 8), (3, 13), (16, 40), (5, 1)].map(|(at, len_bytes)| OldBytes {

@@ -73,7 +73,7 @@ fn each_left(in_one: bool, mut each: impl FnMut([&[u8]; 4], bool)) {
 }
 
 #[test]
-fn whoever_has_written_anything_is_finished_and_who_has_not_leaves_nothing() {
+fn a_transaction_that_wrote_anything_is_finished_and_another_leaves_nothing() {
     for lock in [LockLeft::Held, LockLeft::Lost] {
         let (mut finished, mut gone) = (0, 0);
         each_left(false, |copies, begun| {
@@ -94,7 +94,7 @@ fn whoever_has_written_anything_is_finished_and_who_has_not_leaves_nothing() {
 /// With all lines of a record in one WRITE there are copies that recovery would not finish, and could not
 /// undo.
 #[test]
-fn without_the_first_line_first_some_stay_torn() {
+fn without_the_first_line_first_some_records_stay_torn() {
     let mut torn = 0;
     each_left(true, |copies, begun| {
         let records = [found(LockLeft::Held, &copies[..2]), found(LockLeft::Held, &copies[2..])];
@@ -141,7 +141,7 @@ fn later_writes_stay() {
 /// versions it would seem to have written nothing. The same version is no later one: a transaction that has
 /// committed has that version itself.
 #[test]
-fn a_transaction_that_was_followed_is_not_taken_for_one_that_wrote_nothing() {
+fn a_transaction_with_a_follower_counts_as_one_that_wrote() {
     let of = lined(8);
     let [later, same] = [(NEW + 1, 3), (NEW, 3)].map(|(number, by)| record(of, number, by));
     for (copy, told) in [(&later, Verdict::Followed), (&same, Verdict::Nothing)] {
@@ -220,7 +220,7 @@ fn an_entry_tells_halves_of_a_line_apart() {
 }
 
 #[test]
-fn an_entry_says_what_is_to_be_written_first_line_first() {
+fn an_entry_lists_its_writes_with_the_first_line_first() {
     let (of, mut round) = (lined(100), Round::new());
     let (at, new) = (Address::new(GroupId(1), 640), record(of, NEW, 2));
     let (directory, chained) = (Address::new(GroupId(1), 1_280), Address::new(GroupId(1), 4_096));

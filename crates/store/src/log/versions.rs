@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_replaces_others_is_written_as_by_any() {
+    fn a_replacing_entry_is_written_like_any_other() {
         let former: [BufferOffset; 3] = [8, 64, 120].map(BufferOffset);
         let slot = |at: usize| Address::new(GroupId(1), 640 * at as u64);
         let filled = || {

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_thread_leaves_another_finds() {
+    fn a_thread_finds_memory_that_another_has_left() {
         let (group, table) = (GroupId(0), TableId(1));
         let left = LeftMemory::new(1);
         let mut heap = Heap::new(7, 1);

@@ -164,7 +164,7 @@ mod tests {
     const MANY: usize = usize::MAX;
 
     #[test]
-    fn a_record_comes_back_after_its_time_or_if_there_is_nothing_else() {
+    fn a_record_is_reused_after_its_time_or_if_no_other_is_free() {
         let (one, two) = (Address::new(GroupId(1), 4096), Address::new(GroupId(1), 8192));
         let mut gc = RecordGc::new(2);
         gc.put(Nanos(10), one, TABLE);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_overtakes_what_was_put_before() {
+    fn freed_records_come_back_in_order() {
         let record = |offset| Address::new(GroupId(0), offset);
         let mut gc = RecordGc::new(1);
         gc.put(Nanos(30), record(64), TABLE);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn of_large_records_a_thread_keeps_few() {
+    fn a_thread_keeps_few_large_records() {
         assert_eq!([0, 1, 7, 64, 255, 4096].map(batch_of), [1, 1, 1, 16, 63, 64]);
         let group = GroupId(0);
         let mut gc = RecordGc::of_thread(1, vec![1, 1, 1, 16]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_what_it_needs_and_all_is_taken_over() {
+    fn a_thread_keeps_the_memory_it_needs_and_leaves_all_of_it() {
         let group = GroupId(0);
         let mut gc = RecordGc::new(1);
         let put = |gc: &mut RecordGc, from: u64, count: usize| {

@@ -31,7 +31,7 @@ fn areas_do_not_overlap_and_the_heap_holds_the_bodies() {
 }
 
 #[test]
-fn the_heap_holds_every_version_of_every_record_and_those_that_wait() {
+fn the_heap_holds_every_version_and_the_waiting_ones() {
     let heap = |layout, versions_spare_percent| {
         let options = Options { layout, versions_spare_percent, ..Options::default() };
         let catalog = Catalog::plan(&[schema("a", 10_000)], &options, 1).expect("a plan");
@@ -47,7 +47,7 @@ fn the_heap_holds_every_version_of_every_record_and_those_that_wait() {
 }
 
 #[test]
-fn layouts_that_cannot_be_name_the_field() {
+fn impossible_layouts_name_the_field() {
     let plan = |cells, coordinators_max| {
         let layout = LayoutKind::MultiVersion { cells, records: crate::layout::Records::Auto };
         let options = Options { layout, coordinators_max, log_bytes: 1024, ..Options::default() };

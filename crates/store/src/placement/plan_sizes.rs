@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_sizes_are_refused_by_name() {
+    fn impossible_sizes_are_refused_by_field() {
         let table = |records| TableSchema::new("t", records).column("v", ColumnType::U64);
         let options = Options::default();
         for records in [u64::MAX, 1 << 62, 1 << 58, 1 << 40] {
@@ -97,7 +97,7 @@ mod tests {
 
     /// The largest number that is allowed can be planned for, or is refused by the plan itself.
     #[test]
-    fn what_passes_does_not_overflow() {
+    fn accepted_sizes_do_not_overflow() {
         let layouts = [LayoutKind::SingleVersion, LayoutKind::Ticketed];
         for layout in layouts {
             let options = Options { layout, ..Options::default() };

@@ -257,7 +257,7 @@ mod tests {
 
     /// An address from damaged memory names some node, and the fabric refuses it: no panic.
     #[test]
-    fn a_group_that_there_is_not_is_at_nodes_that_there_are() {
+    fn an_unknown_group_maps_to_existing_nodes() {
         let groups = ReplicaGroups::new(vec![vec![NodeSlot(2), NodeSlot(0)], vec![NodeSlot(1)]]);
         let address = Address::new(GroupId(7), 64);
         assert_eq!(groups.primary(address), address.at(NodeSlot(2)));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threads_copy_follows() {
+    fn a_thread_s_copy_of_the_map_follows() {
         let thread = ThreadGroups::new(&three());
         let (held, address) = (thread.whole(), Address::new(GroupId(1), 64));
         assert_eq!(thread.primary(address).node(), NodeSlot(1));

@@ -65,7 +65,7 @@ mod tests {
     const TABLE: TableId = TableId(0);
 
     #[test]
-    fn writers_go_to_the_owner_and_readers_anywhere() {
+    fn writers_run_at_the_owner_and_readers_anywhere() {
         let schema = TableSchema::new("t", 100).critical_bits(0xff0).column("a", ColumnType::U64);
         let catalog = Catalog::plan(&[schema], &Options::default(), 1).expect("a plan");
         let map = ShardMap::default();

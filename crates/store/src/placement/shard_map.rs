@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_other_shards() {
+    fn shard_numbers_beyond_the_last_are_refused() {
         let (view, none) = (ShardMap::default(), ShardId(SHARDS as u16));
         let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
         view.learn(none, ShardEntry { owner: node, state: ShardState::Open, epoch: 1 });

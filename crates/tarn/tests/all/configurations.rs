@@ -177,7 +177,7 @@ fn no_acknowledged_update_is_lost_beside_a_change_that_is_dropped() {
 }
 
 #[test]
-fn nobody_sees_half_of_a_transaction_beside_a_change_that_is_dropped() {
+fn readers_beside_a_dropped_change_see_whole_transactions() {
     each(|stage, what| {
         let (at, seen) = (Cell::new(0), Cell::new(0));
         let (mut a, mut b) = (stage.coordinator(0), stage.coordinator(1));

@@ -168,7 +168,7 @@ fn ask_in_order(
 }
 
 #[test]
-fn every_session_is_told_in_every_order_what_the_records_say() {
+fn every_session_is_told_the_outcome_that_the_records_show_in_every_order() {
     let mut seen = Vec::new();
     for protocol in those("surviving memory nodes", |caps| caps.memory_recovery) {
         let mut ends = [0; 2];
@@ -325,7 +325,7 @@ fn drop_one(protocol: &str, (copies, kind, gone): (usize, Kind, Gone), polls: us
 }
 
 #[test]
-fn sessions_dropped_at_every_poll_leave_nothing_that_others_wait_for() {
+fn sessions_dropped_at_any_poll_block_no_other_session() {
     for protocol in those("surviving drops", |caps| caps.survives_drops) {
         let mut count = 0;
         for copies in [1, 2] {
@@ -407,7 +407,7 @@ fn count_told(protocol: &str, way: Way, tries: u64) -> (u64, u64) {
 }
 
 #[test]
-fn no_own_abort_is_told_of_records_that_never_were() {
+fn a_caller_s_abort_on_a_state_that_never_was_is_retried() {
     let tries = std::env::var("TARN_SEEDS").map_or(2_000, |seeds| seeds.parse().unwrap());
     let (mut saw_any, mut all) = (0, 0);
     for protocol in ALL.iter().map(|info| info.name) {

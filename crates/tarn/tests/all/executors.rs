@@ -161,7 +161,7 @@ fn every_operation_ends_under_a_bare_executor() {
 }
 
 #[test]
-fn two_sessions_that_meet_end_under_a_bare_executor() {
+fn two_conflicting_sessions_end_under_a_bare_executor() {
     // Pauses between tries: none, the default ones, and such long ones that both sessions sleep at
     // once.
     let long = Retry { pause_first_ns: 50_000, pause_max_ns: 200_000, ..Retry::default() };

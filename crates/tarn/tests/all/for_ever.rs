@@ -28,7 +28,7 @@ row! {
 }
 
 #[test]
-fn a_zombies_transaction_ends_and_says_why() {
+fn a_zombie_s_transaction_ends_with_its_reason() {
     for info in each_that("its compute nodes survive crashes", |caps| caps.crash_recovery) {
         let schema = TableSchema::new("t", 100).column("a", ColumnType::U64);
         let config = ClusterConfig {
@@ -75,7 +75,7 @@ fn a_zombies_transaction_ends_and_says_why() {
 
 /// If a shard never had an owner, no node grants its locks.
 #[test]
-fn who_has_not_shared_out_shards_is_told_so() {
+fn transactions_without_shared_out_shards_are_refused_with_the_reason() {
     for info in ALL {
         let schema = TableSchema::new("t", 100).column("a", ColumnType::U64);
         let backing = Backing::Private;
@@ -109,7 +109,7 @@ fn who_has_not_shared_out_shards_is_told_so() {
 /// these buckets: under snapshot isolation, a lookup without a lock meets the transaction's own
 /// lock on the bucket.
 #[test]
-fn nobody_meets_a_lock_of_its_own() {
+fn no_session_waits_for_a_lock_of_its_own() {
     for info in ALL {
         let snapshot = info.caps.snapshot_isolation.then_some("corrected,si");
         for variant in ["corrected"].into_iter().chain(snapshot) {

@@ -96,7 +96,7 @@ fn stored(tarn: &Tarn) -> Result<(), Error> {
 }
 
 #[test]
-fn an_own_abort_rolls_back_and_is_told_apart() {
+fn a_caller_s_abort_rolls_back_and_is_recognised() {
     each(|small| aborted(&small.open()?));
 }
 
@@ -196,7 +196,7 @@ fn sessions_beyond_one_life_of_a_compute_node_lose_no_update() {
 /// Sessions of several lives that rest, each after a transaction of its own: no other session needs
 /// them awake.
 #[test]
-fn sessions_that_rest_keep_nobody_off() {
+fn idle_sessions_block_no_other_session() {
     each(|small| {
         let tarn = small.memory_nodes(2).replicas(2).open()?;
         let counters = tarn.table::<Counter>()?;
@@ -219,7 +219,7 @@ fn sessions_that_rest_keep_nobody_off() {
 }
 
 #[test]
-fn siblings_run_side_by_side_on_one_thread() {
+fn sibling_sessions_run_side_by_side_on_one_thread() {
     each(|small| {
         let tarn = small.open()?;
         let counters = tarn.table::<Counter>()?;
@@ -243,7 +243,7 @@ fn siblings_run_side_by_side_on_one_thread() {
 }
 
 #[test]
-fn readers_see_all_records_of_one_moment() {
+fn readers_see_all_records_as_of_one_moment() {
     each(|small| {
         let tarn = small.open()?;
         let counters = tarn.table::<Counter>()?;
@@ -292,7 +292,7 @@ fn readers_see_all_records_of_one_moment() {
 
 /// Only under protocols whose dropped transactions leave nothing locked.
 #[test]
-fn a_transaction_that_is_dropped_half_way_is_in_nobodys_way() -> Result<(), Error> {
+fn a_transaction_dropped_half_way_blocks_no_other_one() -> Result<(), Error> {
     for info in
         each_that("nothing stays locked of a dropped transaction", |caps| caps.survives_drops)
     {
@@ -319,7 +319,7 @@ fn a_transaction_that_is_dropped_half_way_is_in_nobodys_way() -> Result<(), Erro
 }
 
 #[test]
-fn sessions_at_once_are_bounded_and_given_back() {
+fn the_number_of_open_sessions_is_bounded_and_restored() {
     each(|small| {
         let tarn = small.sessions_max(2).open()?;
         let first = tarn.session()?;
@@ -332,7 +332,7 @@ fn sessions_at_once_are_bounded_and_given_back() {
 }
 
 #[test]
-fn tables_of_absurd_sizes_are_refused_by_name() {
+fn tables_of_impossible_sizes_are_refused_by_field() {
     for info in ALL {
         for records in [u64::MAX, 1 << 62, 1 << 58, 1 << 40] {
             let opened =

@@ -90,7 +90,7 @@ fn a_million_sessions_with_a_row_each_take_no_memory() -> Result<(), Error> {
 
 /// 70 sessions at once, of two compute nodes. Each takes a row with it and another deletes it.
 #[test]
-fn sessions_of_several_compute_nodes_share_what_they_leave() -> Result<(), Error> {
+fn sessions_of_several_compute_nodes_share_freed_memory() -> Result<(), Error> {
     for info in ALL {
         let tarn = open(info)?;
         let rows = tarn.table::<Large>()?;

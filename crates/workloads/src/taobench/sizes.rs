@@ -110,7 +110,7 @@ mod tests {
     use tarn_fabric::rng::seeded;
 
     #[test]
-    fn sizes_are_those_that_were_counted() {
+    fn sizes_agree_with_counted_ones() {
         // Mean, median, ninth decile and 99th percentile of the public files.
         let files = [(READS, 19.18, [4, 49, 241], 500), (WRITES, 5.30, [4, 7, 26], 103)];
         for (ranges, mean, quantiles, most) in files {

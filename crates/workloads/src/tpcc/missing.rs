@@ -141,7 +141,7 @@ mod tests {
 
     /// A planted way of reading that looks for a wrong row in every try.
     #[test]
-    fn a_row_that_is_there_and_missed_again_and_again_ends_the_transaction() {
+    fn a_transaction_that_keeps_missing_an_existing_row_ends() {
         let mut by = coordinator();
         block_on(by.transact(async |tx| {
             tx.insert_zeros(T, 1u64);

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_stands_in_front_of_what_was_there() {
+    fn a_payment_note_stands_before_the_old_data() {
         let who = Who::Id(7);
         let paid =
             Paid { w: 2, d: 3, c_w: 4, c_d: 5, who, cents: 123_405, history: 0, date: 1 };

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_that_cannot_be_names_the_field() {
+    fn an_impossible_scale_names_the_field() {
         for warehouses in [0, WAREHOUSES_MAX + 1] {
             let error = Scale::new(warehouses, Sizes::SPEC).expect_err("refused");
             assert!(error.to_string().starts_with("records = "), "{error}");

@@ -164,7 +164,7 @@ fn ycsb_draws_every_field_and_step() {
 
 /// The parameters that papers vary replace the profile's, and impossible ones are refused by name.
 #[test]
-fn ycsb_has_the_share_the_operations_and_the_length_that_are_chosen() -> Result<(), UsageError> {
+fn ycsb_has_the_chosen_share_operations_and_length() -> Result<(), UsageError> {
     let of = || small::<Ycsb>("oocc-ri", 100);
     let chosen = of().writing(100)?.of_operations(2)?.of_bytes(1024)?;
     let mut rng = seeded(6, 6);
@@ -258,7 +258,7 @@ fn first_records_are_used<W: Workload>(only_shard: fn(&W::Input) -> bool) {
 }
 
 #[test]
-fn transactions_use_the_records_that_they_are_routed_by() {
+fn transactions_use_the_records_that_route_them() {
     first_records_are_used::<Kvs>(|_| false);
     first_records_are_used::<SmallBank>(|_| false);
     first_records_are_used::<TaoBench>(|_| false);
@@ -271,7 +271,7 @@ fn transactions_use_the_records_that_they_are_routed_by() {
 }
 
 #[test]
-fn names_and_numbers_that_cannot_be_are_refused() {
+fn impossible_names_and_numbers_are_refused() {
     let unknown = with_workload!("tpcx", W => W::NAME).expect_err("unknown");
     assert!(unknown.to_string().contains("smallbank"), "{unknown}");
     let refused = |profile: Option<&str>, records| {

@@ -52,7 +52,7 @@ fn smallbank_notices_a_wrong_balance_and_a_lost_account() {
 }
 
 #[test]
-fn taobench_notices_torn_rows_unknown_updates_and_edges_without_their_like() {
+fn taobench_notices_torn_rows_unknown_updates_and_edges_without_reverse_edges() {
     const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
     let lost = ["no object's update lost", "no edge's update lost"];
     // Edges lead from an even id of 28 bits to the next one, and have a type of two bits: types 1
@@ -109,7 +109,7 @@ fn tatp_notices_damage_to_every_table() {
 }
 
 #[test]
-fn tatp_notices_forwardings_that_nobody_inserted_or_that_are_torn() {
+fn tatp_notices_torn_or_never_inserted_forwardings() {
     const FORWARDING: TableId = TableId(4);
     let forwarding = |cluster: &Cluster| {
         let keys = (1..=100u64).flat_map(|id| {

@@ -126,7 +126,7 @@ fn a_stock_that_was_filled_up_too_early_is_noticed() {
 }
 
 #[test]
-fn a_row_that_a_transaction_needs_is_missed_by_name() {
+fn a_missing_row_that_a_transaction_needs_is_named() {
     let workload: Tpcc = small("tiny", 1);
     for (table, key) in [(DISTRICT, district(4)), (ITEM, 50), (STOCK, 1 << 40 | 50)] {
         let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 3);
@@ -254,7 +254,7 @@ fn every_transaction_does_its_work_and_the_history_is_serializable() {
 }
 
 #[test]
-fn what_a_run_adds_up_to_is_as_specified() {
+fn sums_of_a_run_are_as_specified() {
     ALL.iter().for_each(|info| adds_up(info.name));
 }
 

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_so_many_is_timed() {
+    fn one_in_a_fixed_number_of_reads_is_timed() {
         let thread = ThreadDelays::default();
         let timed = (0..10 * SAMPLE).filter(|_| thread.samples()).count();
         assert_eq!(timed, 10);

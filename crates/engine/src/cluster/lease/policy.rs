@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_covers_too_few_is_raised_to_cover_80_of_a_hundred() {
+    fn a_lease_that_covers_too_few_reads_is_raised_to_cover_80_of_100() {
         let drift = Drift::new(1_000, 1).expect("below a million");
         let delays = delays(&[(80, 10_000), (20, 30_000)]);
         let raised = policy().decide(settled(4_000), &delays, drift).expect("too short");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_longer_than_it_need_be_is_lowered_but_not_at_once() {
+    fn a_lease_that_is_too_long_is_lowered_step_by_step() {
         let (drift, delays) = (Drift::ONE_CLOCK, delays(&[(100, 10_000)]));
         let needed = policy().decide(settled(4_000), &delays, drift).expect("too short");
         assert_eq!(policy().decide(settled(needed * 3 / 2), &delays, drift), None, "in the band");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_stay_within_their_bounds_and_need_something_counted() {
+    fn lengths_stay_within_bounds_and_change_only_after_counted_reads() {
         let (policy, drift) = (policy(), Drift::ONE_CLOCK);
         let none = Delays::default();
         assert_eq!(
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn impossible_values_are_refused_by_field() {
         let refused = |every_ns, bounds| LeasePolicy::new(every_ns, bounds).expect_err("no").field;
         assert_eq!(refused(0, (1, 2)), "read-lease-adjust-ns");
         assert_eq!(refused(1, (0, 2)), "read-lease-least-ns");

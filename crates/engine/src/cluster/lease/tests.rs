@@ -294,7 +294,7 @@ fn a_reader_in_lease_has_seen_all_of_a_writer_or_nothing() {
 }
 
 #[test]
-fn whatever_is_left_out_is_noticed() {
+fn each_missing_rule_is_noticed() {
     use Planted::*;
     for planted in [ShorterOfTwo, AtStart, FromIssue, NoAcks, OneStep] {
         let (in_lease, fractured, _) = run(planted, 1_000);
@@ -357,7 +357,7 @@ fn margins_are_those_of_the_worst_clocks() {
 }
 
 #[test]
-fn a_change_waits_for_everybody_who_counts() {
+fn a_change_waits_for_every_node_that_counts() {
     let life = |slot| NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) };
     let (one, other) = (life(1), life(2));
     let mut lease = LeaseOfRecord::new(10).expect("short enough");

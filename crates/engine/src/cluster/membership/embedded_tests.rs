@@ -13,7 +13,7 @@ fn three() -> (EmbeddedMembership, [NodeId; 3]) {
 
 /// Lives come and go. Each life that is over keeps one entry, which says that it is over and how it ended.
 #[test]
-fn of_lives_that_are_over_one_entry_stays() {
+fn the_register_keeps_one_entry_of_ended_lives() {
     let service = EmbeddedMembership::new(2);
     let last = (1..INCARNATIONS_MAX).map(|_| {
         let node = service.join(NodeSlot(0)).expect("a life");
@@ -72,7 +72,7 @@ fn one_recovers_at_a_time_and_another_takes_over() {
 }
 
 #[test]
-fn nothing_is_done_for_whoever_has_missed_something() {
+fn a_node_with_an_old_view_changes_nothing() {
     let (service, [dead, by, other]) = three();
     let ran = |by: NodeId, view: ViewNumber| {
         let mut ran = false;
@@ -181,7 +181,7 @@ fn racing_changers_make_one_owner_of_each_shard() {
 
 /// Two barriers: the dead life is recovered, and nothing relies on its locks any more.
 #[test]
-fn lost_shards_open_when_all_have_let_go_of_them() {
+fn lost_shards_open_when_all_nodes_have_released_them() {
     let (service, [dead, second, third]) = three();
     service.open_shards(&[dead, second]);
     let shard = ShardId(0);
@@ -217,7 +217,7 @@ fn lost_shards_open_when_all_have_let_go_of_them() {
 
 /// A member that runs nothing is not waited for and inherits nothing.
 #[test]
-fn shards_open_without_the_word_of_who_runs_nothing_or_for_the_slot_s_next_life() {
+fn lost_shards_open_without_idle_nodes_or_for_the_slot_s_next_life() {
     let (service, [dead, second, third]) = three();
     service.open_shards(&[dead]);
     assert_eq!(service.bereaved(), []);
@@ -245,7 +245,7 @@ fn shards_open_without_the_word_of_who_runs_nothing_or_for_the_slot_s_next_life(
 }
 
 #[test]
-fn timestamps_are_given_out_by_one_until_it_is_no_member() {
+fn one_member_gives_out_timestamps_until_it_is_expelled() {
     let (service, [first, second, _]) = three();
     assert_eq!(service.timestamper(), None);
     let Succession::Granted { since, before } = service.succeed_timestamper(first) else {

@@ -142,7 +142,7 @@ fn run(planted: Planted, worlds: u64) -> (usize, bool) {
 }
 
 #[test]
-fn nobody_trusts_for_longer_than_anybody_waits() {
+fn no_reader_trusts_for_longer_than_any_writer_waits() {
     let (words, is_broken) = run(Planted::Nothing, 500);
     println!("{words} words");
     assert!(!is_broken);
@@ -150,7 +150,7 @@ fn nobody_trusts_for_longer_than_anybody_waits() {
 }
 
 #[test]
-fn whatever_is_done_wrong_is_noticed() {
+fn each_planted_mistake_is_noticed() {
     for planted in [Planted::AcknowledgedFirst, Planted::RecoveredFirst, Planted::JoinedWithTheLast]
     {
         assert!(run(planted, 500).1, "{planted:?}");
@@ -162,7 +162,7 @@ fn lives(service: &EmbeddedMembership) -> [NodeId; 2] {
 }
 
 #[test]
-fn a_length_is_come_to_over_the_shorter_lease_and_the_longer_wait() {
+fn a_change_of_length_passes_through_the_shorter_lease_and_the_longer_wait() {
     let service = EmbeddedMembership::new(2);
     let [one, other] = lives(&service);
     let missing = NotNow::Unacknowledged(vec![one, other]);
@@ -184,7 +184,7 @@ fn a_length_is_come_to_over_the_shorter_lease_and_the_longer_wait() {
 }
 
 #[test]
-fn who_keeps_a_change_waiting_is_given_up_and_counts_until_recovered() {
+fn a_node_that_delays_a_change_is_expelled_and_counts_until_its_recovery() {
     let terms = LeaseTerms { lease_ns: 1_000, renew_every_ns: 300, drift_ppm: 0 };
     let service = EmbeddedMembership::with_leases(2, terms);
     let [one, silent] = lives(&service);
@@ -214,7 +214,7 @@ fn who_keeps_a_change_waiting_is_given_up_and_counts_until_recovered() {
 }
 
 #[test]
-fn one_runner_at_a_time_adjusts_and_another_when_it_runs_no_more() {
+fn one_node_at_a_time_adjusts_leases_and_another_takes_over() {
     let policy = LeasePolicy::new(1_000, (10, 1_000)).expect("as it should be");
     let service = EmbeddedMembership::new(3).adjusting_reads(Some(policy));
     let [one, other, third] = [0, 1, 2].map(|slot| service.join(NodeSlot(slot)).expect("a life"));
@@ -236,7 +236,7 @@ fn one_runner_at_a_time_adjusts_and_another_when_it_runs_no_more() {
 }
 
 #[test]
-fn a_manager_that_dies_half_way_leaves_nothing_to_mend() {
+fn a_manager_that_dies_half_way_needs_no_repair() {
     let policy = LeasePolicy::new(1_000, (10, 1_000)).expect("as it should be");
     let service = EmbeddedMembership::new(2).adjusting_reads(Some(policy));
     let [manager, other] = lives(&service);

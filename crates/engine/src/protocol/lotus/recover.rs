@@ -342,7 +342,7 @@ mod tests {
 
     /// A thread's tags come again after 2^34 transactions: the former bytes may bear the tag of the present writer.
     #[test]
-    fn a_version_of_before_is_nobodys_whatever_its_writers_tag() {
+    fn an_older_version_belongs_to_no_transaction_despite_its_tag() {
         let [early, late] = [5, 9].map(|at| VersionWord::committed(Timestamp(at)));
         let open = VersionWord::invisible(Timestamp(7));
         assert_eq!(judged(true, early, true), State::Former);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn below_80_of_a_hundred_nobody_is_named_however_slow_messages_are() {
+    fn below_80_of_100_no_node_is_named_despite_slow_messages() {
         for way_ns in [1_000, 100_000, 400_000_000] {
             for off in [-799, -500, 0, 500, 799] {
                 assert_eq!(watch(&[0, 0, off], way_ns), None, "{off} ppm, {way_ns} ns");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn above_it_one_is_named_before_it_reaches_the_bound_at_the_second_look() {
+    fn a_clock_above_it_is_named_at_the_second_look_before_the_bound() {
         for off in [-2_000, -1_000, -900, 810, 900, 1_000, 900_000] {
             assert_eq!(watch(&[0, 0, off], 1_000), Some((2, vec![node(2)])), "{off} ppm");
             assert_eq!(watch(&[off, 0, 0], 1_000), Some((2, vec![node(0)])), "the asker's");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_messages_take_more_looks_and_are_enough_in_the_end() {
+    fn slow_messages_need_more_looks_but_name_the_clock() {
         // 20 ms to and fro are 20,000 ppm of a second. Sixty looks are too few to notice 900 ppm; the second look
         // notices 500,000 ppm.
         assert_eq!(watch(&[0, 0, 900], 10_000_000), None);
@@ -180,12 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn of_two_the_askers_clock_is_believed() {
+    fn of_two_clocks_the_asker_trusts_its_own() {
         assert_eq!(watch(&[900, 0], 1_000), Some((2, vec![node(1)])));
     }
 
     #[test]
-    fn a_clock_that_runs_off_later_is_noticed_then() {
+    fn a_clock_that_drifts_later_is_noticed_then() {
         let drift = Drift::new(BELIEVED_PPM, 1).expect("below a million");
         let mut monitor = ClockMonitor::default();
         let mut shown = 0;

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_never_written_is_nobodys_and_the_slowest_is_not_taken_for_fast() {
+    fn an_unwritten_load_word_counts_for_no_node_and_the_slowest_is_not_fast() {
         assert_eq!(Published::from_word(0), None);
         let incarnation = Incarnation(1);
         let slow = Published { count: 1, incarnation, latency_ns: u64::MAX };

@@ -45,7 +45,7 @@ fn moved(nodes: &[Context], patience: Nanos) -> Move {
 }
 
 #[test]
-fn what_nobody_holds_is_another_nodes_at_once_and_is_heard_of() {
+fn a_shard_without_holders_moves_at_once_and_others_learn_it() {
     for transport in TRANSPORTS {
         let nodes = nodes(3, transport);
         nodes[0].database().counter.raise(Timestamp(77));
@@ -64,7 +64,7 @@ fn what_nobody_holds_is_another_nodes_at_once_and_is_heard_of() {
 }
 
 #[test]
-fn holders_are_waited_for_wherever_they_are_and_nobody_gets_a_lock_meanwhile() {
+fn a_move_waits_for_all_holders_and_grants_no_lock_meanwhile() {
     for transport in TRANSPORTS {
         for holder in 0..3 {
             let nodes = nodes(3, transport);
@@ -90,7 +90,7 @@ fn holders_are_waited_for_wherever_they_are_and_nobody_gets_a_lock_meanwhile() {
 }
 
 #[test]
-fn what_takes_too_long_or_is_dropped_is_open_again_and_what_is_held_is_held() {
+fn a_late_or_dropped_move_opens_the_shard_again_and_keeps_its_holders() {
     for transport in TRANSPORTS {
         for holder in 0..3 {
             let nodes = nodes(3, transport);
@@ -134,7 +134,7 @@ fn a_receiver_that_dies_gets_nothing() {
 
 /// The owner dies at every step of the move. The heirs get the shard by the barriers, like any other of its shards.
 #[test]
-fn an_owner_that_dies_while_it_moves_a_shard_leaves_it_to_its_heirs() {
+fn heirs_get_a_shard_whose_owner_dies_while_moving_it() {
     for transport in TRANSPORTS {
         for polls in 0..6 {
             let nodes = nodes(3, transport);

@@ -72,7 +72,7 @@ fn commits_ascend_and_starts_lie_between_them() {
 
 /// A node that gets a lock learns the greatest timestamp of its earlier holders, without a message.
 #[test]
-fn what_is_heard_is_known_and_bounds_the_next_commit() {
+fn a_timestamp_that_a_node_has_seen_bounds_its_next_commit() {
     for make in sources() {
         let threads = contexts(make);
         let (from, to) = (&threads[0], &threads[2]);
@@ -87,7 +87,7 @@ fn what_is_heard_is_known_and_bounds_the_next_commit() {
 }
 
 #[test]
-fn many_at_a_time_get_each_once() {
+fn concurrent_requests_get_each_timestamp_once() {
     for make in sources() {
         let threads = contexts(make);
         let given = std::cell::RefCell::new(Vec::new());

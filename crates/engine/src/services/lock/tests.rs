@@ -92,14 +92,14 @@ fn play(bits: Bits, steps: &[Step]) {
 
 proptest! {
     #[test]
-    fn a_table_grants_what_a_map_of_holds_allows(steps in steps()) {
+    fn a_table_grants_as_a_map_of_holds_does(steps in steps()) {
         play(Bits::Alone, &steps);
         play(Bits::Shared, &steps);
     }
 }
 
 #[test]
-fn more_keys_of_a_bucket_than_it_has_slots_are_held_at_a_time() {
+fn a_bucket_holds_more_keys_at_once_than_it_has_slots() {
     for bits in [Bits::Alone, Bits::Shared] {
         let table = small(bits);
         let keys = 0..12 * SLOTS as u64;
@@ -145,7 +145,7 @@ fn readers_are_counted_to_their_limit() {
 }
 
 #[test]
-fn what_was_read_before_a_write_was_granted_is_not_kept() {
+fn a_table_read_before_a_write_grant_is_not_remembered() {
     for bits in [Bits::Alone, Bits::Shared] {
         let table = small(bits);
         let kept = Cell::new(0);
@@ -164,7 +164,7 @@ fn what_was_read_before_a_write_was_granted_is_not_kept() {
 }
 
 #[test]
-fn a_size_that_cannot_be_is_refused() {
+fn an_impossible_size_is_refused() {
     for bytes in [0, 63, u64::MAX] {
         let error = LockTable::new(bytes, Bits::Alone).err().expect("refused");
         let text = format!("lock_table_bytes = {bytes}; allowed: 64 to 17179869184");
@@ -247,7 +247,7 @@ fn threads_never_hold_a_lock_against_one_another() {
 /// The paper's text: no bit, find a free slot and claim it; and a reader that loads twice. An assertion of the table
 /// may notice before the states do.
 #[test]
-fn the_papers_two_ways_to_grant_wrongly_are_noticed() {
+fn both_wrong_grants_that_the_paper_allows_are_noticed() {
     for bits in [Bits::PlantedNoBit, Bits::PlantedTwoLoads] {
         let run = || Watched::new(bits, 4).run(4, 100_000);
         let noticed = (0..20).any(|_| !std::panic::catch_unwind(run).unwrap_or(false));

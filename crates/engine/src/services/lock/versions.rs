@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_beside_writers_is_whole() {
+    fn entries_read_beside_writers_are_whole() {
         let (cache, stop) = (VersionCache::new(WAYS, WORDS), AtomicBool::new(false));
         let keys = WAYS as u64 + 2;
         std::thread::scope(|scope| {

@@ -50,7 +50,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn two_threads_get_each_once_and_ascending() {
+    fn two_threads_get_each_timestamp_once_and_ascending() {
         let counter = SharedCounter::default();
         let take = || {
             let mut taken = Vec::new();

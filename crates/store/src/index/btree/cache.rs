@@ -412,7 +412,7 @@ mod tests {
 
     /// Two dead nodes serve other levels by now, and their remembered images lead to each other.
     #[test]
-    fn remembered_nodes_in_a_circle_hold_nobody() {
+    fn cached_nodes_in_a_circle_do_not_trap_a_walk() {
         let index = index();
         let node = |level, child| over_all(&index.shape, level, at(child));
         let mut cache = TreeCache::new(1);

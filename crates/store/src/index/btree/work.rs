@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_node_that_was_refused_lets_others_go_first() {
+    fn a_refused_dead_node_lets_others_go_first() {
         let (number, index) = (ConfigurationNumber(1), IndexId(0));
         let at = |offset| Address::new(GroupId(0), offset);
         let dead = DeadNodes::default();
