@@ -3,7 +3,7 @@
 //! Invariant: a crate above this one names no workload's type and calls nothing generic over it. So every
 //! run is compiled once for each workload and protocol, in this crate.
 
-use crate::bench::run::RunError;
+use crate::harness::error::RunError;
 use crate::harness::watch::Watch;
 use crate::simulate::hotspot::report::HotspotReport;
 use crate::simulate::hotspot::run::HotspotPlan;

@@ -5,11 +5,12 @@
 //! tags never repeat.
 
 use super::Config;
-use super::desk::{Signals, histogram};
 use super::inboxes::{Inboxes, Routed};
-use super::worker::{self, ThreadResult};
-use crate::harness::{explained, rest};
-use hdrhistogram::Histogram;
+use super::worker;
+use crate::harness::desk::Signals;
+use crate::harness::error::RunError;
+use crate::harness::phase::{Length, Phase};
+use crate::harness::rest;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,74 +19,30 @@ use tarn::cluster::{Cluster, OpenError};
 use tarn_engine::admin::inspect::Audit;
 use tarn_engine::admin::load::Part;
 use tarn_engine::requests::serve;
-use tarn_engine::site::metrics::Tally;
 use tarn_engine::site::{ComputeNode, Context};
 use tarn_fabric::address::NodeId;
-use tarn_fabric::counters::Counts;
-use tarn_store::history::RecordedTxn;
-use tarn_store::ids::Failure;
 use tarn_workloads::{Invariant, Workload};
 
-/// What one phase's threads did, added up.
-pub struct Phase {
-    /// Between the two readings of every thread's counters.
-    pub seconds: f64,
-    /// Transactions and aborts in that time.
-    pub tally: Tally,
-    /// Verbs and messages in that time.
-    pub counts: Counts,
-    /// Transactions by kind in that time, as drawn and finished.
-    pub mix: Vec<u64>,
-    /// Sampled latencies in nanoseconds.
-    pub latency_ns: Histogram<u64>,
-    /// What was recorded.
-    pub history: Vec<RecordedTxn>,
-    /// Failures that no retry could overcome, and transactions that never ended.
-    pub failures: Vec<String>,
-}
+/// A workload that several threads can run.
+pub trait Threaded: Workload<Tally: Send + Sync, Input: Send> + Sync {}
 
-impl Phase {
-    /// Nothing done yet, by so many kinds of transactions.
-    pub(crate) fn empty(kinds: usize) -> Phase {
-        Phase {
-            seconds: 0.0,
-            tally: Tally::default(),
-            counts: Counts::default(),
-            mix: vec![0; kinds],
-            latency_ns: histogram(),
-            history: Vec::new(),
-            failures: Vec::new(),
-        }
-    }
-}
-
-/// How long a phase runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Length {
-    /// Not counted. A recorded phase has none.
-    pub warm_up: Duration,
-    /// Counted.
-    pub measured: Duration,
-    /// Ends earlier when so many transactions have been recorded.
-    pub transactions_max: u64,
-    /// Whether to record history.
-    pub record: bool,
-}
+impl<W: Workload<Tally: Send + Sync, Input: Send> + Sync> Threaded for W {}
 
 /// A loaded cluster and its workload.
 pub struct Driver<W: Workload> {
-    workload: W,
-    cluster: Cluster,
+    /// The workload.
+    pub workload: W,
+    /// The cluster.
+    pub cluster: Cluster,
     config: Config,
-    tally: W::Tally,
+    /// The sum of the transactions of all phases.
+    pub tally: W::Tally,
 }
 
-impl<W> Driver<W>
-where
-    W: Workload + Sync,
-    W::Tally: Send + Sync,
-    W::Input: Send,
-{
+/// The phase of one thread, and the tallies of its coroutines.
+type ThreadResult<W> = Result<(Phase, Vec<<W as Workload>::Tally>), OpenError>;
+
+impl<W: Threaded> Driver<W> {
     /// Makes the cluster, with a log area for each coroutine.
     ///
     /// # Errors
@@ -100,21 +57,6 @@ where
         Ok(Driver { workload, cluster, config, tally })
     }
 
-    /// The cluster.
-    pub fn cluster(&self) -> &Cluster {
-        &self.cluster
-    }
-
-    /// The workload.
-    pub fn workload(&self) -> &W {
-        &self.workload
-    }
-
-    /// What the transactions of all phases add up to.
-    pub fn tally(&self) -> &W::Tally {
-        &self.tally
-    }
-
     fn nodes(&self) -> Result<Vec<Arc<ComputeNode>>, OpenError> {
         (0..self.config.cluster.compute_nodes).map(|slot| self.cluster.join(slot as u16)).collect()
     }
@@ -123,25 +65,21 @@ where
     ///
     /// # Errors
     /// The pool's memory, or the fabric's.
-    pub fn load(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<u64, LoadError> {
+    pub fn load(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<u64, RunError> {
         let nodes = self.nodes()?;
         let of = self.config.threads as u32;
         let (done, all) = (AtomicU64::new(0), self.workload.records());
+        let load = |thread| -> Result<u64, RunError> {
+            let cx = self.context(&nodes, thread)?;
+            let part = Part { index: thread as u32, of };
+            let tell = |count| progress(done.fetch_add(count, Ordering::Relaxed) + count, all);
+            let loaded = rest::load(&self.workload, &cx, part, &tell);
+            loaded.map_err(|failure| RunError::explained(&cx, failure))
+        };
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.config.threads)
-                .map(|thread| {
-                    let (nodes, done) = (&nodes, &done);
-                    scope.spawn(move || -> Result<u64, LoadError> {
-                        let cx = self.context(nodes, thread)?;
-                        let part = Part { index: thread as u32, of };
-                        let tell = |count| {
-                            progress(done.fetch_add(count, Ordering::Relaxed) + count, all);
-                        };
-                        let loaded = rest::load(&self.workload, &cx, part, &tell);
-                        loaded.map_err(|failure| LoadError::explained(&cx, failure))
-                    })
-                })
-                .collect();
+            let load = &load;
+            let thread = |thread| scope.spawn(move || load(thread));
+            let threads: Vec<_> = (0..self.config.threads).map(thread).collect();
             threads.into_iter().map(|thread| thread.join().expect("a loader panicked")).sum()
         })
     }
@@ -162,25 +100,24 @@ where
         let owners: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
         serve::share_out(self.cluster.database(), &owners);
         let signals = Signals::default();
-        let this = &*self;
-        let inboxes = Inboxes::new(this.config.threads, this.config.threads_per_node);
-        let results: Vec<_> = std::thread::scope(|scope| {
+        let inboxes = Inboxes::new(self.config.threads, self.config.threads_per_node);
+        let (this, told) = (&*self, (&signals, &inboxes));
+        let [warm_up, measured] =
+            [length.warm_up, length.measured].map(|length| Duration::from_nanos(length.0));
+        let results: Vec<ThreadResult<W>> = std::thread::scope(|scope| {
             if length.record {
                 signals.measure();
             }
-            let threads: Vec<_> = (0..this.config.threads)
-                .map(|thread| {
-                    let (nodes, told) = (&nodes, (&signals, &inboxes));
-                    scope.spawn(move || this.run_thread(nodes, thread, length, told))
-                })
-                .collect();
+            let nodes = &nodes;
+            let thread = |thread| scope.spawn(move || this.run_thread(nodes, thread, length, told));
+            let threads: Vec<_> = (0..this.config.threads).map(thread).collect();
             if !length.record {
-                std::thread::sleep(length.warm_up);
+                std::thread::sleep(warm_up);
                 signals.measure();
             }
             let start = Instant::now();
             loop {
-                let left = length.measured.saturating_sub(start.elapsed());
+                let left = measured.saturating_sub(start.elapsed());
                 let enough = length.record && signals.recorded() >= length.transactions_max;
                 if left.is_zero() || enough || threads.iter().all(|thread| thread.is_finished()) {
                     break;
@@ -191,7 +128,13 @@ where
             signals.stop();
             threads.into_iter().map(|thread| thread.join().expect("a worker panicked")).collect()
         });
-        self.add_up(results)
+        let mut phase = Phase::empty(W::TRANSACTIONS.len());
+        for result in results {
+            let (part, tallies) = result?;
+            phase.add(part);
+            tallies.into_iter().for_each(|tally| W::merge(&mut self.tally, tally));
+        }
+        Ok(phase)
     }
 
     fn run_thread(
@@ -200,7 +143,7 @@ where
         thread: usize,
         length: Length,
         (signals, inboxes): (&Signals, &Inboxes<W::Input>),
-    ) -> Result<ThreadResult<W::Tally>, OpenError> {
+    ) -> ThreadResult<W> {
         if self.config.pin {
             crate::machine::pin_to_core(thread);
         }
@@ -212,69 +155,14 @@ where
         Ok(worker::run(&self.workload, &cx, numbers, length, (signals, routed)))
     }
 
-    fn add_up(
-        &mut self,
-        results: Vec<Result<ThreadResult<W::Tally>, OpenError>>,
-    ) -> Result<Phase, OpenError> {
-        let mut phase = Phase::empty(W::TRANSACTIONS.len());
-        for result in results {
-            let result = result?;
-            phase.seconds = phase.seconds.max(result.seconds);
-            phase.tally.add(&result.tally);
-            phase.counts += result.counts;
-            for (mine, theirs) in phase.mix.iter_mut().zip(result.mix) {
-                *mine += theirs;
-            }
-            phase.latency_ns.add(result.latency_ns).expect("the same range");
-            phase.history.extend(result.left.history);
-            phase.failures.extend(result.left.failures);
-            for tally in result.left.tallies {
-                W::merge(&mut self.tally, tally);
-            }
-        }
-        Ok(phase)
-    }
-
     /// Judges the memory while nothing runs: the workload's invariants and the engine's audit.
     ///
     /// # Errors
     /// The fabric's.
-    pub fn check(&self) -> Result<(Vec<Invariant>, Audit), LoadError> {
+    pub fn check(&self) -> Result<(Vec<Invariant>, Audit), RunError> {
         let nodes = self.nodes()?;
         let cx = self.context(&nodes, 0)?;
         let judged = rest::look(&self.workload, &cx, &self.tally);
-        judged.map_err(|failure| LoadError::explained(&cx, failure))
-    }
-}
-
-/// Why the tables could not be loaded or checked.
-#[derive(Debug)]
-pub enum LoadError {
-    /// A compute node could not join.
-    Open(OpenError),
-    /// A record could not be stored or read; what there is to say about it.
-    Failure(Failure, String),
-}
-
-impl LoadError {
-    pub(crate) fn explained(cx: &Context, failure: Failure) -> LoadError {
-        LoadError::Failure(failure, explained(cx, failure))
-    }
-}
-
-impl std::fmt::Display for LoadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            LoadError::Open(error) => error.fmt(f),
-            LoadError::Failure(_, text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-impl From<OpenError> for LoadError {
-    fn from(error: OpenError) -> LoadError {
-        LoadError::Open(error)
+        judged.map_err(|failure| RunError::explained(&cx, failure))
     }
 }

@@ -4,7 +4,7 @@
 //! in batches, under one lock a batch, so that a transaction costs no lock. Who draws for a thread that has enough to do
 //! waits: a node that is asked for too much shows, as it would if each drew until an input is its own it would not.
 
-use super::desk::{Signals, Source};
+use crate::harness::desk::{Signals, Source};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tarn_engine::site::Context;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
-use tarn_store::schema::TableId;
 use tarn_workloads::Workload;
+use tarn_workloads::routes::Routes;
 
 /// Inputs that go over at a time.
 const BATCH: usize = 32;
@@ -64,16 +64,13 @@ impl<I> Inboxes<I> {
     }
 }
 
-/// What routing goes by, of one kind of transaction that writes; `None`: it runs anywhere.
-type Kind = Option<TableId>;
-
 /// What a thread's coroutines draw from.
 pub(super) struct Routed<'a, W: Workload> {
     inboxes: &'a Inboxes<W::Input>,
     signals: &'a Signals,
     cx: Rc<Context>,
     thread: usize,
-    kinds: Vec<Kind>,
+    routes: Routes,
     own: RefCell<VecDeque<W::Input>>,
     /// By thread, what is to go there.
     others: RefCell<Vec<Vec<W::Input>>>,
@@ -86,17 +83,13 @@ impl<'a, W: Workload> Routed<'a, W> {
         signals: &'a Signals,
         (workload, cx, thread): (&W, &Rc<Context>, usize),
     ) -> Routed<'a, W> {
-        let kind = |procedure: tarn_store::schema::procedure::Procedure| {
-            let first = procedure.accesses.first().map(|access| access.table);
-            first.filter(|_| !procedure.read_only)
-        };
         let others = inboxes.of.iter().map(|_| Vec::with_capacity(BATCH)).collect();
         Routed {
             inboxes,
             signals,
             cx: Rc::clone(cx),
             thread,
-            kinds: workload.procedures().into_iter().map(kind).collect(),
+            routes: Routes::of(workload),
             own: RefCell::default(),
             others: RefCell::new(others),
         }
@@ -104,8 +97,8 @@ impl<'a, W: Workload> Routed<'a, W> {
 
     /// Which thread is to run it: the owner's; of its threads one by the shard.
     fn thread_for(&self, input: &W::Input) -> usize {
-        let first = self.kinds[W::kind(input)].zip(W::first_key(input));
-        let place = first.and_then(|(table, key)| {
+        let (read_only, first) = self.routes.of_input::<W>(input);
+        let place = first.filter(|_| !read_only).and_then(|(table, key)| {
             let shard = self.cx.table(table).shard_of(key);
             let owner = self.cx.node.services()?.shards.entry(shard)?.owner;
             let (node, of) = (usize::from(owner.slot.0), self.inboxes.threads_per_node);

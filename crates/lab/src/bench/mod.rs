@@ -1,29 +1,21 @@
 //! The benchmark program's parts: what to run, how, and what to say about it.
 //!
-//! Map: [`driver`] loads a cluster and runs phases on it, `worker` is one thread of a phase and
-//! `desk` its coroutines, `inboxes` what they draw for one another;
-//! [`run`] is the whole benchmark in its order; `recording` is the verification phase's history and
-//! [`history`] hands it to the checker;
-//! [`measured`] is what a phase came to and [`checks`] what is wrong, on any fabric; [`bare`] measures
-//! the machine's own loads; [`report`] says all of it.
+//! Map: [`driver`] loads a cluster and runs phases on it, `worker` is one thread of a phase, `inboxes` hold
+//! transactions that one thread draws for another; [`run`] is the whole benchmark in its order; [`bare`] measures
+//! the machine's own loads; [`report`] says all of it. [`crate::harness`] has the steps that every fabric shares.
 //!
 //! Invariant: a figure is reported only with what it was measured on and whether the checks of the
 //! same run passed.
 
 pub mod bare;
-pub mod checks;
-pub(crate) mod desk;
 pub mod driver;
-pub mod history;
 mod inboxes;
-pub mod leases;
-pub(crate) mod lines;
-pub mod measured;
-pub(crate) mod recording;
 pub mod report;
 pub mod run;
 mod worker;
 
+pub(crate) use crate::harness::lines;
+pub use crate::harness::{checks, history, leases, measured};
 use tarn::cluster::ClusterConfig;
 
 /// What to run.

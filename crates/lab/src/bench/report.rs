@@ -5,10 +5,10 @@
 //! verification phase, and both forms say so.
 
 use super::bare::BareLoop;
-use super::checks::Checks;
-use super::leases::LeaseReport;
-use super::lines::row;
-use super::measured::Measured;
+use crate::harness::checks::Checks;
+use crate::harness::leases::LeaseReport;
+use crate::harness::lines::row;
+use crate::harness::measured::Measured;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -119,24 +119,13 @@ impl Report {
         let placement = self.config.placement;
         let numbers: Vec<String> =
             self.config.workload.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        row(f, "profile", format_args!("{} ({})", self.config.mix_profile, numbers.join(", ")))?;
-        row(
-            f,
-            "compute",
-            format_args!(
-                "{threads} threads × {coroutines} coroutines on {compute_nodes} compute nodes"
-            ),
-        )?;
-        row(
-            f,
-            "memory",
-            format_args!(
-                "{memory_nodes} memory nodes, {replicas} replicas, placed by {placement}; {:.1} MiB \
-                 laid out, {}",
-                self.memory_bytes as f64 / f64::from(1 << 20),
-                self.pages
-            ),
-        )?;
+        row!(f, "profile" => "{} ({})", self.config.mix_profile, numbers.join(", "))?;
+        row!(f, "compute" =>
+            "{threads} threads × {coroutines} coroutines on {compute_nodes} compute nodes")?;
+        row!(f, "memory" =>
+            "{memory_nodes} memory nodes, {replicas} replicas, placed by {placement}; {:.1} MiB \
+             laid out, {}",
+            self.memory_bytes as f64 / f64::from(1 << 20), self.pages)?;
         match self.config.routing {
             Some("by-shard") => row(f, "routing", "by shard: whoever draws, owners run")?,
             Some(_) => row(f, "routing", "none: threads run what they draw")?,
@@ -148,7 +137,7 @@ impl Report {
             None => {}
         }
         row(f, "machine", &self.machine)?;
-        row(f, "loaded", format_args!("{} records in {:.2} s", self.records, self.load_seconds))
+        row!(f, "loaded" => "{} records in {:.2} s", self.records, self.load_seconds)
     }
 
     fn bare(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -158,22 +147,14 @@ impl Report {
                 None => "as many in flight as the processor allows".to_owned(),
             };
             let mib = each.bytes as f64 / f64::from(1 << 20);
-            row(
-                f,
-                each.name,
-                format_args!(
-                    "{:.1} ns a line; {depth}; one thread, {mib:.0} MiB, {}",
-                    each.ns_per_line, each.pages
-                ),
-            )?;
+            row!(f, each.name =>
+                "{:.1} ns a line; {depth}; one thread, {mib:.0} MiB, {}",
+                each.ns_per_line, each.pages)?;
         }
         match self.line_round_trip_ns {
             None => Ok(()),
-            Some(ns) => row(
-                f,
-                "line round trip",
-                format_args!("{ns:.0} ns from one core to another and back"),
-            ),
+            Some(ns) => row!(f, "line round trip" =>
+                "{ns:.0} ns from one core to another and back"),
         }
     }
 }

@@ -3,19 +3,16 @@
 //! Invariant: counters are read by the thread that owns them, when it first sees the phase begin
 //! and end.
 
-use super::desk::{Desk, Left, STOP, Seat, Signals, WARM_UP, coroutine};
-use super::driver::Length;
 use super::inboxes::Routed;
-use hdrhistogram::Histogram;
+use crate::harness::desk::{Desk, STOP, Seat, Signals, WARM_UP, coroutine};
+use crate::harness::phase::{Length, Phase, Reading};
 use std::rc::Rc;
 use tarn_engine::requests::read_lease::manager::LeaseKeeper;
 use tarn_engine::requests::serve;
 use tarn_engine::services::Transport;
 use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_engine::site::Context;
-use tarn_engine::site::metrics::Tally;
 use tarn_fabric::clock::Nanos;
-use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::Executor;
 use tarn_workloads::Workload;
 
@@ -24,16 +21,6 @@ const LATENCY_SAMPLE: u64 = 64;
 /// A transaction that has not ended so long after its phase never will.
 const PATIENCE: Nanos = Nanos(2_000_000_000);
 
-/// What a thread did between the beginning and the end of its phase.
-pub(super) struct ThreadResult<T> {
-    pub(super) seconds: f64,
-    pub(super) tally: Tally,
-    pub(super) counts: Counts,
-    pub(super) mix: Vec<u64>,
-    pub(super) latency_ns: Histogram<u64>,
-    pub(super) left: Left<T>,
-}
-
 /// Runs `coroutines` coordinators, numbered from `first` on, until the driver says stop.
 pub(super) fn run<W: Workload>(
     workload: &W,
@@ -41,7 +28,7 @@ pub(super) fn run<W: Workload>(
     numbers: std::ops::Range<u32>,
     length: Length,
     (signals, routed): (&Signals, Option<&Routed<'_, W>>),
-) -> ThreadResult<W::Tally> {
+) -> (Phase, Vec<W::Tally>) {
     let desk = Desk::<W::Tally>::new(W::TRANSACTIONS.len(), LATENCY_SAMPLE, PATIENCE);
     let mut executor = Executor::new();
     for number in numbers {
@@ -74,7 +61,7 @@ pub(super) fn run<W: Workload>(
         let now = signals.stage();
         if now != seen {
             seen = now;
-            readings.push(Reading::take(cx, &desk));
+            readings.push(Reading::take([&**cx], &desk, cx.port.now()));
             until = (now == STOP).then(|| cx.port.now() + PATIENCE);
         }
         executor.turn();
@@ -84,34 +71,7 @@ pub(super) fn run<W: Workload>(
     }
     drop(executor);
     while readings.len() < 2 {
-        readings.push(Reading::take(cx, &desk));
+        readings.push(Reading::take([&**cx], &desk, cx.port.now()));
     }
-    let (start, end) = (&readings[0], &readings[1]);
-    ThreadResult {
-        seconds: (end.at - start.at).0 as f64 / 1e9,
-        tally: end.tally.since(&start.tally),
-        counts: end.counts - start.counts,
-        mix: end.mix.iter().zip(&start.mix).map(|(end, start)| end - start).collect(),
-        latency_ns: desk.latency_ns.into_inner(),
-        left: desk.left.into_inner(),
-    }
-}
-
-/// A thread's counters at one moment.
-struct Reading {
-    at: Nanos,
-    tally: Tally,
-    counts: Counts,
-    mix: Vec<u64>,
-}
-
-impl Reading {
-    fn take<T>(cx: &Context, desk: &Desk<T>) -> Reading {
-        Reading {
-            at: cx.port.now(),
-            tally: cx.metrics.snapshot(),
-            counts: cx.port.counts(),
-            mix: desk.mix(),
-        }
-    }
+    desk.close(&readings[0], &readings[1])
 }

@@ -12,7 +12,7 @@ use super::ranges::{self, Holder};
 use super::script::RecordIndex;
 use super::service::Service;
 use super::shape::Shape;
-use crate::bench::checks::guaranteed;
+use crate::harness::checks::guaranteed;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use super::desk::{Desk, Left};
 use super::oracle::{self, Ended};
 use super::ranges::{Entry, Holder};
 use super::script::{Content, Contents, RecordIndex, Saw};
-use crate::bench::history::history_of;
+use crate::harness::history::history_of;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tarn_check::check;

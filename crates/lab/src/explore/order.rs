@@ -5,7 +5,7 @@
 
 use super::litmus::Litmus;
 use super::shape::Shape;
-use crate::bench::checks::guaranteed;
+use crate::harness::checks::guaranteed;
 use crate::schedules::mixture::Layout;
 use serde::Serialize;
 use std::fmt;

@@ -1,11 +1,23 @@
 //! Steps that several kinds of runs have in common.
 //!
-//! Map: [`watch`] is told how far a run is; `simulated` makes a database on simulated hardware; `rest` loads
-//! tables and looks at memory while nothing runs; `mortal` is a coroutine that dies with its compute node.
+//! Map: [`phase`] is a part of a run with its counters, `desk` the coroutines of a phase; [`watch`] is told how far a run is, and
+//! [`error`] says why there is none; `recording` is the verification phase's history and [`history`] hands it to the checker;
+//! [`measured`] is the sum of a phase, [`checks`] the verdicts on a run, [`leases`] the lengths of readers' leases, `lines` the
+//! form of all tables. `simulated` makes a database on simulated hardware; `rest` loads tables and looks at memory while
+//! nothing runs; `mortal` is a coroutine that dies with its compute node.
 //!
 //! Invariant: nothing here knows which kind of run calls it.
 
+pub mod checks;
+pub(crate) mod desk;
+pub mod error;
+pub mod history;
+pub mod leases;
+pub(crate) mod lines;
+pub mod measured;
 pub(crate) mod mortal;
+pub mod phase;
+pub(crate) mod recording;
 pub(crate) mod rest;
 pub(crate) mod simulated;
 pub mod watch;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a run does the same with each watch. A watch hears of each step that concerns it and may leave out any.
 
-use crate::simulate::driver::Now;
+use super::phase::Now;
 use std::time::Duration;
 
 /// Is told how far a run is.

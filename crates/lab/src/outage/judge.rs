@@ -5,7 +5,7 @@
 //! there is none is a failure, although the judge takes it away before it looks on.
 
 use super::report::Checks;
-use crate::bench::run::RunError;
+use crate::harness::error::RunError;
 use std::rc::Rc;
 use tarn_engine::admin::inspect::audit;
 use tarn_engine::recovery::{Pace, sweep};

@@ -5,7 +5,7 @@
 //! in a row whose mean is within a twentieth of before. No figure is smoothed.
 
 use super::{Plan, Shape};
-use crate::bench::checks::{AuditReport, Invariants};
+use crate::harness::checks::{AuditReport, Invariants};
 use crate::sweep::chart::escape;
 use serde::Serialize;
 use std::fmt::{self, Write as _};

@@ -7,7 +7,7 @@ use super::judge::{Known, judge};
 use super::report::{Event, Outage};
 use super::stage::Stage;
 use super::{Plan, Shape};
-use crate::bench::run::RunError;
+use crate::harness::error::RunError;
 use crate::harness::mortal::{Graveyard, Mortal};
 use crate::harness::{in_words, rest};
 use std::cell::{Cell, RefCell};

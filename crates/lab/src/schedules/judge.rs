@@ -8,7 +8,7 @@
 use super::cluster::Cluster;
 use super::drawn::Drawn;
 use super::faults;
-use crate::bench::checks::guaranteed;
+use crate::harness::checks::guaranteed;
 use serde::Serialize;
 use std::rc::Rc;
 use tarn_check::{History, check};

@@ -32,7 +32,7 @@ pub mod run;
 mod slots;
 mod work;
 
-use crate::bench::checks::guaranteed;
+use crate::harness::checks::guaranteed;
 use drawn::Drawn;
 use tarn_engine::cluster::info::{Needs, ProtocolInfo};
 use tarn_engine::protocol::{ALL, AnyProtocol};

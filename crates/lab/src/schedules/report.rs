@@ -12,7 +12,7 @@ use super::messages::Calls;
 use super::moves::Moves;
 use super::read_leases::LeaseChanges;
 use super::run::{Ran, Settled, run_seed};
-use crate::bench::lines::row;
+use crate::harness::lines::row;
 use crate::machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -325,35 +325,24 @@ impl fmt::Display for Sum {
         writeln!(f, "random schedules of {protocol} ({variant}){planted}")?;
         let workload = self.workload.as_deref().unwrap_or("drawn by each seed");
         row(f, "workload", workload)?;
-        row(
-            f,
-            "seeds",
-            format_args!("{seeds_passed} of {seeds_run} passed, from {first_seed} on"),
-        )?;
+        row!(f, "seeds" => "{seeds_passed} of {seeds_run} passed, from {first_seed} on")?;
         row(f, "held against", self.isolation.unwrap_or("nothing"))?;
         row(f, "transactions", self.transactions)?;
         counts(f, "aborted tries", &self.aborts)?;
         counts(f, "phases", &self.phases)?;
         for (phase, Elsewhere { why, variant, count, .. }) in &self.elsewhere {
-            row(f, "", format_args!("{phase}: not here: {why}; {count} in one seed of {variant}"))?;
+            row!(f, "" => "{phase}: not here: {why}; {count} in one seed of {variant}")?;
         }
         if !self.not_reached.is_empty() {
             row(f, "NOT REACHED", self.not_reached.join(", "))?;
         }
         self.trouble(f)?;
         let Wall { machine, jobs, seconds, seeds_per_s, events_per_s } = &self.wall;
-        row(
-            f,
-            "events",
-            format_args!(
-                "{} in {:.1} ms of virtual time; {:.2} M/s of real time",
-                self.events,
-                self.virtual_ms,
-                events_per_s / 1e6
-            ),
-        )?;
-        row(f, "real time", format_args!("{seconds:.1} s, {seeds_per_s:.0} seeds a second"))?;
-        row(f, "machine", format_args!("{machine}; {jobs} jobs"))?;
+        row!(f, "events" =>
+            "{} in {:.1} ms of virtual time; {:.2} M/s of real time",
+            self.events, self.virtual_ms, events_per_s / 1e6)?;
+        row!(f, "real time" => "{seconds:.1} s, {seeds_per_s:.0} seeds a second")?;
+        row!(f, "machine" => "{machine}; {jobs} jobs")?;
         row(f, "digest", &self.digest)?;
         self.failed.as_ref().map_or(Ok(()), |failed| failed.fmt(f))
     }
@@ -382,50 +371,29 @@ impl Sum {
 
     fn trouble(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Conflicts { rate, seeds, share } = self.conflicts;
-        row(
-            f,
-            "conflicts",
-            format_args!(
-                "{} % of tries or more aborted in {seeds} seeds, {:.1} % of them",
-                rate * 100.0,
-                share * 100.0
-            ),
-        )?;
+        row!(f, "conflicts" =>
+            "{} % of tries or more aborted in {seeds} seeds, {:.1} % of them",
+            rate * 100.0, share * 100.0)?;
         self.read_leases(f)?;
-        row(f, "splits", format_args!("{} buckets", self.splits))?;
+        row!(f, "splits" => "{} buckets", self.splits)?;
         let Faults { none, memory_nodes, crashes, zombies, lapsed, restarts } = self.faults;
-        row(
-            f,
-            "faults",
-            format_args!(
-                "none in {none} seeds; {memory_nodes} memory nodes died, {crashes} compute nodes \
-                 crashed, {zombies} were expelled while they ran ({lapsed} by a lapsed lease); \
-                 {restarts} came back"
-            ),
-        )?;
+        row!(f, "faults" =>
+            "none in {none} seeds; {memory_nodes} memory nodes died, {crashes} compute nodes \
+             crashed, {zombies} were expelled while they ran ({lapsed} by a lapsed lease); \
+             {restarts} came back")?;
         let (dropped, in_flight) = (self.dropped, self.dropped_in_flight);
         let text =
             format_args!("{dropped} transactions half-way, {in_flight} with verbs on their way");
         row(f, "dropped", text)?;
         let Settled { committed, aborted } = self.resolved;
-        row(
-            f,
-            "unknown outcomes",
-            format_args!(
-                "{committed} resolved as committed, {aborted} as aborted; {} transactions given up \
-                 beside a fault",
-                self.deadlines_missed
-            ),
-        )?;
+        row!(f, "unknown outcomes" =>
+            "{committed} resolved as committed, {aborted} as aborted; {} transactions given up \
+             beside a fault",
+            self.deadlines_missed)?;
         let Calls { replied, retransmissions, duplicates } = self.calls;
-        row(
-            f,
-            "calls",
-            format_args!(
-                "{replied} replied to, each executed once; {retransmissions} requests sent again, \
-                 {duplicates} duplicates dropped"
-            ),
-        )
+        row!(f, "calls" =>
+            "{replied} replied to, each executed once; {retransmissions} requests sent again, \
+             {duplicates} duplicates dropped")
     }
 }
 

@@ -13,7 +13,7 @@ use super::moves::Moves;
 use super::play::Play;
 use super::read_leases::LeaseChanges;
 use super::{Subject, panics};
-use crate::bench::history::history_of;
+use crate::harness::history::history_of;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

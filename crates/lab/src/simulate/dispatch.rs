@@ -9,32 +9,25 @@
 //! each is timed from when it came to its node's queue. How it comes there takes no time.
 
 use super::hotspot::run::Heat;
-use crate::bench::desk::Source;
+use crate::harness::desk::Source;
 use rand::RngExt as _;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tarn_engine::services::shard_load::Load;
 use tarn_engine::site::Context;
-use tarn_store::placement::routing::Router;
-use tarn_store::schema::TableId;
-
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::{Rng, seeded};
 use tarn_sim::bell::Bell;
 use tarn_sim::fabric::SimFabric;
+use tarn_store::placement::routing::Router;
 use tarn_workloads::Workload;
+use tarn_workloads::routes::Routes;
 
 /// Most draws for a transaction that is to be hot. With fewer hits the share of hot ones is less than was asked for.
 const DRAWS_MAX: u32 = 100_000;
 /// The stream of the clients' generator, which no coordinator has.
 const STREAM: u64 = u64::MAX;
-
-/// What routing goes by, of one kind of transaction.
-struct Kind {
-    read_only: bool,
-    first_table: Option<TableId>,
-}
 
 /// A node's transactions that no coroutine has taken yet.
 struct Queue<I> {
@@ -47,7 +40,7 @@ pub(crate) struct Dispatch<'a, W: Workload> {
     workload: &'a W,
     fabric: &'a SimFabric,
     router: Router<'a>,
-    kinds: Vec<Kind>,
+    routes: Routes,
     queues: Vec<Queue<W::Input>>,
     rng: RefCell<Rng>,
     /// Which shards are asked for more than others, and who keeps what happens.
@@ -64,16 +57,12 @@ impl<'a, W: Workload> Dispatch<'a, W> {
         (clients, seed): (usize, u64),
         heat: Option<Heat>,
     ) -> Dispatch<'a, W> {
-        let kind = |procedure: tarn_store::schema::procedure::Procedure| Kind {
-            read_only: procedure.read_only,
-            first_table: procedure.accesses.first().map(|access| access.table),
-        };
         let queue = |_| Queue { waiting: RefCell::default(), bell: fabric.bell() };
         let dispatch = Dispatch {
             workload,
             fabric,
             router,
-            kinds: workload.procedures().into_iter().map(kind).collect(),
+            routes: Routes::of(workload),
             queues: (0..nodes).map(queue).collect(),
             rng: RefCell::new(seeded(seed, STREAM)),
             heat,
@@ -92,9 +81,8 @@ impl<'a, W: Workload> Dispatch<'a, W> {
     fn offer(&self) {
         let rng = &mut *self.rng.borrow_mut();
         let input = self.draw(rng);
-        let Kind { read_only, first_table } = &self.kinds[W::kind(&input)];
-        let first_key = first_table.zip(W::first_key(&input));
-        let node = self.router.place(*read_only, first_key, rng);
+        let (read_only, first) = self.routes.of_input::<W>(&input);
+        let node = self.router.place(read_only, first, rng);
         let queue = &self.queues[usize::from(node.0)];
         queue.waiting.borrow_mut().push_back((input, self.fabric.now()));
         queue.bell.ring();
@@ -105,9 +93,8 @@ impl<'a, W: Workload> Dispatch<'a, W> {
         let Some(Heat { hotspot, trail, .. }) = &self.heat else { return input };
         let passed = Nanos(self.fabric.now().0.saturating_sub(trail.start.get().0));
         let shard = |input: &W::Input| {
-            let Kind { read_only, first_table } = &self.kinds[W::kind(input)];
-            let first = first_table.zip(W::first_key(input)).filter(|_| !read_only)?;
-            Some(self.router.shard_of(first))
+            let (read_only, first) = self.routes.of_input::<W>(input);
+            Some(self.router.shard_of(first.filter(|_| !read_only)?))
         };
         if shard(&input).is_none() || rng.random_range(0..100) >= hotspot.share_percent {
             return input;

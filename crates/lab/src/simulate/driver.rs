@@ -8,12 +8,13 @@ use super::cluster::SimCluster;
 use super::dispatch::Dispatch;
 use super::hotspot::run::Heat;
 use super::hotspot::trail;
-use super::reading::Reading;
 use super::stamps::{self, Source, StampNode};
 use super::warmth::Warmth;
 use super::{Config, Seats};
-use crate::bench::desk::{Desk, Seat, Signals, coroutine};
-use crate::bench::driver::{LoadError, Phase};
+use crate::harness::desk::{Desk, Seat, Signals, coroutine};
+use crate::harness::error::RunError;
+pub use crate::harness::phase::{Length, Now};
+use crate::harness::phase::{Phase, Reading};
 use crate::harness::rest;
 use crate::trace::recorder::Recorder;
 use std::cell::{Cell, RefCell};
@@ -42,30 +43,8 @@ const PATIENCE: Nanos = Nanos(100_000_000);
 /// Whoever watches is told after so much virtual time.
 const SLICE: Nanos = Nanos(100_000);
 
-/// How long a phase runs, in virtual time.
-#[derive(Clone, Copy, Debug)]
-pub struct Length {
-    /// Not counted. A recorded phase has none.
-    pub warm_up: Nanos,
-    /// Counted.
-    pub measured: Nanos,
-    /// Ends earlier when so many transactions have been recorded.
-    pub transactions_max: u64,
-    /// Whether to record history.
-    pub record: bool,
-}
-
 /// A thread, and the numbers of its coordinators.
 pub(super) type Crew = (Rc<Context>, Vec<u32>);
-
-/// How far a phase is.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// Virtual time since the phase began.
-    pub passed: Nanos,
-    /// Of so much, warm-up included.
-    pub of: Nanos,
-}
 
 /// A phase, and what hardware it used in its measured part.
 pub struct SimPhase {
@@ -185,7 +164,7 @@ impl<W: Workload> Driver<W> {
     ///
     /// # Errors
     /// The pool's memory.
-    pub fn load(&mut self, progress: &dyn Fn(u64, u64)) -> Result<u64, LoadError> {
+    pub fn load(&mut self, progress: &dyn Fn(u64, u64)) -> Result<u64, RunError> {
         let mut cx = self.bare_context_at_rest()?;
         let atlas = self.warmth.map(|warmth| warmth.atlas(self.workload.records()));
         if let Some(atlas) = atlas {
@@ -200,7 +179,7 @@ impl<W: Workload> Driver<W> {
         if self.warmth.is_some() {
             self.atlas = cx.cache.replace(AddressCache::new(0));
         }
-        loaded.map_err(|failure| LoadError::explained(&cx, failure))
+        loaded.map_err(|failure| RunError::explained(&cx, failure))
     }
 
     /// Every thread's context in a new life of its compute node, with its coordinators' numbers.
@@ -374,14 +353,16 @@ impl<W: Workload> Driver<W> {
         if let Some(recorder) = recorder {
             recorder.begin(fabric.now());
         }
-        let before = Reading::take(&contexts, &desk, fabric.usage());
+        let read =
+            || (Reading::take(all.iter().map(|cx| &**cx), &desk, fabric.now()), fabric.usage());
+        let before = read();
         let is_enough = || length.record && signals.recorded() >= length.transactions_max;
         run_to(start + of, &is_enough);
         signals.stop();
         if let Some(dispatch) = dispatch {
             dispatch.stop();
         }
-        let after = Reading::take(&contexts, &desk, fabric.usage());
+        let after = read();
         if scheduler.run_until(fabric.now() + desk.patience) == Ended::Finished {
             scheduler.drain();
         }
@@ -389,25 +370,20 @@ impl<W: Workload> Driver<W> {
         // Whatever comes next begins above what is in memory by now.
         let heard = contexts.iter().map(|(cx, _)| cx.timestamps.known(cx));
         heard.for_each(|known| database.counter.raise(known));
-        let mut ended = after.since(&before, W::TRANSACTIONS.len());
-        ended.phase.latency_ns = desk.latency_ns.into_inner();
-        let left = desk.left.into_inner();
-        ended.phase.history = left.history;
-        ended.phase.failures = left.failures;
-        for tally in left.tallies {
-            W::merge(&mut self.tally, tally);
-        }
-        Ok(ended)
+        let used = after.1.since(&before.1);
+        let (phase, tallies) = desk.close(&before.0, &after.0);
+        tallies.into_iter().for_each(|tally| W::merge(&mut self.tally, tally));
+        Ok(SimPhase { given_up: phase.given_up, phase, used })
     }
 
     /// Judges the memory while nothing runs: the workload's invariants and the engine's audit.
     ///
     /// # Errors
     /// The fabric's.
-    pub fn check(&self) -> Result<(Vec<Invariant>, Audit), LoadError> {
+    pub fn check(&self) -> Result<(Vec<Invariant>, Audit), RunError> {
         let cx = self.context_at_rest()?;
         let judged = rest::look(&self.workload, &cx, &self.tally);
-        judged.map_err(|failure| LoadError::explained(&cx, failure))
+        judged.map_err(|failure| RunError::explained(&cx, failure))
     }
 }
 

@@ -14,7 +14,6 @@ pub(crate) mod dispatch;
 pub mod driver;
 pub mod hotspot;
 pub mod nic;
-mod reading;
 pub mod report;
 pub mod run;
 pub mod stamps;

@@ -3,10 +3,10 @@
 //! Invariant: seconds and microseconds are virtual, and the same for the same configuration and seed
 //! on every machine; whatever depends on this machine stands under `wall`.
 
-use crate::bench::checks::Checks;
-use crate::bench::leases::LeaseReport;
-use crate::bench::lines::row;
-use crate::bench::measured::Measured;
+use crate::harness::checks::Checks;
+use crate::harness::leases::LeaseReport;
+use crate::harness::lines::row;
+use crate::harness::measured::Measured;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -223,30 +223,19 @@ impl SimReport {
         let placement = self.config.placement;
         let numbers: Vec<String> =
             self.config.workload.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        row(f, "hardware", format_args!("{}: {}", self.profile, self.hardware))?;
+        row!(f, "hardware" => "{}: {}", self.profile, self.hardware)?;
         for Change { key, value, was } in &self.overrides {
-            row(f, "modified", format_args!("{key} = {value} instead of {was}"))?;
+            row!(f, "modified" => "{key} = {value} instead of {was}")?;
         }
-        row(f, "profile", format_args!("{} ({})", self.config.mix_profile, numbers.join(", ")))?;
-        row(
-            f,
-            "compute",
-            format_args!(
-                "{compute_nodes} compute nodes × {threads} threads, {coordinators} coordinators in all"
-            ),
-        )?;
-        row(
-            f,
-            "memory",
-            format_args!(
-                "{memory_nodes} memory nodes, {replicas} replicas, placed by {placement}; {:.1} MiB \
-                 laid out, {} records",
-                self.memory_bytes as f64 / f64::from(1 << 20),
-                self.records
-            ),
-        )?;
+        row!(f, "profile" => "{} ({})", self.config.mix_profile, numbers.join(", "))?;
+        row!(f, "compute" =>
+            "{compute_nodes} compute nodes × {threads} threads, {coordinators} coordinators in all")?;
+        row!(f, "memory" =>
+            "{memory_nodes} memory nodes, {replicas} replicas, placed by {placement}; {:.1} MiB \
+             laid out, {} records",
+            self.memory_bytes as f64 / f64::from(1 << 20), self.records)?;
         if let Some(source) = self.config.timestamps {
-            row(f, "timestamps", format_args!("by {source}"))?;
+            row!(f, "timestamps" => "by {source}")?;
         }
         match self.config.routing {
             Some("by-shard") => row(f, "routing", "by shard: clients draw, owners run")?,
@@ -255,15 +244,10 @@ impl SimReport {
         }
         let BucketShape { slots, slot_bytes_min, read_whole } = self.config.bucket;
         let read = if read_whole { "whole buckets" } else { "bins of two slots" };
-        row(
-            f,
-            "index",
-            format_args!(
-                "buckets of {slots} slots of {slot_bytes_min} B or more, {} slots for 100 records; \
-                 lookups read {read}",
-                self.config.slots_per_100_records
-            ),
-        )
+        row!(f, "index" =>
+            "buckets of {slots} slots of {slot_bytes_min} B or more, {} slots for 100 records; \
+             lookups read {read}",
+            self.config.slots_per_100_records)
     }
 
     fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -276,46 +260,28 @@ impl SimReport {
                 let _ = write!(services, ", {name} {:.1} %", percent(share));
             }
         }
-        row(
-            f,
-            "utilisation",
-            format_args!(
-                "nic {:.1} %, cpu {:.1} %, bandwidth {:.1} %{services}: the busiest of each; atomics \
-                 {atomics:.2} at a time",
-                percent(nic),
-                percent(cpu),
-                percent(bandwidth)
-            ),
-        )?;
+        row!(f, "utilisation" =>
+            "nic {:.1} %, cpu {:.1} %, bandwidth {:.1} %{services}: the busiest of each; atomics \
+             {atomics:.2} at a time",
+            percent(nic), percent(cpu), percent(bandwidth))?;
         let Some(Busy { part, of, share }) = &self.bottleneck else { return Ok(()) };
         let meaning = match *share >= SATURATED {
             true => "the limit",
             false => "not the limit: transactions wait for round trips or for one another",
         };
-        row(f, "busiest", format_args!("{part} of {of}, {:.1} %: {meaning}", percent(*share)))
+        row!(f, "busiest" => "{part} of {of}, {:.1} %: {meaning}", percent(*share))
     }
 
     fn took(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wall = &self.wall;
-        row(
-            f,
-            "events",
-            format_args!(
-                "{} in the measured phase; {:.2} M/s of real time",
-                self.events,
-                wall.events_per_s / 1e6
-            ),
-        )?;
-        row(
-            f,
-            "real time",
-            format_args!(
-                "loading {:.2} s, verification {:.2} s, measured {:.2} s, judging {:.2} s",
-                wall.load_seconds, wall.verify_seconds, wall.measure_seconds, wall.check_seconds
-            ),
-        )?;
+        row!(f, "events" =>
+            "{} in the measured phase; {:.2} M/s of real time",
+            self.events, wall.events_per_s / 1e6)?;
+        row!(f, "real time" =>
+            "loading {:.2} s, verification {:.2} s, measured {:.2} s, judging {:.2} s",
+            wall.load_seconds, wall.verify_seconds, wall.measure_seconds, wall.check_seconds)?;
         let mib = wall.simulated_bytes as f64 / f64::from(1 << 20);
-        row(f, "memory", format_args!("{mib:.1} MiB for simulated pages"))?;
+        row!(f, "memory" => "{mib:.1} MiB for simulated pages")?;
         row(f, "machine", &wall.machine)?;
         row(f, "digest", &self.digest)
     }

@@ -4,20 +4,20 @@
 //! memory, before it; the invariants are judged on what both left behind. The wall clock is read
 //! between phases and decides nothing.
 
-use super::driver::{Driver, Length, SimPhase};
+use super::driver::{Driver, SimPhase};
 use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
 use super::{Config, virtual_ms};
-use crate::bench::checks::{Checks, HistoryReport, guaranteed};
-use crate::bench::leases::LeaseReport;
-use crate::bench::lines::placement_name;
-use crate::bench::measured::Measured;
-use crate::bench::recording::Recording;
-use crate::bench::run::RunError;
+use crate::harness::checks::{Checks, HistoryReport, guaranteed};
+use crate::harness::error::RunError;
+use crate::harness::leases::LeaseReport;
+use crate::harness::lines::placement_name;
+use crate::harness::measured::Measured;
+use crate::harness::phase::Length;
+use crate::harness::recording::Recording;
 use crate::harness::watch::Watch;
 use crate::machine;
 use std::path::PathBuf;
 use std::time::Instant;
-use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
@@ -46,12 +46,7 @@ fn warm_up(plan: &Plan) -> f64 {
 
 /// Of the measured phase.
 pub(crate) fn measured_length(plan: &Plan) -> Length {
-    Length {
-        warm_up: virtual_ms(warm_up(plan)),
-        measured: virtual_ms(plan.virtual_ms),
-        transactions_max: u64::MAX,
-        record: false,
-    }
+    Length::measured(virtual_ms(warm_up(plan)), virtual_ms(plan.virtual_ms))
 }
 
 /// Runs the benchmark.
@@ -59,11 +54,10 @@ pub(crate) fn measured_length(plan: &Plan) -> Length {
 /// # Errors
 /// What cannot be, or could not be done. A check that fails is no error: the report says so.
 #[expect(clippy::disallowed_methods, reason = "the program's clock")]
-pub fn run<W: Workload>(
-    workload: W,
-    plan: &Plan,
-    watch: &dyn Watch,
-) -> Result<SimReport, RunError> {
+pub fn run<W>(workload: W, plan: &Plan, watch: &dyn Watch) -> Result<SimReport, RunError>
+where
+    W: Workload,
+{
     let mut wall = Wall { machine: machine::describe(), ..Wall::default() };
     let mut driver = Driver::new(workload, &plan.config)?;
     let is_unsafe = driver.cluster().database().protocol.unsafe_without().is_some();
@@ -73,12 +67,9 @@ pub fn run<W: Workload>(
         return Err(UsageError { field: "history".into(), value, allowed }.into());
     }
     driver.set_clients(plan.routed.then_some(plan.config.coordinators));
-    let recording = Recording::open(
-        driver.workload(),
-        &plan.config.cluster,
-        own_meta(&plan.config),
-        (plan.history.as_deref(), plan.verify_ms.is_some()),
-    )?;
+    let file = (plan.history.as_deref(), plan.verify_ms.is_some());
+    let own = own_meta(&plan.config);
+    let recording = Recording::open(driver.workload(), &plan.config.cluster, own, file)?;
 
     let start = Instant::now();
     let records = driver.load(&|done, all| watch.loading(done, all))?;
@@ -90,8 +81,14 @@ pub fn run<W: Workload>(
     let mut failures = Vec::new();
     let history = match plan.verify_ms {
         _ if is_unsafe => HistoryReport::of_unsafe_variant(isolation),
-        Some(ms) => verify(&mut driver, plan, ms, recording, &mut failures, watch)?,
         None => HistoryReport::not_recorded(isolation),
+        Some(ms) => {
+            let length = Length::recorded(virtual_ms(ms), plan.verify_transactions_max);
+            let tell = |now| watch.running("verification phase", now);
+            let mut phase = driver.phase(length, &tell)?.phase;
+            failures.append(&mut phase.failures);
+            recording.judge(&phase, isolation)?
+        }
     };
     wall.verify_seconds = start.elapsed().as_secs_f64();
 
@@ -125,26 +122,6 @@ fn own_meta(config: &Config) -> impl Iterator<Item = (String, String)> {
     let changes = config.profile.changes.iter();
     let changes = changes.map(|change| (format!("set.{}", change.key), change.value.clone()));
     own.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(changes)
-}
-
-fn verify<W: Workload>(
-    driver: &mut Driver<W>,
-    plan: &Plan,
-    ms: f64,
-    recording: Recording,
-    failures: &mut Vec<String>,
-    watch: &dyn Watch,
-) -> Result<HistoryReport, RunError> {
-    let length = Length {
-        warm_up: Nanos(0),
-        measured: virtual_ms(ms),
-        transactions_max: plan.verify_transactions_max,
-        record: true,
-    };
-    let recorded = driver.phase(length, &|now| watch.running("verification phase", now))?;
-    let mut phase = recorded.phase;
-    failures.append(&mut phase.failures);
-    recording.judge(&phase, guaranteed(&*driver.cluster().database().protocol))
 }
 
 fn report_of<W: Workload>(

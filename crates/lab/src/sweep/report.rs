@@ -5,7 +5,7 @@
 
 use super::pool::Done;
 use super::{Axis, Point};
-use crate::bench::checks::UNSAFE_VARIANT;
+use crate::harness::checks::UNSAFE_VARIANT;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;

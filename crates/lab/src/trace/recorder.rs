@@ -10,7 +10,7 @@
 
 use super::live::{Live, Rank, UNKNOWN, rank};
 use super::{Batch, Message, Round, Transaction, Try, VerbSeen, Wanted};
-use crate::bench::desk::Witness;
+use crate::harness::desk::Witness;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;

@@ -4,7 +4,7 @@
 
 use super::recorder::Recorder;
 use super::{Shape, Trace, Wanted, places};
-use crate::bench::run::RunError;
+use crate::harness::error::RunError;
 use crate::harness::watch::Watch;
 use crate::simulate::driver::{Driver, Length};
 use crate::simulate::run::{Plan, measured_length};

@@ -72,7 +72,7 @@ impl Adjusting {
         let mut driver = Driver::new(bench.make_ycsb()?, &config).map_err(RunError::from)?;
         driver.set_warmth(layout.warmth)?;
         driver.set_retry(system.retry);
-        driver.load(&|_, _| {}).map_err(RunError::from)?;
+        driver.load(&|_, _| {})?;
         let mut wrong = Vec::new();
         let still = (WARM_UP_MS, LOOKED_EVERY_MS * 0.9 - WARM_UP_MS);
         let changing = (LOOKED_EVERY_MS * LOOKS, CHANGING_MS);
@@ -90,7 +90,7 @@ impl Adjusting {
             wrong.append(&mut ran.phase.failures);
             per_s.push(ran.phase.tally.committed as f64 / ran.phase.seconds);
         }
-        let (invariants, audit) = driver.check().map_err(RunError::from)?;
+        let (invariants, audit) = driver.check()?;
         wrong.extend(invariants.iter().filter(|it| !it.ok).map(|it| it.detail.clone()));
         wrong.extend((!audit.is_clean()).then(|| audit.to_string()));
         let leases = LeaseReport::of(driver.cluster().database(), &config.cluster)

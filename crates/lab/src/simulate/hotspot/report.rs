@@ -5,9 +5,9 @@
 
 use super::run::HotspotPlan;
 use super::trail::{Moved, Trail};
-use crate::bench::checks::Checks;
-use crate::bench::driver::Phase;
-use crate::bench::lines::row;
+use crate::harness::checks::Checks;
+use crate::harness::lines::row;
+use crate::harness::phase::Phase;
 use crate::simulate::cluster::SimCluster;
 use serde::Serialize;
 use std::fmt;
@@ -145,57 +145,39 @@ impl fmt::Display for HotspotReport {
             self.workload, self.seed
         )?;
         row(f, "hardware", &self.profile)?;
-        row(
-            f,
-            "compute",
-            format_args!(
-                "{nodes} compute nodes × {threads} threads, {coordinators} coordinators, {clients} clients"
-            ),
-        )?;
-        row(
-            f,
-            "hot",
-            format_args!(
-                "{shards} shards of one node have {share} % of what writes, others every {} ms",
-                self.hot_ms
-            ),
-        )?;
-        row(
-            f,
-            "rule",
-            format_args!(
-                "looked at every {} ms; overloaded is {overload_percent} % of the mean unless told otherwise",
-                self.interval_ms
-            ),
-        )?;
+        row!(f, "compute" =>
+            "{nodes} compute nodes × {threads} threads, {coordinators} coordinators, {clients} \
+             clients")?;
+        row!(f, "hot" =>
+            "{shards} shards of one node have {share} % of what writes, others every {} ms",
+            self.hot_ms)?;
+        row!(f, "rule" =>
+            "looked at every {} ms; overloaded is {overload_percent} % of the mean unless told \
+             otherwise",
+            self.interval_ms)?;
         let thousands = |per_s: f64| format!("{:.0}", per_s / 1e3);
         for case in &self.cases {
             writeln!(f, "{}", case.name)?;
             row(f, "ktxn/s", list(&case.throughput_per_s, thousands))?;
             row(f, "at last", list(&case.at_last_per_s, thousands))?;
             let [p50, p99] = case.latency_us;
-            row(f, "latency", format_args!("p50 {p50:.0} µs, p99 {p99:.0} µs"))?;
+            row!(f, "latency" => "p50 {p50:.0} µs, p99 {p99:.0} µs")?;
             for it in &case.moved {
                 let took =
                     it.interruption_us.map_or("nobody asked".into(), |us| format!("{us:.1} µs"));
-                row(
-                    f,
-                    "moved",
-                    format_args!(
-                        "shard {} from {} to {} at {:.1} ms: interrupted for {took}, {} tries refused",
-                        it.shard, it.from, it.to, it.at_ms, it.refused
-                    ),
-                )?;
+                row!(f, "moved" =>
+                    "shard {} from {} to {} at {:.1} ms: interrupted for {took}, {} tries refused",
+                    it.shard, it.from, it.to, it.at_ms, it.refused)?;
             }
             if case.taken_back > 0 {
-                row(f, "taken back", format_args!("{} moves", case.taken_back))?;
+                row!(f, "taken back" => "{} moves", case.taken_back)?;
             }
         }
         writeln!(f, "resharding")?;
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         row(f, "of balanced", list(&self.of_balanced, percent))?;
         if let Some([mean, longest]) = self.interruption_us {
-            row(f, "interruption", format_args!("{mean:.1} µs on average, {longest:.1} at most"))?;
+            row!(f, "interruption" => "{mean:.1} µs on average, {longest:.1} at most")?;
         }
         writeln!(f, "checks")?;
         self.checks.fmt(f)

@@ -6,9 +6,9 @@
 use super::Hotspot;
 use super::report::{Case, HotspotReport};
 use super::trail::Trail;
-use crate::bench::checks::{Checks, guaranteed};
-use crate::bench::recording::Recording;
-use crate::bench::run::RunError;
+use crate::harness::checks::{Checks, guaranteed};
+use crate::harness::error::RunError;
+use crate::harness::recording::Recording;
 use crate::simulate::driver::{Driver, Length};
 use crate::simulate::run::Plan;
 use crate::simulate::virtual_ms;
@@ -77,8 +77,7 @@ fn loaded<W: Workload>(workload: W, it: &HotspotPlan) -> Result<Driver<W>, RunEr
 }
 
 fn length(it: &HotspotPlan) -> Length {
-    let measured = virtual_ms(it.plan.virtual_ms);
-    Length { warm_up: Nanos(0), measured, transactions_max: u64::MAX, record: false }
+    Length::measured(Nanos(0), virtual_ms(it.plan.virtual_ms))
 }
 
 fn measure<W: Workload>(
@@ -97,7 +96,7 @@ fn measure<W: Workload>(
 fn recorded<W: Workload>(
     driver: &mut Driver<W>,
     it: &HotspotPlan,
-) -> Result<(crate::bench::checks::HistoryReport, Vec<String>), RunError> {
+) -> Result<(crate::harness::checks::HistoryReport, Vec<String>), RunError> {
     let recording = Recording::open(driver.workload(), &it.plan.config.cluster, [], (None, true))?;
     let trail = Rc::new(Trail::new(RECORDED_INTERVAL));
     let terms = Terms { interval: RECORDED_INTERVAL, ..it.terms };

@@ -15,9 +15,9 @@ use tarn_store::history::RecordedTxn;
 use tarn_workloads::Workload;
 
 /// What a phase's threads look at between turns.
-pub(super) const WARM_UP: u8 = 0;
+pub(crate) const WARM_UP: u8 = 0;
 const MEASURE: u8 = 1;
-pub(super) const STOP: u8 = 2;
+pub(crate) const STOP: u8 = 2;
 
 /// How the driver and its threads talk during a phase.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Signals {
         self.stage() == STOP
     }
 
-    pub(super) fn stage(&self) -> u8 {
+    pub(crate) fn stage(&self) -> u8 {
         self.stage.load(Ordering::Relaxed)
     }
 }

@@ -239,7 +239,7 @@ impl fmt::Display for Checks {
         if !self.outcomes.is_empty() {
             let outcomes: Vec<String> =
                 self.outcomes.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            row(f, "outcomes", format_args!("{} (all phases)", outcomes.join(", ")))?;
+            row!(f, "outcomes" => "{} (all phases)", outcomes.join(", "))?;
         }
         let HistoryReport { verdict: judged, transactions, isolation, seconds, .. } = &self.history;
         match *judged {
@@ -251,29 +251,24 @@ impl fmt::Display for Checks {
                     "NOT CHECKED: the variant is UNSAFE, transactions are not isolated",
                 )?;
             }
-            judged => row(
-                f,
-                "history",
-                format_args!(
-                    "{judged}: {isolation}, {transactions} transactions recorded in the \
-                     verification phase ({})",
-                    length(*seconds)
-                ),
-            )?,
+            judged => row!(f, "history" =>
+                "{judged}: {isolation}, {transactions} transactions recorded in the verification \
+                 phase ({})",
+                length(*seconds))?,
         }
         if let Some(file) = &self.history.file {
-            row(f, "", format_args!("written to {file}"))?;
+            row!(f, "" => "written to {file}")?;
         }
         for invariant in &self.invariants.each {
             let (name, detail) = (invariant.name, &invariant.detail);
-            row(f, "invariant", format_args!("{}: {name}: {detail}", verdict(invariant.ok)))?;
+            row!(f, "invariant" => "{}: {name}: {detail}", verdict(invariant.ok))?;
         }
-        row(f, "audit", format_args!("{}: {}", verdict(self.audit.ok), self.audit.detail))?;
+        row!(f, "audit" => "{}: {}", verdict(self.audit.ok), self.audit.detail)?;
         for failure in self.failures.iter().take(5) {
             row(f, "failure", failure)?;
         }
         if self.failures.len() > 5 {
-            row(f, "", format_args!("and {} more failures", self.failures.len() - 5))?;
+            row!(f, "" => "and {} more failures", self.failures.len() - 5)?;
         }
         match &self.history.counterexample {
             Some(text) => write!(f, "{text}"),

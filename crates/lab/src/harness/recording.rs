@@ -4,9 +4,9 @@
 //! name only when it is whole.
 
 use super::checks::HistoryReport;
-use super::driver::Phase;
+use super::error::RunError;
 use super::history::{create, history_of, write_all};
-use super::run::RunError;
+use super::phase::Phase;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tarn::cluster::ClusterConfig;

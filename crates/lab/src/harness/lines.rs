@@ -6,6 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tarn_store::placement::catalog::Placement;
 
+/// One line of formatted text: `row!(f, "name" => "{} of {}", done, all)`.
+macro_rules! formatted_row {
+    ($f:expr, $name:expr => $($text:tt)+) => { row($f, $name, format_args!($($text)+)) };
+}
+pub(crate) use formatted_row as row;
+
 /// One line.
 pub(crate) fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
     writeln!(f, "  {name:<18} {value}")

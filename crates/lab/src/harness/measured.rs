@@ -3,8 +3,8 @@
 //! Invariant: times are of the fabric's own clock, which is virtual on a simulated cluster; no
 //! history was recorded while they were taken.
 
-use super::driver::Phase;
 use super::lines::{length, parts, row};
+use super::phase::Phase;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -114,52 +114,32 @@ impl Measured {
         let own = conflicts.remove(AbortReason::User.name()).unwrap_or_default();
         let reasons = parts(&conflicts, |count| count.to_string());
         let rate = self.conflict_rate * 100.0;
-        row(f, "aborted tries", format_args!("{reasons}; conflicts {rate:.3} % of tries"))?;
+        row!(f, "aborted tries" => "{reasons}; conflicts {rate:.3} % of tries")?;
         if own == 0 {
             return Ok(());
         }
         let why = if self.gives_up.is_empty() { "its own decision" } else { self.gives_up };
-        row(
-            f,
-            "own aborts",
-            format_args!("{own} transactions gave up as the workload has it ({why}): no failures"),
-        )
+        row!(f, "own aborts" =>
+            "{own} transactions gave up as the workload has it ({why}): no failures")
     }
 }
 
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        row(
-            f,
-            "throughput",
-            format_args!(
-                "{:.3} M transactions/s ({} committed in {})",
-                self.throughput_per_s / 1e6,
-                self.committed,
-                length(self.seconds)
-            ),
-        )?;
+        row!(f, "throughput" =>
+            "{:.3} M transactions/s ({} committed in {})",
+            self.throughput_per_s / 1e6, self.committed, length(self.seconds))?;
         let Latency { p50, p99, p999, samples } = self.latency_us;
-        row(
-            f,
-            "latency",
-            format_args!(
-                "p50 {p50:.2} µs, p99 {p99:.2} µs, p99.9 {p999:.2} µs ({samples} samples)"
-            ),
-        )?;
+        row!(f, "latency" =>
+            "p50 {p50:.2} µs, p99 {p99:.2} µs, p99.9 {p999:.2} µs ({samples} samples)")?;
         let ended = self.mix_run.values().sum::<u64>().max(1) as f64;
         let share = |count: u64| format!("{:.1} %", count as f64 * 100.0 / ended);
         row(f, "mix run", parts(&self.mix_run, share))?;
         self.aborts(f)?;
         let PerTxn { rounds, verbs, messages, bytes } = &self.per_txn;
         let verbs = parts(verbs, |count| format!("{count:.2}"));
-        row(
-            f,
-            "per transaction",
-            format_args!(
-                "{rounds:.2} rounds; verbs: {verbs}; {messages:.2} messages; {bytes:.0} bytes"
-            ),
-        )?;
+        row!(f, "per transaction" =>
+            "{rounds:.2} rounds; verbs: {verbs}; {messages:.2} messages; {bytes:.0} bytes")?;
         row(f, "phases", parts(&self.phases, |count| count.to_string()))
     }
 }

@@ -137,19 +137,15 @@ const PRINTED: usize = 4;
 
 impl fmt::Display for LeaseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        row(
-            f,
-            "leases",
-            format_args!(
-                "{} ns at first, {} ns at the end; {:.1} % of {} read-only transactions in lease, 80 % read within {:.2} µs (all phases)",
-                self.first_ns, self.last_ns, self.in_lease_percent, self.reads, self.read_p80_us
-            ),
-        )?;
+        row!(f, "leases" =>
+            "{} ns at first, {} ns at the end; {:.1} % of {} read-only transactions in lease, 80 % \
+             read within {:.2} µs (all phases)",
+            self.first_ns, self.last_ns, self.in_lease_percent, self.reads, self.read_p80_us)?;
         if self.sampled > 0 {
             let stages: Vec<String> =
                 self.stages_us.iter().map(|(name, us)| format!("{name} {us:.2} µs")).collect();
             let stages = stages.join(", ");
-            row(f, "stages", format_args!("{stages}: of one read-write transaction in {SAMPLE}"))?;
+            row!(f, "stages" => "{stages}: of one read-write transaction in {SAMPLE}")?;
         }
         self.manager.as_ref().map_or(Ok(()), |manager| manager.fmt(f))
     }
@@ -158,29 +154,18 @@ impl fmt::Display for LeaseReport {
 impl fmt::Display for ManagerReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = self.time_to_adjust_us.map_or("none".into(), |us| format!("{us:.2} µs"));
-        row(
-            f,
-            "lease manager",
-            format_args!(
-                "{} looks, one in {} ns; {} changes; time to adjust {time} at the most",
-                self.looks, self.every_ns, self.changes
-            ),
-        )?;
+        row!(f, "lease manager" =>
+            "{} looks, one in {} ns; {} changes; time to adjust {time} at the most",
+            self.looks, self.every_ns, self.changes)?;
         for change in self.first.iter().take(PRINTED) {
             let ChangeReport { asked_us, from_ns, to_ns, took_us, in_lease_percent } = change;
             let share =
                 in_lease_percent.map_or(String::new(), |it| format!("; {it:.1} % in lease"));
-            row(
-                f,
-                "",
-                format_args!(
-                    "{from_ns} → {to_ns} ns at {asked_us:.1} µs, in {took_us:.2} µs{share}"
-                ),
-            )?;
+            row!(f, "" => "{from_ns} → {to_ns} ns at {asked_us:.1} µs, in {took_us:.2} µs{share}")?;
         }
         match self.expelled_for_clocks {
             0 => Ok(()),
-            count => row(f, "", format_args!("{count} nodes expelled for their clocks")),
+            count => row!(f, "" => "{count} nodes expelled for their clocks"),
         }
     }
 }

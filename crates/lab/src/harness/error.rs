@@ -1,0 +1,51 @@
+//! Why a run has no report.
+//!
+//! Invariant: a value that cannot be used and work that failed are never mixed: the program's exit code depends on it.
+
+use super::explained;
+use std::fmt;
+use tarn::cluster::OpenError;
+use tarn_engine::site::Context;
+use tarn_store::ids::{Failure, UsageError};
+
+/// Why there is no report.
+#[derive(Debug)]
+pub enum RunError {
+    /// A value that cannot be used.
+    Usage(UsageError),
+    /// The work failed.
+    Failed(String),
+}
+
+impl RunError {
+    /// The failure of a transaction of this thread, explained.
+    pub(crate) fn explained(cx: &Context, failure: Failure) -> RunError {
+        RunError::Failed(explained(cx, failure))
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Usage(error) => error.fmt(f),
+            RunError::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<UsageError> for RunError {
+    fn from(error: UsageError) -> RunError {
+        RunError::Usage(error)
+    }
+}
+
+impl From<OpenError> for RunError {
+    fn from(error: OpenError) -> RunError {
+        match error {
+            OpenError::Usage(error) => RunError::Usage(error),
+            error => RunError::Failed(error.to_string()),
+        }
+    }
+}
