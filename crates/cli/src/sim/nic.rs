@@ -76,16 +76,16 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 }
 
 /// Returns the curves that were asked for; all, if none was.
-fn curves(names: &[String]) -> Result<Vec<Curve>, Stop> {
+fn curves(names: &[String]) -> Result<Vec<&'static Curve>, Stop> {
     if let Some(name) = names.iter().find(|name| CURVES.iter().all(|curve| curve.name != **name)) {
-        let known: Vec<&str> = CURVES.iter().map(|curve| curve.name).collect();
+        let known: Vec<&str> = CURVES.iter().map(|curve| &*curve.name).collect();
         return Err(Stop::Input(format!("--curve = {name}; allowed: {}", known.join(", "))));
     }
-    let asked = |curve: &&Curve| names.is_empty() || names.iter().any(|name| name == curve.name);
-    Ok(CURVES.iter().filter(asked).copied().collect())
+    let asked = |curve: &&Curve| names.is_empty() || names.contains(&curve.name);
+    Ok(CURVES.iter().filter(asked).collect())
 }
 
-fn tables(profile: &Profile, curves: &[Curve], measured: &[Measurement]) -> String {
+fn tables(profile: &Profile, curves: &[&Curve], measured: &[Measurement]) -> String {
     let mut text = format!("{}: {}\n", profile.name, profile.hardware);
     for Change { key, value, was } in &profile.changes {
         let _ = writeln!(text, "modified: {key} = {value} instead of {was}");
@@ -106,7 +106,7 @@ fn line(text: &mut String, curve: &Curve, measurement: &Measurement) {
     let busiest = shares(&busy[..busy.len().min(2)]);
     let line = format!(
         "  {:<27} {rate_mops:>8.2} {:>9.2} {:>9.2}  {busiest}",
-        (curve.varied)(*point),
+        curve.varied(*point),
         latency_us.p50,
         latency_us.p99,
     );

@@ -9,11 +9,11 @@ mod curves;
 pub mod published;
 mod verbs;
 
-pub use curves::CURVES;
+pub use curves::{CURVES, Curve};
 
 use hdrhistogram::Histogram;
 use published::{Beside, beside};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
@@ -33,7 +33,7 @@ const LONGEST_NS: u64 = 1_000_000_000;
 const GROUP_BYTES: u64 = 16 << 20;
 
 /// How a thread posts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loop {
     /// One doorbell a batch; so many batches in flight.
@@ -45,10 +45,11 @@ pub enum Loop {
 }
 
 /// Who posts which verbs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Verbs {
     /// The verb.
-    #[serde(serialize_with = "verb_name")]
+    #[serde(serialize_with = "verb_name", deserialize_with = "curves::verb_named")]
     pub verb: VerbKind,
     /// Client machines.
     pub clients: u16,
@@ -63,7 +64,8 @@ pub struct Verbs {
 }
 
 /// Who calls whom.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Calls {
     /// Client machines.
     pub clients: u16,
@@ -84,30 +86,18 @@ pub struct Calls {
     /// What is counted for each call: questions that were packed into it.
     pub together: u16,
     /// Whether it asks the timestamp service, for as many as are counted.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stamps: bool,
 }
 
 /// What is measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Point {
     /// Verbs.
     Verbs(Verbs),
     /// Calls.
     Calls(Calls),
-}
-
-/// A curve: one thing is varied.
-#[derive(Clone, Copy, Debug)]
-pub struct Curve {
-    /// As it is asked for.
-    pub name: &'static str,
-    /// What it shows.
-    pub about: &'static str,
-    /// What is varied, of a point.
-    pub varied: fn(Point) -> String,
-    points: fn() -> Vec<Point>,
 }
 
 /// From asking to having the answer, in microseconds.
@@ -156,18 +146,21 @@ fn verb_name<S: serde::Serializer>(verb: &VerbKind, serializer: S) -> Result<S::
     serializer.serialize_str(name_of(*verb))
 }
 
-impl Curve {
-    /// What it measures.
-    pub fn points(&self) -> Vec<Point> {
-        (self.points)()
+impl Verbs {
+    /// One thread of so many machines, four batches of eight READs in flight each.
+    pub const fn clients(clients: u16) -> Verbs {
+        let (verb, posting) = (VerbKind::Read, Loop::Batches(4));
+        Verbs { verb, clients, threads: 1, depth: 8, payload_bytes: 8, posting }
     }
+}
 
+impl Curve {
     /// Measures all of it on this hardware.
     ///
     /// # Errors
     /// A shape that cannot be.
-    pub fn measure(&self, profile: &Profile) -> Result<Vec<Measurement>, ConfigError> {
-        self.points().into_iter().map(|point| measure(profile, self.name, point)).collect()
+    pub fn measure(&'static self, profile: &Profile) -> Result<Vec<Measurement>, ConfigError> {
+        self.points.iter().map(|&(_, point)| measure(profile, &self.name, point)).collect()
     }
 }
 

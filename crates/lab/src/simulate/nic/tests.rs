@@ -1,7 +1,9 @@
 //! The curves have the shapes of the published ones, and every published figure is on one.
 
-use super::published::FIGURES;
+use super::curves::curve;
+use super::published::figures;
 use super::*;
+use std::collections::BTreeSet;
 
 fn profile(name: &str) -> Profile {
     Profile::load(name).expect("embedded")
@@ -11,11 +13,19 @@ fn found(profile: &Profile, point: Point) -> Measurement {
     measure(profile, "", point).expect("a shape that can be")
 }
 
+fn at(profile: &Profile, name: &str, label: &str) -> Measurement {
+    found(profile, curve(name).point(label))
+}
+
 #[test]
 fn every_published_figure_is_on_a_curve() {
-    let measured: Vec<Point> = CURVES.iter().flat_map(Curve::points).collect();
-    for figure in FIGURES {
-        assert!(measured.contains(&figure.of), "{figure:?}");
+    for figure in figures() {
+        assert!(Profile::names().any(|name| name == figure.profile), "{figure:?}");
+        curve(&figure.curve).point(&figure.point);
+    }
+    for curve in &*CURVES {
+        let labels: BTreeSet<&String> = curve.points.iter().map(|(label, _)| label).collect();
+        assert_eq!(labels.len(), curve.points.len(), "{}: a label twice", curve.name);
     }
 }
 
@@ -23,15 +33,14 @@ fn every_published_figure_is_on_a_curve() {
 fn the_doorbell_curve_rises_to_32_threads_and_falls_from_there() {
     let profile = profile("cx6-200g");
     let rate = |threads| {
-        let found = found(&profile, Point::Verbs(Verbs::doorbell(threads)));
+        let found = at(&profile, "doorbell", &format!("read {threads} threads"));
         let ratio = found.beside[0].ratio;
         assert!((0.88..1.12).contains(&ratio), "{threads}: {ratio}");
         found.rate_mops
     };
     assert!(rate(8) < rate(16) && rate(16) < rate(32));
     assert!(rate(32) > rate(48) && rate(48) > rate(64) && rate(64) > rate(96));
-    let alone = Verbs { posting: Loop::RingEachAlone, ..Verbs::doorbell(96) };
-    assert!(found(&profile, Point::Verbs(alone)).rate_mops > 2.0 * rate(32));
+    assert!(at(&profile, "doorbell", "read 96 alone").rate_mops > 2.0 * rate(32));
 }
 
 /// Little's law: what is in flight is rate times latency, whatever the model.
@@ -40,8 +49,8 @@ fn rates_and_latencies_agree_with_one_another() {
     for name in Profile::names() {
         let profile = profile(name);
         for depth in [1, 8, 32] {
-            let verbs = Verbs::batch(VerbKind::Read, depth);
-            let Measurement { rate_mops, latency_us, .. } = found(&profile, Point::Verbs(verbs));
+            let measured = at(&profile, "depth", &format!("read depth {depth}"));
+            let Measurement { rate_mops, latency_us, .. } = measured;
             let in_flight = rate_mops * latency_us.mean;
             let share = in_flight / f64::from(depth);
             assert!((0.9..=1.01).contains(&share), "{name} {depth}: {share}");
@@ -53,7 +62,7 @@ fn rates_and_latencies_agree_with_one_another() {
 #[test]
 fn more_in_the_queue_gives_more_and_takes_longer_but_ever_less_so() {
     let profile = profile("cx3-56g");
-    let at = |depth| found(&profile, Point::Verbs(Verbs::batch(VerbKind::Read, depth)));
+    let at = |depth: u16| at(&profile, "depth", &format!("read depth {depth}"));
     let (one, eight, many) = (at(1), at(8), at(64));
     assert!(one.rate_mops * 4.0 < eight.rate_mops && eight.rate_mops * 1.2 < many.rate_mops);
     assert!(one.latency_us.p50 < eight.latency_us.p50);
@@ -63,11 +72,7 @@ fn more_in_the_queue_gives_more_and_takes_longer_but_ever_less_so() {
 #[test]
 fn payloads_beyond_the_inline_limit_are_sent_at_a_lower_rate() {
     let profile = profile("cx5-100g");
-    let at = |payload_bytes| {
-        let write =
-            Verbs { verb: VerbKind::Write, threads: 16, payload_bytes, ..Verbs::clients(1) };
-        found(&profile, Point::Verbs(write)).rate_mops
-    };
+    let at = |bytes: u16| at(&profile, "inline", &format!("write {bytes} B")).rate_mops;
     let (below, limit, beyond) = (at(128), at(188), at(192));
     assert!(limit < below && beyond < 0.7 * limit, "{below} {limit} {beyond}");
 }
@@ -75,7 +80,7 @@ fn payloads_beyond_the_inline_limit_are_sent_at_a_lower_rate() {
 #[test]
 fn packing_look_ups_pays_until_the_inline_limit() {
     let profile = profile("cx5-100g");
-    let at = |together| found(&profile, Point::Calls(Calls::packed(together))).rate_mops;
+    let at = |count: u16| at(&profile, "batching", &format!("{count} a packet")).rate_mops;
     let (one, two, four, six, eight) = (at(1), at(2), at(4), at(6), at(8));
     assert!(two > 1.8 * one && four > 1.3 * two && six > four, "{one} {two} {four} {six}");
     assert!(eight < six, "the second DMA: {six} then {eight}");
@@ -84,13 +89,13 @@ fn packing_look_ups_pays_until_the_inline_limit() {
 #[test]
 fn cores_add_up_until_the_nic_is_the_limit() {
     let profile = profile("cx5-100g");
-    let at = |cores| found(&profile, Point::Calls(Calls::saturated(cores, 16)));
+    let at = |cores: u16| at(&profile, "calls", &format!("{cores} cores, 16 a ring, 0 ns"));
     let (one, two, four) = (at(1), at(2), at(4));
     assert!((two.rate_mops / one.rate_mops - 2.0).abs() < 0.1);
     assert!((four.rate_mops / one.rate_mops - 4.0).abs() < 0.3);
     assert_eq!(one.busy[0].part, "control cpu");
-    let slow = Calls { handler_ns: 2_000, ..Calls::saturated(1, 16) };
-    let slow = found(&profile, Point::Calls(slow));
+    let slow = curve("calls").point("1 cores, 16 a ring, 2000 ns");
+    let slow = found(&profile, slow);
     let added_ns = 1e3 / slow.rate_mops - 1e3 / one.rate_mops;
     assert!((added_ns - 2_000.0).abs() < 50.0, "a handler of 2 µs costs {added_ns} ns");
 }
@@ -98,7 +103,9 @@ fn cores_add_up_until_the_nic_is_the_limit() {
 #[test]
 fn timestamps_cost_a_call_and_calls_for_many_cost_hardly_more() {
     let profile = profile("cx3-56g");
-    let at = |cores, together| found(&profile, Point::Calls(Calls::stamps(cores, together)));
+    let at = |cores: u16, count: u16| {
+        at(&profile, "timestamps", &format!("{cores} cores, {count} a call"))
+    };
     let (one, two, sixteen) = (at(1, 1), at(2, 1), at(1, 16));
     assert_eq!(one.busy[0].part, "timestamp cpu");
     assert!((two.rate_mops / one.rate_mops - 2.0).abs() < 0.1, "cores add up");
