@@ -7,10 +7,8 @@
 
 use super::cluster::Cluster;
 use super::desk::Left;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context as Task, Poll};
 use tarn_engine::requests::serve::settle;
 use tarn_engine::site::{ComputeNode, Context};
 use tarn_fabric::rng::mix;
@@ -25,37 +23,22 @@ pub fn digest(node: &ComputeNode, shards: &[ShardId]) -> Option<u64> {
     Some(shards.iter().map(word).fold(services.digest(), |digest, word| mix(digest ^ word)))
 }
 
-/// A coroutine together with its thread's service.
-pub struct Serving {
-    inner: Pin<Box<dyn Future<Output = ()>>>,
-    cx: Rc<Context>,
-    cluster: Rc<Cluster>,
-}
-
-impl Serving {
-    /// `inner`, and what it leaves to be given up.
-    pub fn new(
-        cluster: &Rc<Cluster>,
-        cx: &Rc<Context>,
-        inner: impl Future<Output = ()> + 'static,
-    ) -> Serving {
-        let its = Rc::clone(cx);
-        let inner = Box::pin(async move {
-            inner.await;
-            settle(&its).await;
-        });
-        Serving { inner, cx: Rc::clone(cx), cluster: Rc::clone(cluster) }
-    }
-}
-
-impl Future for Serving {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
-        self.cx.reread_shards(self.cluster.shards());
-        self.cx.serve();
-        self.inner.as_mut().poll(task)
-    }
+/// Returns a coroutine together with its thread's service; at its end the thread gives up what the coroutine has left.
+pub fn serving(
+    cluster: &Rc<Cluster>,
+    cx: &Rc<Context>,
+    inner: impl Future<Output = ()> + 'static,
+) -> impl Future<Output = ()> + 'static {
+    let (cluster, cx, its) = (Rc::clone(cluster), Rc::clone(cx), Rc::clone(cx));
+    let mut inner = Box::pin(async move {
+        inner.await;
+        settle(&its).await;
+    });
+    poll_fn(move |task| {
+        cx.reread_shards(&cluster.shards);
+        cx.serve();
+        inner.as_mut().poll(task)
+    })
 }
 
 /// Locks that nobody will give up: at members all of whose actors have ended, once what the recovered held is

@@ -13,11 +13,12 @@ use super::script::RecordIndex;
 use super::service::Service;
 use super::shape::Shape;
 use crate::harness::checks::guaranteed;
+use crate::harness::rest::ALL;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_check::Isolation;
-use tarn_engine::admin::load::{Loader, Part};
+use tarn_engine::admin::load::Loader;
 use tarn_engine::cluster::membership::Membership;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::services::ServiceOptions;
@@ -41,7 +42,7 @@ pub const TABLE: TableId = TableId(0);
 /// Addresses that a coordinator remembers which does.
 const REMEMBERED: usize = 16;
 /// Of every generator: nothing that is explored draws.
-const SEED: u64 = 1;
+pub const SEED: u64 = 1;
 /// How long readers' leases are, and writers' waits: all that is asked is which waits fit into which windows.
 const READ_LEASE_NS: u32 = 1;
 /// Where timestamps are counted: the second line of the superblock's page, which nobody else uses.
@@ -54,17 +55,21 @@ const KEYS_MAX: u64 = 1 << 20;
 
 /// See the module's text.
 pub struct Cluster {
-    litmus: Rc<Litmus>,
-    shape: Shape,
+    /// The litmus.
+    pub litmus: Rc<Litmus>,
+    /// The shape.
+    pub shape: Shape,
     protocol: String,
     variant: String,
-    isolation: Isolation,
-    catalog: Catalog,
+    /// What histories are held against.
+    pub isolation: Isolation,
+    /// The plan of the memory.
+    pub catalog: Catalog,
     keys: Vec<u64>,
     /// Keys of fillers, and what each says.
-    fillers: Vec<(u64, u64)>,
-    /// Where the locks of records and of their buckets lie.
-    shards: Vec<ShardId>,
+    pub fillers: Vec<(u64, u64)>,
+    /// The shards of its records and of their buckets.
+    pub shards: Vec<ShardId>,
 }
 
 impl Cluster {
@@ -88,14 +93,14 @@ impl Cluster {
             ..Options::default()
         };
         let catalog = planner.catalog(&[schema(litmus)], &options, shape.memory_nodes)?;
-        let keys = Places::new(&catalog, litmus).keys().ok_or_else(|| UsageError {
+        let places = Places::new(&catalog, litmus);
+        let keys = places.keys().ok_or_else(|| UsageError {
             field: "litmus".into(),
             value: format!("{} with {} records", litmus.name, litmus.records.len()),
             allowed: format!(
                 "on {shape} fewer that are not put together: each has a bucket of its own"
             ),
         })?;
-        let places = Places::new(&catalog, litmus);
         let (fillers, shards) = (places.fillers(&keys), places.shards(&keys));
         let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
         let litmus = Rc::clone(litmus);
@@ -108,26 +113,6 @@ impl Cluster {
         &self.catalog.table(TABLE).schema
     }
 
-    /// The litmus.
-    pub fn litmus(&self) -> &Rc<Litmus> {
-        &self.litmus
-    }
-
-    /// The shape.
-    pub fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// What histories are held against.
-    pub fn isolation(&self) -> Isolation {
-        self.isolation
-    }
-
-    /// The plan of the memory.
-    pub fn catalog(&self) -> &Catalog {
-        &self.catalog
-    }
-
     /// A record's key.
     pub fn key(&self, record: RecordIndex) -> u64 {
         self.keys[record.0]
@@ -136,16 +121,6 @@ impl Cluster {
     /// Whose key it is.
     pub fn record(&self, key: u64) -> Option<RecordIndex> {
         self.keys.iter().position(|known| *known == key).map(RecordIndex)
-    }
-
-    /// Keys of fillers, and what each says.
-    pub fn fillers(&self) -> &[(u64, u64)] {
-        &self.fillers
-    }
-
-    /// The shards of its records and of their buckets.
-    pub fn shards(&self) -> &[ShardId] {
-        &self.shards
     }
 
     /// Whose entry says `value` and leads to the record of `key`.
@@ -240,7 +215,7 @@ impl Cluster {
     /// If memory cannot be written: nothing has broken yet.
     pub fn load(&self, cx: &Rc<Context>) {
         let loaded: Result<u64, Failure> = block_on(async {
-            let mut loader = Loader::new(cx, Part { index: 0, of: 1 });
+            let mut loader = Loader::new(cx, ALL);
             let named = self.litmus.initial.iter().zip(&self.keys);
             let named = named.filter_map(|(content, &key)| Some((key, (*content)?)));
             let early = self.fillers.iter().copied().filter(|filler| !self.is_late(filler));
@@ -294,11 +269,6 @@ fn schema(litmus: &Litmus) -> TableSchema {
         Some(ordered) => ordered.schema(table, litmus.records.len()),
         None => table,
     }
-}
-
-/// The seed of a port's generators.
-pub fn seed() -> u64 {
-    SEED
 }
 
 /// The last of late fillers come in one transaction: a leaf that has so little room asks for a split, which is
@@ -402,7 +372,7 @@ mod tests {
             let litmus = Rc::new(Litmus::load(name).expect("a litmus"));
             let shape = Shape::plain(2, 2);
             let cluster = Cluster::new(&litmus, shape, ("ford", "corrected")).expect("a cluster");
-            let places = Places::new(cluster.catalog(), &litmus);
+            let places = Places::new(&cluster.catalog, &litmus);
             let at: Vec<Place> = cluster.keys.iter().map(|key| places.of(*key)).collect();
             let share = |one: usize, other: usize| {
                 litmus.together.iter().any(|set| set.contains(&one) && set.contains(&other))
@@ -418,7 +388,7 @@ mod tests {
                     }
                 }
             }
-            assert!(cluster.catalog().group_bytes() <= 64 << 10, "{name}: small memory");
+            assert!(cluster.catalog.group_bytes() <= 64 << 10, "{name}: small memory");
         }
     }
 }

@@ -10,7 +10,7 @@ use super::ranges::{Entry, INDEX, work};
 use super::recovery::LOOK_AGAIN;
 use super::script::{Base, Content, Expression, Op, RecordIndex, Saw, Script};
 use crate::harness::in_words;
-use crate::schedules::mixture::fill;
+use crate::harness::layout::fill;
 use std::rc::Rc;
 use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_engine::session::transaction::Transaction;
@@ -53,7 +53,7 @@ pub struct Part {
 impl Part {
     /// Runs its transactions.
     pub async fn run(self, cx: Rc<Context>) {
-        let litmus = Rc::clone(self.cluster.litmus());
+        let litmus = Rc::clone(&self.cluster.litmus);
         let succeeds = litmus.coordinators[self.number].succeeds;
         if let Some(of) = succeeds {
             // Nobody takes a number from a member.
@@ -183,7 +183,7 @@ impl<'a> Once<'a> {
         self.seen.clear();
         self.scans.clear();
         self.torn = false;
-        let mut known: Vec<Option<Handle>> = vec![None; self.cluster.litmus().records.len()];
+        let mut known: Vec<Option<Handle>> = vec![None; self.cluster.litmus.records.len()];
         let mut asked = 0;
         let ops = &self.script.ops;
         for at in 0..=ops.len() {

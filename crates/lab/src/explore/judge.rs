@@ -7,7 +7,7 @@
 //! transaction's interval is, its caller says: from its first try to the reply.
 
 use super::beside::left_locked;
-use super::cluster::{Cluster, TABLE, seed};
+use super::cluster::{Cluster, SEED, TABLE};
 use super::coordinate::row_says;
 use super::desk::{Desk, Left};
 use super::oracle::{self, Ended};
@@ -50,7 +50,7 @@ pub fn judge(
     let (history, contradiction) = history(&left);
     let schemas = std::slice::from_ref(cluster.schema());
     let recorded = history_of(BTreeMap::new(), schemas, &history);
-    let report = check(&recorded, cluster.isolation());
+    let report = check(&recorded, cluster.isolation);
     if !report.is_accepted() {
         return Err(format!("history: {report}"));
     }
@@ -71,7 +71,7 @@ pub fn judge(
     }
     let is_lost = memory_died && !is_mended;
     let contents = if is_lost { None } else { Some(look(cluster, &left, end)?) };
-    let rules = (&**cluster.litmus(), cluster.isolation());
+    let rules = (&*cluster.litmus, cluster.isolation);
     if oracle::explains(rules, &left.seen, contents.as_deref()) {
         return Ok(contents);
     }
@@ -113,7 +113,7 @@ fn recorded(left: &Left) -> Vec<RecordedTxn> {
 /// What is in the records at rest.
 fn look(cluster: &Cluster, left: &Left, end: &End<'_>) -> Result<Vec<Content>, String> {
     let node = cluster.join(&left.contexts[0].node.database, cluster.steward());
-    let port = end.port(cluster.steward(), LOOKER, seed());
+    let port = end.port(cluster.steward(), LOOKER, SEED);
     let cx = cluster.context(&node, port, LOOKER, false);
     let has_lost = end
         .summary
@@ -144,7 +144,7 @@ async fn probe(
     cx: &Rc<Context>,
     contents: Vec<Content>,
 ) -> Result<Result<Vec<Content>, String>, Failure> {
-    let number = cluster.litmus().coordinators.len() as u32;
+    let number = cluster.litmus.coordinators.len() as u32;
     let mut by = Coordinator::new(Rc::clone(cx), number, PROBE);
     let records: Vec<RecordIndex> = (0..contents.len()).map(RecordIndex).collect();
     let read = by.transact_read_only(async |tx| {
@@ -169,13 +169,13 @@ async fn contents(
     cluster: &Cluster,
     cx: &Rc<Context>,
 ) -> Result<Result<Vec<Content>, String>, Failure> {
-    let names = &cluster.litmus().records;
+    let names = &cluster.litmus.records;
     let mut contents = vec![None; names.len()];
     let (mut wrong, mut fillers) = (None, 0);
     scan(cx, TABLE, |stored| {
         let (value, is_whole) = row_says(stored.row.payload());
         match cluster.record(stored.key) {
-            None if cluster.fillers().contains(&(stored.key, value)) => fillers += 1,
+            None if cluster.fillers.contains(&(stored.key, value)) => fillers += 1,
             None => {
                 wrong = Some(format!("memory: a record of key {} that nobody made", stored.key))
             }
@@ -192,8 +192,8 @@ async fn contents(
         }
     })
     .await?;
-    if fillers != cluster.fillers().len() {
-        let all = cluster.fillers().len();
+    if fillers != cluster.fillers.len() {
+        let all = cluster.fillers.len();
         wrong = Some(format!("memory: {fillers} of {all} fillers are there"));
     }
     Ok(match wrong {
@@ -204,7 +204,7 @@ async fn contents(
 
 /// What no order of the transactions gives, in words.
 fn unexplained(cluster: &Cluster, left: &Left, contents: Option<&[Content]>) -> String {
-    let litmus = cluster.litmus();
+    let litmus = &cluster.litmus;
     let mut text = "values: no order of the transactions gives".to_owned();
     for (index, seen) in left.seen.iter().enumerate() {
         text += &match &seen.ended {

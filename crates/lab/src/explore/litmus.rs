@@ -8,7 +8,7 @@ use super::oracle;
 use super::ranges::{self, FileOrdered, Ordered};
 use super::script::{Content, Contents, Script, Stated, by_name};
 use super::shape::Shape;
-use crate::schedules::mixture::Layout;
+use crate::harness::layout::Layout;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ const TRANSACTIONS_MAX: usize = 6;
 const TRIES_MAX: u32 = 3;
 
 macro_rules! embedded {
-    ($($name:literal),+ $(,)?) => {
+    ($($name:literal)+) => {
         /// The litmuses that come with the program, by name.
         const EMBEDDED: &[(&str, &str)] = &[
             $(($name, include_str!(concat!("../../../../scenarios/litmus/", $name, ".toml")))),+
@@ -32,50 +32,15 @@ macro_rules! embedded {
     };
 }
 
-embedded!(
-    "aba",
-    "absent-skew",
-    "ack-then-die",
-    "cache-fill",
-    "cache-local-reader",
-    "delete-reader",
-    "dirty-read",
-    "fractured-get",
-    "fractured-read",
-    "get-in-turn",
-    "half-commit",
-    "insert-insert",
-    "intermediate-read",
-    "late-read",
-    "later-read",
-    "lock-twice",
-    "long-reader",
-    "lost-update",
-    "merge-scan",
-    "phantom",
-    "range-edge",
-    "range-gap",
-    "range-move",
-    "range-phantom",
-    "range-skew",
-    "read-in-turn",
-    "read-only-anomaly",
-    "real-time",
-    "recycled-record",
-    "split-insert",
-    "split-leaf",
-    "split-lost",
-    "split-scan",
-    "stale-address",
-    "successor",
-    "three-writers",
-    "torn-body",
-    "torn-row",
-    "unique-insert",
-    "user-abort",
-    "write-skew",
-    "write-then-read",
-);
+embedded! {
+    "aba" "absent-skew" "ack-then-die" "cache-fill" "cache-local-reader" "delete-reader"
+    "dirty-read" "fractured-get" "fractured-read" "get-in-turn" "half-commit" "insert-insert"
+    "intermediate-read" "late-read" "later-read" "lock-twice" "long-reader" "lost-update"
+    "merge-scan" "phantom" "range-edge" "range-gap" "range-move" "range-phantom" "range-skew"
+    "read-in-turn" "read-only-anomaly" "real-time" "recycled-record" "split-insert" "split-leaf"
+    "split-lost" "split-scan" "stale-address" "successor" "three-writers" "torn-body" "torn-row"
+    "unique-insert" "user-abort" "write-skew" "write-then-read"
+}
 
 /// See the module's text.
 #[derive(Clone, Debug)]

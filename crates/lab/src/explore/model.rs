@@ -3,19 +3,18 @@
 //! Invariant: an execution begins with a desk, a database and contexts of its own: nothing of one reaches
 //! the next but the memory that was loaded, which the explorer restores.
 
-use super::beside::{self, Serving};
-use super::cluster::{Cluster, seed};
+use super::beside;
+use super::cluster::{Cluster, SEED};
 use super::coordinate::Part;
 use super::desk::Desk;
 use super::litmus::Crew;
 use super::recovery::{self, Keeper};
 use super::script::{Content, Contents};
 use super::shape::Shape;
-use super::watch::Watched;
+use super::watch::watched;
 use super::{judge, oracle};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,6 +25,8 @@ use tarn_sim::explore::{Actor, End, ExploreFabric, FaultBudget, Model, Trigger};
 
 /// Keepers' threads that mend, behind those that recover.
 const MENDERS: u16 = 8;
+
+type Coroutine = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Who waits for something to be lost.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -93,7 +94,7 @@ impl LitmusModel {
     /// some result that no order gives must be there as well, if snapshots give one: a variant in which
     /// write skew is never found is not what it says. (Ordered indexes may be locked all the same.)
     pub fn not_reached(&self) -> Vec<String> {
-        let litmus = self.cluster.litmus();
+        let litmus = &self.cluster.litmus;
         if litmus.coordinators.iter().any(|crew| crew.succeeds.is_some()) {
             return Vec::new();
         }
@@ -102,7 +103,7 @@ impl LitmusModel {
         let serial = oracle::results(litmus, Isolation::StrictSerializable);
         let missed = serial.iter().filter(|it| !reached.contains(*it));
         let mut missed: Vec<String> = missed.map(shown).collect();
-        let mut skewed = oracle::results(litmus, self.cluster.isolation());
+        let mut skewed = oracle::results(litmus, self.cluster.isolation);
         skewed.retain(|it| !serial.contains(it));
         let is_missed = !skewed.is_empty() && !skewed.iter().any(|it| reached.contains(it));
         if is_missed && litmus.ordered.is_none() {
@@ -129,7 +130,7 @@ impl LitmusModel {
 
     /// Names of the actors, in order.
     pub fn actor_names(&self) -> Vec<String> {
-        let crews = self.cluster.litmus().coordinators.iter().enumerate();
+        let crews = self.cluster.litmus.coordinators.iter().enumerate();
         let coordinators = crews.map(|(at, crew)| coordinator_name(at, crew.node));
         coordinators.chain(self.tasks().iter().map(|task| self.task_name(task))).collect()
     }
@@ -141,37 +142,32 @@ impl LitmusModel {
         coroutine: impl Future<Output = ()> + 'static,
     ) -> Actor {
         let (node, thread) = (cx.node.id, cx.port.endpoint().thread);
-        let inner: Pin<Box<dyn Future<Output = ()>>> = match cx.has_services() {
-            true => Box::pin(Serving::new(&self.cluster, cx, coroutine)),
+        let inner: Coroutine = match cx.has_services() {
+            true => Box::pin(beside::serving(&self.cluster, cx, coroutine)),
             false => Box::pin(coroutine),
         };
         if !self.watched.get() {
             return Actor::new(name, node, thread, inner);
         }
-        let (cx, desk) = (Rc::clone(cx), Rc::clone(desk));
-        Actor::new(
-            name,
-            node,
-            thread,
-            Watched { inner, cx, desk, actor: index, last: String::new() },
-        )
+        let told = (Rc::clone(cx), Rc::clone(desk), index);
+        Actor::new(name, node, thread, watched(inner, told))
     }
 
     /// What the litmus's compute nodes keep beside memory is part of the state. Nobody asks the others for locks.
     fn keep(&self, fabric: &ExploreFabric, nodes: &[Arc<ComputeNode>]) {
-        let count = usize::from(self.cluster.litmus().compute_nodes());
+        let count = usize::from(self.cluster.litmus.compute_nodes());
         let keeps = |node: &Arc<ComputeNode>| node.services().is_some() || node.readers().is_some();
         for node in nodes[..count].iter().filter(|node| keeps(node)) {
             let (its, cluster) = (Arc::clone(node), Rc::clone(&self.cluster));
             fabric.keep(node.id, move || {
-                beside::digest(&its, cluster.shards()).expect("it keeps something")
+                beside::digest(&its, &cluster.shards).expect("it keeps something")
             });
         }
     }
 
     /// With what the litmus says of its beginning and of its end.
     fn fated(&self, actor: Actor, crew: &Crew) -> Actor {
-        let litmus = self.cluster.litmus();
+        let litmus = &self.cluster.litmus;
         let actor = match litmus.mortal.contains(&crew.node) {
             true => actor,
             false => actor.spared(),
@@ -193,7 +189,7 @@ impl LitmusModel {
             keepers.insert(0, (deputy, None));
         }
         for (by, after) in keepers {
-            let mortal = cluster.litmus().mortal.iter().map(|slot| cluster.node(*slot));
+            let mortal = cluster.litmus.mortal.iter().map(|slot| cluster.node(*slot));
             let mut threads = 0..;
             let mut add = |lost, first: u16| {
                 let thread = first + threads.next().expect("threads without end");
@@ -211,7 +207,7 @@ impl LitmusModel {
                 add(Trigger::Lost(deputy), 0);
             }
             if mends {
-                let nodes = cluster.shape().memory_nodes + cluster.shape().spares;
+                let nodes = cluster.shape.memory_nodes + cluster.shape.spares;
                 (0..nodes as u16)
                     .for_each(|node| add(Trigger::MemoryLost(NodeSlot(node)), MENDERS));
             }
@@ -233,16 +229,16 @@ impl LitmusModel {
 
     fn add_coordinators(&self, stage: &mut Stage<'_>) {
         let (desk, mut first) = (stage.desk, 0);
-        let crews = &self.cluster.litmus().coordinators;
+        let crews = &self.cluster.litmus.coordinators;
         for (number, crew) in crews.iter().enumerate() {
             let node = &stage.nodes[usize::from(crew.node)];
             let thread =
                 crews[..number].iter().filter(|other| other.node == crew.node).count() as u16;
-            let port = stage.fabric.port(node.id, thread, seed());
+            let port = stage.fabric.port(node.id, thread, SEED);
             let cx = self.cluster.context(node, port, thread, crew.remembers);
             desk.has(&cx);
             let (cluster, fabric) = (Rc::clone(&self.cluster), stage.fabric.clone());
-            let tries = self.cluster.litmus().tries + self.care.more_tries;
+            let tries = self.cluster.litmus.tries + self.care.more_tries;
             let (desk, sink) = (Rc::clone(desk), desk.sink());
             let part = Part { cluster, fabric, desk, number, first, sink, tries };
             let name = coordinator_name(number, crew.node);
@@ -255,12 +251,12 @@ impl LitmusModel {
     fn add_keepers(&self, stage: &mut Stage<'_>) {
         for task in self.tasks() {
             let node = &stage.nodes[usize::from(task.by.slot.0)];
-            let port = stage.fabric.port(node.id, task.thread, seed());
+            let port = stage.fabric.port(node.id, task.thread, SEED);
             let cx = self.cluster.context(node, port, task.thread, false);
             stage.desk.has(&cx);
             let desk = Rc::clone(stage.desk);
             let keeper = Keeper { cx: Rc::clone(&cx), after: task.after, desk };
-            let coroutine: std::pin::Pin<Box<dyn Future<Output = ()>>> = match task.lost {
+            let coroutine: Coroutine = match task.lost {
                 Trigger::Lost(dead) => Box::pin(keeper.recover(dead)),
                 Trigger::MemoryLost(_) => Box::pin(keeper.mend()),
             };
@@ -299,12 +295,12 @@ impl Model for LitmusModel {
         if let Some(services) = node.services() {
             services.shards.refresh(&*database.membership);
         }
-        let cx = self.cluster.context(node, fabric.port(steward, 0, seed()), 0, false);
+        let cx = self.cluster.context(node, fabric.port(steward, 0, SEED), 0, false);
         self.cluster.load(&cx);
     }
 
     fn build(&self, fabric: &ExploreFabric) -> Vec<Actor> {
-        let crews = &self.cluster.litmus().coordinators;
+        let crews = &self.cluster.litmus.coordinators;
         let desk = Rc::new(Desk::new(crews.iter().map(|crew| crew.transactions.len()).sum()));
         *self.desk.borrow_mut() = Rc::clone(&desk);
         let (database, service) = self.cluster.database(&fabric.groups());
@@ -313,7 +309,7 @@ impl Model for LitmusModel {
             .collect();
         let (of_desk, of_crews) = (Rc::clone(&desk), Rc::clone(&self.cluster));
         fabric.remains(move |node| {
-            let crews = of_crews.litmus().coordinators.iter().enumerate();
+            let crews = of_crews.litmus.coordinators.iter().enumerate();
             let mine: Vec<usize> =
                 crews.filter(|(_, crew)| crew.node == node.slot.0).map(|(at, _)| at).collect();
             of_desk.digest_of(node, &mine)

@@ -6,7 +6,7 @@
 use super::litmus::Litmus;
 use super::shape::Shape;
 use crate::harness::checks::guaranteed;
-use crate::schedules::mixture::Layout;
+use crate::harness::layout::Layout;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;

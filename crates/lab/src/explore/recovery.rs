@@ -133,7 +133,7 @@ pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
 fn of_shards(cluster: &Cluster, database: &Database) -> u64 {
     let membership = &*database.membership;
     let word = |shard: &ShardId| membership.shard(*shard).map_or(0, ShardEntry::word);
-    let first = cluster.shards().iter().fold(0, |digest, shard| mix(digest ^ word(shard)));
+    let first = cluster.shards.iter().fold(0, |digest, shard| mix(digest ^ word(shard)));
     let acks = membership.ended().into_iter().flat_map(|dead| {
         let slot = |node: NodeId| u64::from(node.slot.0) + 1;
         let by = membership.lost_acks(dead).into_iter().map(slot);

@@ -4,8 +4,8 @@
 //! execution, a step is counted once, where it was. Rates are of real time.
 
 use super::order::{FaultKind, Item, Order};
+use crate::harness::layout::Layout;
 use crate::machine;
-use crate::schedules::mixture::Layout;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct Found {
 }
 
 /// What one item came to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Default, Debug, Serialize)]
 pub struct Row {
     /// The litmus.
     pub litmus: String,
@@ -80,21 +80,10 @@ impl Row {
             litmus: item.litmus.name.clone(),
             shape: item.shape.to_string(),
             fault: item.fault.name(),
-            executions: 0,
-            states: 0,
-            judged: 0,
-            steps: 0,
-            steps_new: 0,
-            steps_per_s: 0.0,
-            seconds: 0.0,
-            depth_max: 0,
-            shared_lines: 0,
-            stuck: 0,
-            broken: 0,
-            not_reached: Vec::new(),
             outcome: outcome_name(false),
             bounded_by: Some("panic"),
             violations: vec![found],
+            ..Row::default()
         }
     }
 
@@ -120,11 +109,10 @@ impl Row {
             depth_max: progress.depth_max,
             shared_lines: progress.shared_lines,
             stuck: explored.stuck,
-            broken: 0,
-            not_reached: Vec::new(),
             outcome: outcome_name(bounded_by.is_none()),
             bounded_by,
             violations,
+            ..Row::default()
         }
     }
 }

@@ -9,7 +9,7 @@ use super::cluster::Cluster;
 use super::model::{Care, LitmusModel};
 use super::order::{FaultKind, Item, Order};
 use super::report::{Found, GAVE_UP, Row, Sum};
-use crate::schedules::panics;
+use crate::harness::panics;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -141,7 +141,7 @@ impl Budget {
 pub fn prepare(order: &Order, item: &Item) -> Result<(LitmusModel, ExploreConfig), UsageError> {
     let litmus = Rc::new(item.litmus.clone());
     let cluster = Cluster::new(&litmus, item.shape, (&order.protocol, &order.variant))?;
-    let group_bytes = cluster.catalog().group_bytes();
+    let group_bytes = cluster.catalog.group_bytes();
     let nodes = (item.shape.memory_nodes, cluster.compute_nodes());
     let config = ExploreConfig {
         replicas: item.shape.replicas,

@@ -52,41 +52,45 @@ impl ShardRecord for Service {
     }
 }
 
+/// Methods that the engine's own service answers.
+macro_rules! asked {
+    ($($name:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;)+) => {
+        $(fn $name(&self, $($argument: $type),*) $(-> $answer)? {
+            self.inner.$name($($argument),*)
+        })+
+    };
+}
+
 impl Membership for Service {
-    fn view(&self) -> ViewNumber {
-        self.inner.view()
-    }
-
-    fn join(&self, slot: NodeSlot) -> Result<NodeId, UsageError> {
-        self.inner.join(slot)
-    }
-
-    fn standing(&self, node: NodeId) -> Standing {
-        self.inner.standing(node)
-    }
-
-    fn renew(&self, node: NodeId) -> Renewal {
-        self.inner.renew(node)
-    }
-
-    fn leave(&self, node: NodeId) {
-        self.inner.leave(node);
-    }
-
-    fn expel(&self, node: NodeId) -> ViewNumber {
-        self.inner.expel(node)
-    }
-
-    fn while_settled(&self, by: NodeId, view: ViewNumber, act: &mut dyn FnMut()) -> bool {
-        self.inner.while_settled(by, view, act)
-    }
-
-    fn ended(&self) -> Vec<NodeId> {
-        self.inner.ended()
-    }
-
-    fn unrecovered(&self) -> Vec<NodeId> {
-        self.inner.unrecovered()
+    asked! {
+        view() -> ViewNumber;
+        join(slot: NodeSlot) -> Result<NodeId, UsageError>;
+        standing(node: NodeId) -> Standing;
+        renew(node: NodeId) -> Renewal;
+        leave(node: NodeId);
+        expel(node: NodeId) -> ViewNumber;
+        while_settled(by: NodeId, view: ViewNumber, act: &mut dyn FnMut()) -> bool;
+        ended() -> Vec<NodeId>;
+        unrecovered() -> Vec<NodeId>;
+        recovered(dead: NodeId, by: NodeId) -> bool;
+        is_shared_out() -> bool;
+        open_shards(owners: &[NodeId]);
+        change_shard(by: NodeId, shard: ShardId, from: ShardEntry, to: ShardEntry) -> ShardChange;
+        ack_lost(dead: NodeId, by: NodeId);
+        lost_acks(dead: NodeId) -> Vec<NodeId>;
+        retire(by: NodeId);
+        bereaved() -> Vec<NodeId>;
+        reopen_shards(dead: NodeId, heirs: Heirs) -> Reopening;
+        timestamper() -> Option<Timestamper>;
+        succeed_timestamper(by: NodeId) -> Succession;
+        read_lease() -> LeaseWord;
+        acknowledge_read_lease(by: NodeId, word: LeaseWord);
+        change_read_lease(by: NodeId, length_ns: u32) -> Result<ReadLeaseChange, UsageError>;
+        read_lease_policy() -> Option<LeasePolicy>;
+        manage_read_lease(by: NodeId) -> Management;
+        running() -> Vec<NodeId>;
+        roster_changes() -> u64;
+        read_lease_missing() -> Vec<NodeId>;
     }
 
     fn claim_recovery(&self, dead: NodeId, by: NodeId) -> Claim {
@@ -104,88 +108,6 @@ impl Membership for Service {
         let mut claims = self.claims.lock().expect("no panic under this lock");
         let digest = claims.entry(dead).or_default();
         *digest = mix(!*digest ^ u64::from(by.slot.0));
-    }
-
-    fn recovered(&self, dead: NodeId, by: NodeId) -> bool {
-        self.inner.recovered(dead, by)
-    }
-
-    fn is_shared_out(&self) -> bool {
-        self.inner.is_shared_out()
-    }
-
-    fn open_shards(&self, owners: &[NodeId]) {
-        self.inner.open_shards(owners);
-    }
-
-    fn change_shard(
-        &self,
-        by: NodeId,
-        shard: ShardId,
-        from: ShardEntry,
-        to: ShardEntry,
-    ) -> ShardChange {
-        self.inner.change_shard(by, shard, from, to)
-    }
-
-    fn ack_lost(&self, dead: NodeId, by: NodeId) {
-        self.inner.ack_lost(dead, by);
-    }
-
-    fn lost_acks(&self, dead: NodeId) -> Vec<NodeId> {
-        self.inner.lost_acks(dead)
-    }
-
-    fn retire(&self, by: NodeId) {
-        self.inner.retire(by);
-    }
-
-    fn bereaved(&self) -> Vec<NodeId> {
-        self.inner.bereaved()
-    }
-
-    fn reopen_shards(&self, dead: NodeId, heirs: Heirs) -> Reopening {
-        self.inner.reopen_shards(dead, heirs)
-    }
-
-    fn timestamper(&self) -> Option<Timestamper> {
-        self.inner.timestamper()
-    }
-
-    fn succeed_timestamper(&self, by: NodeId) -> Succession {
-        self.inner.succeed_timestamper(by)
-    }
-
-    fn read_lease(&self) -> LeaseWord {
-        self.inner.read_lease()
-    }
-
-    fn acknowledge_read_lease(&self, by: NodeId, word: LeaseWord) {
-        self.inner.acknowledge_read_lease(by, word);
-    }
-
-    fn change_read_lease(&self, by: NodeId, length_ns: u32) -> Result<ReadLeaseChange, UsageError> {
-        self.inner.change_read_lease(by, length_ns)
-    }
-
-    fn read_lease_policy(&self) -> Option<LeasePolicy> {
-        self.inner.read_lease_policy()
-    }
-
-    fn manage_read_lease(&self, by: NodeId) -> Management {
-        self.inner.manage_read_lease(by)
-    }
-
-    fn running(&self) -> Vec<NodeId> {
-        self.inner.running()
-    }
-
-    fn roster_changes(&self) -> u64 {
-        self.inner.roster_changes()
-    }
-
-    fn read_lease_missing(&self) -> Vec<NodeId> {
-        self.inner.read_lease_missing()
     }
 }
 

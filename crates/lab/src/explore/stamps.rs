@@ -4,7 +4,7 @@
 //! start and a commit, and one that takes a start after its commit: commits are given once and ascend, a
 //! start is not below what was acknowledged before it was asked for, nor above what is given later.
 
-use super::cluster::{Cluster, seed};
+use super::cluster::{Cluster, SEED};
 use super::litmus::Litmus;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -51,7 +51,7 @@ impl Model for Takers {
         let (database, _) = self.cluster.database(&fabric.groups());
         let taker = |number: usize| {
             let node = self.cluster.join(&database, self.cluster.node(number as u16));
-            let cx = self.cluster.context(&node, fabric.port(node.id, 0, seed()), 0, false);
+            let cx = self.cluster.context(&node, fabric.port(node.id, 0, SEED), 0, false);
             let takes = take(cx, fabric.clone(), number, Rc::clone(&log));
             Actor::new(format!("taker {number}"), node.id, 0, takes)
         };
@@ -96,7 +96,7 @@ fn a_word_of_the_pool_keeps_what_every_source_promises() {
     let litmus = Rc::new(Litmus::load("lost-update").expect("a litmus"));
     let shape = "1x1".parse().expect("a shape");
     let cluster = Cluster::new(&litmus, shape, ("ford", "corrected")).expect("a cluster");
-    let config = ExploreConfig::new(1, cluster.compute_nodes(), cluster.catalog().group_bytes());
+    let config = ExploreConfig::new(1, cluster.compute_nodes(), cluster.catalog.group_bytes());
     let cluster = Rc::new(cluster);
     let takers = Takers { cluster, seen: RefCell::default(), ends: RefCell::default() };
     let explored = explore(&takers, &config, &mut |_| ControlFlow::Continue(()));

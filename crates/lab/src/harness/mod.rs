@@ -4,7 +4,8 @@
 //! [`error`] says why there is none; `recording` is the verification phase's history and [`history`] hands it to the checker;
 //! [`measured`] is the sum of a phase, [`checks`] the verdicts on a run, [`leases`] the lengths of readers' leases, `lines` the
 //! form of all tables. `simulated` makes a database on simulated hardware; `rest` loads tables and looks at memory while
-//! nothing runs; `mortal` is a coroutine that dies with its compute node.
+//! nothing runs; `mortal` are coroutines that die with their compute node, `panics` are caught as findings, and `layout` is the
+//! shape of records in random schedules and litmuses.
 //!
 //! Invariant: nothing here knows which kind of run calls it.
 
@@ -12,10 +13,12 @@ pub mod checks;
 pub(crate) mod desk;
 pub mod error;
 pub mod history;
+pub(crate) mod layout;
 pub mod leases;
 pub(crate) mod lines;
 pub mod measured;
 pub(crate) mod mortal;
+pub(crate) mod panics;
 pub mod phase;
 pub(crate) mod recording;
 pub(crate) mod rest;

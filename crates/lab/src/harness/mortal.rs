@@ -1,36 +1,28 @@
-//! A coroutine that dies with its compute node.
+//! Coroutines that die with their compute node.
 //!
-//! Invariant: after its node has died it is not polled again, and nothing of it is dropped before the graveyard is: a process that dies
-//! runs no destructors.
+//! Invariant: after its node has died a coroutine is not polled again, and nothing of it is dropped before the graveyard is: a
+//! process that dies runs no destructors.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll};
+use tarn_engine::requests::serve;
+use tarn_engine::site::Context;
+use tarn_sim::fabric::SimFabric;
+use tarn_sim::scheduler::Scheduler;
 
 /// A coroutine.
-pub(crate) type Coroutine<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+type Coroutine<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 /// The coroutines of the dead.
 pub(crate) type Graveyard<'a> = Rc<RefCell<Vec<Coroutine<'a>>>>;
 
 /// See the module's text.
-pub(crate) struct Mortal<'a> {
+struct Mortal<'a> {
     /// `None`: buried.
     body: Option<Coroutine<'a>>,
     is_dead: Rc<Cell<bool>>,
     graveyard: Graveyard<'a>,
-}
-
-impl<'a> Mortal<'a> {
-    /// One that dies when `is_dead` says so.
-    pub(crate) fn new(
-        body: impl Future<Output = ()> + 'a,
-        is_dead: &Rc<Cell<bool>>,
-        graveyard: &Graveyard<'a>,
-    ) -> Mortal<'a> {
-        let (is_dead, graveyard) = (Rc::clone(is_dead), Rc::clone(graveyard));
-        Mortal { body: Some(Box::pin(body)), is_dead, graveyard }
-    }
 }
 
 impl Future for Mortal<'_> {
@@ -44,5 +36,45 @@ impl Future for Mortal<'_> {
         }
         let body = self.body.as_mut().expect("not polled after its end");
         body.as_mut().poll(waiting)
+    }
+}
+
+/// A scheduler of mortal coroutines, and the graveyard of those that died.
+pub(crate) struct Lives<'a> {
+    pub(crate) scheduler: Scheduler<'a>,
+    pub(crate) graveyard: Graveyard<'a>,
+}
+
+impl<'a> Lives<'a> {
+    /// No coroutines yet.
+    pub(crate) fn new(fabric: &SimFabric) -> Lives<'a> {
+        Lives { scheduler: Scheduler::new(fabric), graveyard: Graveyard::default() }
+    }
+
+    /// Adds a coroutine to a thread; it dies when `is_dead` says so.
+    pub(crate) fn spawn(
+        &mut self,
+        is_dead: &Rc<Cell<bool>>,
+        cx: &Context,
+        body: impl Future<Output = ()> + 'a,
+    ) {
+        let (is_dead, graveyard) = (Rc::clone(is_dead), Rc::clone(&self.graveyard));
+        let mortal = Mortal { body: Some(Box::pin(body)), is_dead, graveyard };
+        self.scheduler.spawn(&cx.port, mortal);
+    }
+
+    /// The thread answers requests of others, if the protocol sends any, until `is_over` says so and it has no coordinators.
+    pub(crate) fn serve(
+        &mut self,
+        is_dead: &Rc<Cell<bool>>,
+        cx: &Rc<Context>,
+        is_over: impl Fn() -> bool + 'a,
+    ) {
+        if cx.answers() {
+            let serving = Rc::clone(cx);
+            self.spawn(is_dead, cx, async move {
+                serve::run(&serving, || is_over() && !serving.has_coordinators()).await;
+            });
+        }
     }
 }

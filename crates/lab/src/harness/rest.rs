@@ -4,7 +4,8 @@
 
 use tarn_engine::admin::inspect::{Audit, audit};
 use tarn_engine::admin::load::{Loader, Part};
-use tarn_engine::site::Context;
+use tarn_engine::site::{Context, Database};
+use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::Failure;
 use tarn_workloads::{Invariant, Workload};
@@ -25,6 +26,24 @@ pub(crate) fn load<W: Workload>(
         workload.load(&mut loader).await?;
         loader.finish().await
     })
+}
+
+/// Whether nothing is left to be looked after: the dead are recovered, their shards are open, the map has only memory nodes that
+/// are `alive`, and each group has as many members as are `wanted`.
+pub(crate) fn is_mended(
+    database: &Database,
+    alive: impl FnMut(NodeSlot) -> bool,
+    wanted: impl Fn(usize) -> usize,
+) -> bool {
+    let (configurations, membership) = (&database.configurations, &database.membership);
+    let open = configurations.open();
+    let members = |group: usize| open.groups.members(GroupId(group as u16)).len();
+    membership.unrecovered().is_empty()
+        && membership.bereaved().is_empty()
+        && open.groups.nodes().into_iter().all(alive)
+        && !open.groups.is_joining()
+        && configurations.announced() == open.number
+        && (0..open.groups.count()).all(|group| members(group) >= wanted(group))
 }
 
 /// Judges the memory: the workload's invariants, given what its transactions counted, and the engine's audit.

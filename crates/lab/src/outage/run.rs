@@ -8,7 +8,7 @@ use super::report::{Event, Outage};
 use super::stage::Stage;
 use super::{Plan, Shape};
 use crate::harness::error::RunError;
-use crate::harness::mortal::{Graveyard, Mortal};
+use crate::harness::mortal::Lives;
 use crate::harness::{in_words, rest};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_engine::site::{ComputeNode, Context, admission_gate};
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
-use tarn_sim::scheduler::{Ended, Scheduler};
+use tarn_sim::scheduler::Ended;
 use tarn_store::ids::{Explanation, Failure, Resolution};
 use tarn_workloads::{Untold, Workload};
 
@@ -73,7 +73,6 @@ struct Cast<W: Workload> {
     books: Books<W>,
     desk: Rc<Desk>,
     shape: Shape,
-    graveyard: Graveyard<'static>,
     /// Whether each slot's latest life is dead.
     dead: RefCell<Vec<Rc<Cell<bool>>>>,
 }
@@ -83,7 +82,7 @@ impl<W: Workload + 'static> Cast<W> {
     fn bring(
         &self,
         stage: &Stage,
-        scheduler: &mut Scheduler<'_>,
+        lives: &mut Lives<'static>,
         node: &Arc<ComputeNode>,
     ) -> Result<(), OpenError> {
         let (shape, slot) = (&self.shape, usize::from(node.id.slot.0));
@@ -96,37 +95,25 @@ impl<W: Workload + 'static> Cast<W> {
                 let by = Coordinator::new(Rc::clone(&cx), number as u32, Retry::default());
                 let (workload, desk) = (Rc::clone(&self.workload), Rc::clone(&self.desk));
                 let body = coordinate(workload, by, desk, self.books.open());
-                let mortal = Mortal::new(body, &is_dead, &self.graveyard);
-                scheduler.spawn(&cx.port, mortal);
+                lives.spawn(&is_dead, &cx, body);
             }
-            self.serve(scheduler, &is_dead, cx);
+            self.serve(lives, &is_dead, &cx);
         }
         let keeper = stage.thread(node, shape.threads)?;
-        let port = keeper.port.clone();
-        let desk = || Rc::clone(&self.desk);
-        let lease = {
-            let (cx, desk) = (Rc::clone(&keeper), desk());
-            async move { admission_gate::keep(&cx, || desk.stop.get()).await }
-        };
-        scheduler.spawn(&port, Mortal::new(lease, &is_dead, &self.graveyard));
-        let lives = keep_lives(Rc::clone(&keeper), desk(), pace(shape));
-        scheduler.spawn(&port, Mortal::new(lives, &is_dead, &self.graveyard));
-        self.serve(scheduler, &is_dead, Rc::clone(&keeper));
-        let copies = keep_copies(keeper, desk(), pace(shape));
-        scheduler.spawn(&port, Mortal::new(copies, &is_dead, &self.graveyard));
+        let own = || (Rc::clone(&keeper), Rc::clone(&self.desk));
+        let (cx, desk) = own();
+        lives.spawn(&is_dead, &keeper, async move {
+            admission_gate::keep(&cx, || desk.stop.get()).await;
+        });
+        lives.spawn(&is_dead, &keeper, keep_lives(own(), pace(shape)));
+        self.serve(lives, &is_dead, &keeper);
+        lives.spawn(&is_dead, &keeper, keep_copies(own(), pace(shape)));
         Ok(())
     }
 
-    /// A thread does what others need of it, if the protocol needs anything.
-    fn serve(&self, scheduler: &mut Scheduler<'_>, is_dead: &Rc<Cell<bool>>, cx: Rc<Context>) {
-        if !cx.answers() {
-            return;
-        }
-        let (port, desk) = (cx.port.clone(), Rc::clone(&self.desk));
-        let serving = async move {
-            serve::run(&cx, || desk.stop.get() && !cx.has_coordinators()).await;
-        };
-        scheduler.spawn(&port, Mortal::new(serving, is_dead, &self.graveyard));
+    fn serve(&self, lives: &mut Lives<'static>, is_dead: &Rc<Cell<bool>>, cx: &Rc<Context>) {
+        let desk = Rc::clone(&self.desk);
+        lives.serve(is_dead, cx, move || desk.stop.get());
     }
 }
 
@@ -171,7 +158,7 @@ async fn coordinate<W: Workload>(
     }
 }
 
-async fn keep_lives(cx: Rc<Context>, desk: Rc<Desk>, pace: Pace) {
+async fn keep_lives((cx, desk): (Rc<Context>, Rc<Desk>), pace: Pace) {
     let report = |dead, recovery: &recovery::Recovery| {
         let settled = recovery.settled.len();
         desk.event(cx.port.observed(), format!("{dead} recovered ({settled} logs settled)"));
@@ -179,7 +166,7 @@ async fn keep_lives(cx: Rc<Context>, desk: Rc<Desk>, pace: Pace) {
     let _ = recovery::attend(&cx, pace, || desk.stop.get(), report).await;
 }
 
-async fn keep_copies(cx: Rc<Context>, desk: Rc<Desk>, pace: Pace) {
+async fn keep_copies((cx, desk): (Rc<Context>, Rc<Desk>), pace: Pace) {
     let report = |mended| {
         let what = match mended {
             Mended::Changed { number, frozen_ns } => {
@@ -234,17 +221,16 @@ pub(super) fn run_and_meddle<W: Workload + 'static>(
         failures: RefCell::default(),
     });
     let records = workload.records();
-    let graveyard = Graveyard::default();
     let cast = Cast {
         workload: Rc::new(workload),
         books: Books::default(),
         desk: Rc::clone(&desk),
         shape,
-        graveyard: Rc::clone(&graveyard),
         dead: RefCell::new(dead),
     };
-    let mut scheduler = Scheduler::new(&stage.fabric);
-    let all_ended = play(&cast, &stage, &mut scheduler, progress)?;
+    let mut lives = Lives::new(&stage.fabric);
+    let all_ended = play(&cast, &stage, &mut lives, progress)?;
+    let Lives { mut scheduler, graveyard } = lives;
     if all_ended {
         scheduler.drain();
     }
@@ -281,7 +267,7 @@ fn load<W: Workload>(workload: &W, stage: &Stage) -> Result<(), RunError> {
 fn play<W: Workload + 'static>(
     cast: &Cast<W>,
     stage: &Stage,
-    scheduler: &mut Scheduler<'_>,
+    lives: &mut Lives<'static>,
     progress: &dyn Fn(u64),
 ) -> Result<bool, RunError> {
     let (shape, desk) = (&cast.shape, &cast.desk);
@@ -289,7 +275,7 @@ fn play<W: Workload + 'static>(
     for slot in 0..shape.compute_nodes as u16 {
         let node = stage.join(slot)?;
         owners.push(node.id);
-        cast.bring(stage, scheduler, &node)?;
+        cast.bring(stage, lives, &node)?;
     }
     serve::share_out(&stage.database, &owners);
     let start = desk.start.get();
@@ -304,7 +290,7 @@ fn play<W: Workload + 'static>(
     while is_due(stage.fabric.now()) {
         let now = stage.fabric.now();
         let next = if now < end { (now + SLICE).min(end) } else { now + SLICE };
-        scheduler.run_until(if to_crash { next.min(crash_at) } else { next });
+        lives.scheduler.run_until(if to_crash { next.min(crash_at) } else { next });
         let now = stage.fabric.now();
         progress(((now - start).0 * 1_000 / (end - start).0.max(1)).min(1_000));
         for lapsed in stage.membership.tick(now) {
@@ -327,31 +313,26 @@ fn play<W: Workload + 'static>(
                 }
                 let node = stage.join(slot)?;
                 desk.event(now, format!("{} has joined", node.id));
-                cast.bring(stage, scheduler, &node)?;
+                cast.bring(stage, lives, &node)?;
             }
             to_restart = later;
         }
     }
     desk.stop.set(true);
-    Ok(scheduler.run_until(stage.fabric.now() + PATIENCE) == Ended::Finished)
+    Ok(lives.scheduler.run_until(stage.fabric.now() + PATIENCE) == Ended::Finished)
 }
 
 /// Whether the dead are expelled, recovered and swept after, their shards are open, and each copy that was lost is on a spare, as
 /// far as there are any.
 fn is_mended<W: Workload>(cast: &Cast<W>, stage: &Stage) -> bool {
-    let (shape, database) = (&cast.shape, &stage.database);
-    let (configurations, open) = (&database.configurations, database.configurations.open());
+    let shape = &cast.shape;
     let lost = shape.crash_memory.saturating_sub(shape.spare_nodes);
     let is_noticed =
         |slot: usize| !cast.dead.borrow()[slot].get() || stage.members_of(slot as u16).is_empty();
+    let lives = |node: NodeSlot| usize::from(node.0) >= shape.crash_memory;
     (0..shape.compute_nodes).all(is_noticed)
-        && database.membership.unrecovered().is_empty()
-        && database.membership.bereaved().is_empty()
-        && !database.sweeps.is_due()
-        && open.groups.nodes().iter().all(|node| usize::from(node.0) >= shape.crash_memory)
-        && !open.groups.is_joining()
-        && configurations.announced() == open.number
-        && copies(stage) >= shape.replicas - lost
+        && !stage.database.sweeps.is_due()
+        && rest::is_mended(&stage.database, lives, |_| shape.replicas - lost)
 }
 
 fn crash<W: Workload>(cast: &Cast<W>, stage: &Stage, now: Nanos) {

@@ -101,7 +101,7 @@ fn lacks_shards(subject: &Subject, name: &str) -> Option<&'static str> {
 const BETWEEN: usize = PHASES_MAX;
 
 /// Where transactions were when nodes died.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Deaths {
     /// By [`Kind`], by phase.
     cells: [[u64; PHASES_MAX + 1]; 3],
@@ -115,18 +115,6 @@ pub struct Deaths {
     pub successions: u64,
 }
 
-impl Default for Deaths {
-    fn default() -> Deaths {
-        Deaths {
-            cells: [[0; PHASES_MAX + 1]; 3],
-            nodes: [0; 3],
-            lapsed: 0,
-            restarts: 0,
-            successions: 0,
-        }
-    }
-}
-
 impl Deaths {
     /// A node died while its coordinators were in these phases.
     pub fn count(&mut self, kind: Kind, phases: Vec<Option<usize>>) {
@@ -138,12 +126,9 @@ impl Deaths {
 
     /// Adds another run's.
     pub fn add(&mut self, other: &Deaths) {
-        for (mine, theirs) in self.cells.iter_mut().flatten().zip(other.cells.iter().flatten()) {
-            *mine += theirs;
-        }
-        for (mine, theirs) in self.nodes.iter_mut().zip(other.nodes) {
-            *mine += theirs;
-        }
+        let cells = self.cells.iter_mut().flatten().zip(other.cells.iter().flatten());
+        cells.for_each(|(mine, theirs)| *mine += theirs);
+        self.nodes.iter_mut().zip(other.nodes).for_each(|(mine, theirs)| *mine += theirs);
         self.lapsed += other.lapsed;
         self.restarts += other.restarts;
         self.successions += other.successions;
@@ -226,7 +211,7 @@ impl Coverage {
 impl Sum {
     /// Names what was reached, when all seeds are added.
     pub(super) fn cover(&mut self, subject: &Subject) {
-        let Deaths { lapsed, restarts, .. } = self.deaths;
+        let (incidents, Deaths { lapsed, restarts, .. }) = (&self.incidents, self.deaths);
         let (crashes, zombies) = (self.deaths.nodes(Kind::Crash), self.deaths.nodes(Kind::Zombie));
         self.faults = Faults { crashes, zombies, lapsed, restarts, ..self.faults };
         let info = subject.info();
@@ -234,21 +219,21 @@ impl Sum {
         let limits = info.map_or(&[][..], |info| info.limits);
         let events = BTreeMap::from([
             ("committed", self.tally.committed),
-            ("dropped", self.dropped),
-            ("dropped_in_flight", self.dropped_in_flight),
+            ("dropped", incidents.dropped),
+            ("dropped_in_flight", incidents.dropped_in_flight),
             ("lease_lapsed", lapsed),
             ("memory_node_died", self.faults.memory_nodes),
-            ("resolved_aborted", self.resolved.aborted),
-            ("resolved_committed", self.resolved.committed),
+            ("resolved_aborted", incidents.resolved.aborted),
+            ("resolved_committed", incidents.resolved.committed),
             ("number_taken_over", self.deaths.successions),
             ("restarted", restarts),
             ("node_merge", self.tally.node_merges),
             ("node_split", self.tally.node_splits),
             ("split", self.tally.splits),
             ("split_refused", self.tally.splits_refused),
-            ("shard_moved", self.moves.made),
-            ("shard_move_dropped", self.moves.dropped),
-            ("shard_move_taken_back", self.moves.taken_back),
+            ("shard_moved", incidents.moves.made),
+            ("shard_move_dropped", incidents.moves.dropped),
+            ("shard_move_taken_back", incidents.moves.taken_back),
         ]);
         let cannot = |cell: &str| {
             let (row, name) = cell.split_once('/').unwrap_or_default();

@@ -4,8 +4,10 @@
 //! each source of variety is drawn by itself, so that runs differ in all of them (swarm testing: Groce
 //! et al., "Swarm Testing", ISSTA 2012).
 
-use super::mixture::{self, Layout, Mix};
+use super::mixture::{self, Mix};
 use super::read_leases::ReadLeases;
+use crate::harness::layout::Layout;
+use crate::harness::lines::placement_name;
 use rand::RngExt as _;
 use serde::Serialize;
 use std::fmt;
@@ -379,10 +381,7 @@ impl fmt::Display for Drawn {
         if let Some(ordered) = &self.mix.ordered {
             write!(f, ", {}", ordered.name())?;
         }
-        let placement = match self.placement {
-            Placement::Hash => "hash",
-            Placement::Table => "table",
-        };
+        let placement = placement_name(self.placement);
         write!(
             f,
             "; {memory_nodes} memory nodes, {replicas} replicas by {placement}; {compute_nodes} compute \

@@ -5,16 +5,18 @@
 //! settled by the engine's own recovery, which runs on every compute node and may die with it.
 
 use super::drawn::{Drawn, Fault, What};
-use super::life::{Life, Lives};
+use super::life::Life;
 use super::run::Desk;
 use crate::harness::in_words;
+use crate::harness::mortal::Lives;
+use crate::harness::rest;
 use std::rc::Rc;
 use tarn_engine::admin::mend::mend;
 use tarn_engine::recovery::reconfigure::Terms;
 use tarn_engine::recovery::{self, Pace};
 use tarn_engine::session::coordinator::Coordinator;
 use tarn_engine::site::{Context, admission_gate};
-use tarn_fabric::address::{GroupId, NodeSlot};
+use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{Explanation, Failure};
 
@@ -80,7 +82,7 @@ pub(super) async fn go_on_after<T>(
             desk.left.borrow_mut().failures.push(text);
             return false;
         }
-        (Failure::DeadlineExceeded, _) => desk.left.borrow_mut().deadlines_missed += 1,
+        (Failure::DeadlineExceeded, _) => desk.left.borrow_mut().incidents.deadlines_missed += 1,
         (Failure::Fabric, _) => cx.port.sleep(WAIT).await,
         (Failure::CommitUnknown, Some(Explanation::Unknown(id))) => {
             while by.resolve(id).await.is_err() && is_member(&cx) {
@@ -98,25 +100,25 @@ pub(super) async fn go_on_after<T>(
 
 /// The coroutines of a compute node that look after the dead, and after its own lease.
 pub(super) fn spawn_keepers<'a, T>(
-    lives: &mut Lives<'_, 'a>,
+    lives: &mut Lives<'a>,
     (cx, life): (&Rc<Context>, &Rc<Life>),
     drawn: &Drawn,
     desk: &'a Desk<T>,
 ) {
-    let keeper = Rc::clone(cx);
-    lives.spawn(life, cx, async move {
+    let (keeper, is_dead) = (Rc::clone(cx), &life.is_dead);
+    lives.spawn(is_dead, cx, async move {
         // Expelled itself: nothing to do any more.
         let _ = recovery::attend(&keeper, PACE, || desk.is_over.get(), |_, _| {}).await;
     });
     if drawn.replicas > 1 {
         let keeper = Rc::clone(cx);
-        lives.spawn(life, cx, async move {
+        lives.spawn(is_dead, cx, async move {
             let _ = mend(&keeper, TERMS, PACE, || desk.is_over.get(), |_| {}).await;
         });
     }
     if drawn.lease.is_some() {
         let keeper = Rc::clone(cx);
-        lives.spawn(life, cx, async move {
+        lives.spawn(is_dead, cx, async move {
             admission_gate::keep(&keeper, || desk.is_over.get()).await;
         });
     }
@@ -125,20 +127,13 @@ pub(super) fn spawn_keepers<'a, T>(
 /// Whether nothing is left to be looked after: the dead are recovered, their shards are open, and each copy that was lost is on a
 /// spare, as far as there are any.
 pub(super) fn is_mended(cx: &Context, drawn: &Drawn) -> bool {
-    let (configurations, membership) = (&cx.database().configurations, &cx.database().membership);
-    let open = configurations.open();
-    let mut groups = (0..open.groups.count()).map(|group| {
+    let wanted = |group: usize| {
         let hosts = (group..group + drawn.replicas).map(|node| node % drawn.memory_nodes);
         let lost = hosts.filter(|node| drawn.memory_node_dies(*node)).count();
-        (GroupId(group as u16), drawn.replicas - lost + lost.min(drawn.spares))
-    });
+        drawn.replicas - lost + lost.min(drawn.spares)
+    };
     let lives = |node: NodeSlot| !drawn.memory_node_dies(usize::from(node.0));
-    membership.unrecovered().is_empty()
-        && membership.bereaved().is_empty()
-        && open.groups.nodes().into_iter().all(lives)
-        && !open.groups.is_joining()
-        && configurations.announced() == open.number
-        && groups.all(|(group, wanted)| open.groups.members(group).len() >= wanted)
+    rest::is_mended(cx.database(), lives, wanted)
 }
 
 /// The slot of the compute node that always lives: behind all others.

@@ -1,20 +1,15 @@
-//! Coroutines that can die with their compute node.
+//! One life of a compute node: whether it goes on, and the phases of its coordinators.
 //!
-//! Invariant: a coroutine of a node that has stopped is never polled again, and is not dropped before the
-//! run is over and its access is gone: it does nothing any more, not even what a dropped transaction
-//! does. Which phase of the protocol each was in is known at every moment, and of which phases there are
-//! rounds on their way that nobody waits for.
+//! Invariant: the phase of the protocol that each coordinator is in is known at every moment, and the phases of rounds that are
+//! on their way without a coordinator that waits for them.
 
-use crate::harness::mortal::{Coroutine, Graveyard, Mortal};
 use std::cell::{Cell, RefCell};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context as Waiting, Poll};
 use tarn_engine::site::Context;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::backend::Endpoint;
 use tarn_sim::fabric::SimFabric;
-use tarn_sim::scheduler::Scheduler;
 
 /// The phase of a coordinator's transaction; `None`: between two, or executing.
 pub(super) type PhaseCell = Rc<Cell<Option<usize>>>;
@@ -22,7 +17,8 @@ pub(super) type PhaseCell = Rc<Cell<Option<usize>>>;
 /// One life of a compute node.
 pub(super) struct Life {
     pub(super) id: NodeId,
-    has_stopped: Rc<Cell<bool>>,
+    /// Its threads have stopped.
+    pub(super) is_dead: Rc<Cell<bool>>,
     /// Of its coordinators that have not ended.
     phases: RefCell<Vec<PhaseCell>>,
     left_behind: RefCell<Vec<LeftBehind>>,
@@ -40,7 +36,7 @@ impl Life {
     pub(super) fn new(id: NodeId, fabric: &SimFabric) -> Rc<Life> {
         Rc::new(Life {
             id,
-            has_stopped: Rc::default(),
+            is_dead: Rc::default(),
             phases: RefCell::default(),
             left_behind: RefCell::default(),
             fabric: fabric.clone(),
@@ -49,12 +45,7 @@ impl Life {
 
     /// Whether its threads have stopped.
     pub(super) fn has_stopped(&self) -> bool {
-        self.has_stopped.get()
-    }
-
-    /// Its threads stop.
-    pub(super) fn stop(&self) {
-        self.has_stopped.set(true);
+        self.is_dead.get()
     }
 
     /// Where each of its coordinators is, and where transactions are that have rounds on their way and that
@@ -106,55 +97,15 @@ impl Life {
     }
 }
 
-/// Adds coroutines that can die.
-pub(super) struct Lives<'s, 'a> {
-    pub(super) scheduler: &'s mut Scheduler<'a>,
-    pub(super) graveyard: Graveyard<'a>,
-}
-
-impl<'a> Lives<'_, 'a> {
-    /// One that looks after others.
-    pub(super) fn spawn(
-        &mut self,
-        life: &Rc<Life>,
-        cx: &Rc<Context>,
-        coroutine: impl Future<Output = ()> + 'a,
-    ) {
-        self.scheduler.spawn(&cx.port, Mortal::new(coroutine, &life.has_stopped, &self.graveyard));
-    }
-
-    /// A coordinator, whose phase is watched.
-    pub(super) fn spawn_coordinator(
-        &mut self,
-        life: &Rc<Life>,
-        cx: &Rc<Context>,
-        phase: &PhaseCell,
-        coroutine: impl Future<Output = ()> + 'a,
-    ) {
-        let watched = Watched {
-            inner: Box::pin(coroutine),
-            life: Rc::clone(life),
-            cx: Rc::clone(cx),
-            phase: Rc::clone(phase),
-        };
-        self.spawn(life, cx, watched);
-    }
-}
-
-/// A coordinator whose phase is known at every moment.
-struct Watched<'a> {
-    inner: Coroutine<'a>,
-    life: Rc<Life>,
-    cx: Rc<Context>,
-    phase: PhaseCell,
-}
-
-impl Future for Watched<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, waiting: &mut Waiting<'_>) -> Poll<()> {
-        let this = &mut *self;
-        let (metrics, phase, inner) = (&this.cx.metrics, &this.phase, &mut this.inner);
+/// Returns the coroutine of a coordinator, whose phase is then known at every moment.
+pub(super) fn watched<'a>(
+    (life, cx, phase): (&Rc<Life>, &Rc<Context>, &PhaseCell),
+    coroutine: impl Future<Output = ()> + 'a,
+) -> impl Future<Output = ()> + 'a {
+    let (life, cx, phase) = (Rc::clone(life), Rc::clone(cx), Rc::clone(phase));
+    let mut inner = Box::pin(coroutine);
+    poll_fn(move |waiting| {
+        let metrics = &cx.metrics;
         let (entered, ended) = (metrics.snapshot().phases, metrics.tries_ended());
         let polled = inner.as_mut().poll(waiting);
         let (entered_now, has_ended) = (metrics.snapshot().phases, metrics.tries_ended() != ended);
@@ -169,12 +120,12 @@ impl Future for Watched<'_> {
         let is_new = |it: &usize| entered_now[*it] != entered[*it];
         // A try that ended in this poll has left the phase that it came to last; a try that began may wait.
         let passed = (0..entered.len()).filter(is_new).find(|it| *it != last);
-        let thread = this.cx.port.endpoint();
+        let thread = cx.port.endpoint();
         match passed {
-            Some(passed) => drop(this.life.leave_behind(thread, passed)),
-            None if has_ended && this.life.leave_behind(thread, last) => phase.set(None),
+            Some(passed) => drop(life.leave_behind(thread, passed)),
+            None if has_ended && life.leave_behind(thread, last) => phase.set(None),
             None => {}
         }
         polled
-    }
+    })
 }

@@ -117,5 +117,5 @@ async fn call<T>(ends: Rc<Ends>, desk: &Desk<T>) {
     }
     let mut left = desk.left.borrow_mut();
     left.failures.extend(wrong);
-    left.calls = calls;
+    left.incidents.calls = calls;
 }

@@ -5,9 +5,9 @@
 //! it is read and when all is over.
 
 use super::drawn::layouts;
-pub use super::layout::Layout;
-pub(crate) use super::layout::fill;
 use super::ordered::{self, Ordered, Range, Shown};
+pub use crate::harness::layout::Layout;
+use crate::harness::layout::fill;
 use rand::RngExt as _;
 use std::cell::Cell;
 use tarn_engine::admin::inspect::scan;

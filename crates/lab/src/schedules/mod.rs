@@ -2,8 +2,7 @@
 //!
 //! Map: [`drawn`] is what a seed means: cluster, workload, trouble and fault. [`mixture`] is a workload
 //! of everything that a transaction can ask for. [`cluster`] builds what was drawn, [`run`] runs one
-//! seed: `play` is its course, `work` what a coordinator does, `faults` what dies and who looks after it, `life` the coroutines that
-//! die with their node, `slots` what becomes of its slot, [`moves`] what becomes of shards, `probe` whether transactions still work at the
+//! seed: `play` is its course, `work` what a coordinator does, `faults` what dies and who looks after it, `life` a life of a compute node, `slots` what becomes of its slot, [`moves`] what becomes of shards, `probe` whether transactions still work at the
 //! end, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds side by side,
 //! [`report`] says what came of them, [`coverage`] what they reached.
 //!
@@ -16,14 +15,12 @@ pub mod coverage;
 pub mod drawn;
 mod faults;
 pub mod judge;
-mod layout;
 mod life;
 pub mod many;
 pub mod messages;
 pub mod mixture;
 pub mod moves;
 pub mod ordered;
-pub(crate) mod panics;
 mod play;
 mod probe;
 pub mod read_leases;
@@ -40,7 +37,7 @@ use tarn_engine::services::Planted;
 use tarn_store::ids::UsageError;
 
 /// What is tested.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Subject {
     /// The protocol's name.
     pub protocol: String,
@@ -60,14 +57,7 @@ impl Subject {
     /// This protocol in this variant.
     pub fn of(protocol: &str, variant: &str) -> Subject {
         let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
-        Subject {
-            protocol,
-            variant,
-            workload: None,
-            torn_lines: false,
-            clocks_run_off: false,
-            planted_move: None,
-        }
+        Subject { protocol, variant, ..Subject::default() }
     }
 
     /// The command that runs one seed again.

@@ -86,7 +86,7 @@ pub(super) async fn keep_moving<T>(cx: Rc<Context>, (moving, seed): (Moving, u64
             Poll::Ready(came) => Poll::Ready(Some(came)),
         })
         .await;
-        let moves = &mut desk.left.borrow_mut().moves;
+        let moves = &mut desk.left.borrow_mut().incidents.moves;
         match came {
             Some(Move::Made { .. }) => moves.made += 1,
             Some(Move::TakenBack) => moves.taken_back += 1,

@@ -4,7 +4,8 @@
 //! that unique ones refuse, and leaves fill, empty, split and merge. What a scan shows is held against
 //! rows that the same transaction reads: that is judged of those that committed.
 
-use super::mixture::{Layout, Wish};
+use super::mixture::Wish;
+use crate::harness::layout::Layout;
 use rand::RngExt as _;
 use tarn_engine::session::transaction::Transaction;
 use tarn_fabric::rng::{Rng, mix};

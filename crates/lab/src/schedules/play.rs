@@ -8,11 +8,11 @@ use super::cluster::Cluster;
 use super::coverage::{Deaths, Kind};
 use super::drawn::{Drawn, is_asked_for};
 use super::faults::{self, Event, PACE, is_mended};
-use super::life::{Life, Lives, PhaseCell};
+use super::life::{Life, PhaseCell, watched};
 use super::run::Desk;
 use super::work::coordinate;
 use super::{messages, moves, probe, read_leases};
-use crate::harness::mortal::Graveyard;
+use crate::harness::mortal::Lives;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use tarn_engine::steps::recorder::decisions;
 use tarn_engine::transaction::HistorySink;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
-use tarn_sim::scheduler::{Ended, Scheduler};
+use tarn_sim::scheduler::Ended;
 use tarn_store::history::RecordedTxn;
 use tarn_store::ids::{Resolution, TxnId, UsageError};
 use tarn_workloads::Workload;
@@ -69,8 +69,7 @@ pub(super) struct Play<'a, W: Workload> {
     pub(super) cluster: &'a Cluster,
     pub(super) drawn: &'a Drawn,
     desk: &'a Desk<W::Tally>,
-    scheduler: Scheduler<'a>,
-    graveyard: Graveyard<'a>,
+    lives: Lives<'a>,
     pub(super) contexts: Vec<Rc<Context>>,
     sinks: Vec<HistorySink>,
     pub(super) members: Vec<Member>,
@@ -93,14 +92,12 @@ impl<'a, W: Workload> Play<'a, W> {
         drawn: &'a Drawn,
         desk: &'a Desk<W::Tally>,
     ) -> Result<Self, UsageError> {
-        let scheduler = Scheduler::new(&cluster.fabric);
         let mut play = Play {
             workload,
             cluster,
             drawn,
             desk,
-            scheduler,
-            graveyard: Graveyard::default(),
+            lives: Lives::new(&cluster.fabric),
             contexts: Vec::new(),
             sinks: Vec::new(),
             members: Vec::new(),
@@ -118,7 +115,7 @@ impl<'a, W: Workload> Play<'a, W> {
             play.begin_standby()?;
         }
         let ends = (play.members[0].life.id, play.members[drawn.compute_nodes - 1].life.id);
-        messages::spawn(&mut play.scheduler, cluster, ends, drawn, desk);
+        messages::spawn(&mut play.lives.scheduler, cluster, ends, drawn, desk);
         Ok(play)
     }
 
@@ -153,19 +150,15 @@ impl<'a, W: Workload> Play<'a, W> {
 
     fn move_shards(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
         let Some(moving) = self.drawn.moving.filter(|_| cx.has_services()) else { return };
-        let graveyard = Rc::clone(&self.graveyard);
-        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
-        let moves = (moving, self.cluster.seed());
-        lives.spawn(life, cx, moves::keep_moving(Rc::clone(cx), moves, self.desk));
+        let moves = moves::keep_moving(Rc::clone(cx), (moving, self.cluster.seed()), self.desk);
+        self.lives.spawn(&life.is_dead, cx, moves);
     }
 
     fn change_read_leases(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
         let Some(leases) = self.drawn.read_leases else { return };
-        let graveyard = Rc::clone(&self.graveyard);
-        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
         let changes =
             read_leases::keep_changing(Rc::clone(cx), (leases, self.cluster.seed()), self.desk);
-        lives.spawn(life, cx, changes);
+        self.lives.spawn(&life.is_dead, cx, changes);
     }
 
     /// On a thread of its own, which has its own messages.
@@ -181,10 +174,8 @@ impl<'a, W: Workload> Play<'a, W> {
         let Some(keeper) = LeaseKeeper::apart(Rc::clone(&cx), messages::config()) else {
             return Ok(());
         };
-        let graveyard = Rc::clone(&self.graveyard);
-        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
         let desk = self.desk;
-        lives.spawn(life, &cx, async move {
+        self.lives.spawn(&life.is_dead, &cx, async move {
             keeper.run(|| desk.left.borrow().at_work > 0).await;
         });
         self.contexts.push(cx);
@@ -215,9 +206,7 @@ impl<'a, W: Workload> Play<'a, W> {
     }
 
     fn keep(&mut self, life: &Rc<Life>, cx: Rc<Context>) {
-        let graveyard = Rc::clone(&self.graveyard);
-        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
-        faults::spawn_keepers(&mut lives, (&cx, life), self.drawn, self.desk);
+        faults::spawn_keepers(&mut self.lives, (&cx, life), self.drawn, self.desk);
         self.serve(life, &cx);
         self.contexts.push(cx);
     }
@@ -225,16 +214,8 @@ impl<'a, W: Workload> Play<'a, W> {
     /// The thread does what others need of it, if the protocol needs anything: as long as any coordinator of
     /// any thread is there; beside faults until all is over, since whoever asks at the end needs it too.
     pub(super) fn serve(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
-        if !cx.answers() {
-            return;
-        }
-        let graveyard = Rc::clone(&self.graveyard);
-        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
-        let (serving, desk, has_faults) = (Rc::clone(cx), self.desk, self.drawn.has_faults());
-        lives.spawn(life, cx, async move {
-            let is_over = || !has_faults || desk.is_over.get();
-            serve::run(&serving, || is_over() && !serving.has_coordinators()).await;
-        });
+        let (desk, has_faults) = (self.desk, self.drawn.has_faults());
+        self.lives.serve(&life.is_dead, cx, move || !has_faults || desk.is_over.get());
     }
 
     pub(super) fn begin_coordinator(&mut self, life: &Rc<Life>, cx: &Rc<Context>, number: u32) {
@@ -247,14 +228,13 @@ impl<'a, W: Workload> Play<'a, W> {
         let drawn = (self.drawn, &self.cluster.fabric);
         let work = coordinate(self.workload, (by, sink), drawn, self.desk);
         let at_end = (Rc::clone(life), PhaseCell::clone(&phase), self.desk);
-        let graveyard = Rc::clone(&self.graveyard);
-        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
-        lives.spawn_coordinator(life, cx, &phase, async move {
+        let work = async move {
             work.await;
             let (life, phase, desk) = at_end;
             life.end(&phase);
             desk.left.borrow_mut().at_work -= 1;
-        });
+        };
+        self.lives.spawn(&life.is_dead, cx, watched((life, cx, &phase), work));
     }
 
     /// Runs it to its end.
@@ -267,11 +247,11 @@ impl<'a, W: Workload> Play<'a, W> {
             false => self.run_on(),
         };
         if stuck.is_none() {
-            self.scheduler.drain();
+            self.lives.scheduler.drain();
         }
         let stuck = stuck.or_else(|| moves::left_closed(&self.cluster.database));
-        drop(self.scheduler);
-        self.graveyard.take().clear();
+        drop(self.lives.scheduler);
+        self.lives.graveyard.take().clear();
         let mut tally = Tally::default();
         self.contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
         Ok(Played {
@@ -292,7 +272,7 @@ impl<'a, W: Workload> Play<'a, W> {
         loop {
             let before = self.committed();
             let until = self.cluster.fabric.now() + PATIENCE;
-            if self.scheduler.run_until(until) == Ended::Finished {
+            if self.lives.scheduler.run_until(until) == Ended::Finished {
                 return None;
             }
             if self.committed() == before {
@@ -309,7 +289,7 @@ impl<'a, W: Workload> Play<'a, W> {
         loop {
             let now = self.cluster.fabric.now();
             let until = (now + STEP).min(events.peek().map_or(Nanos(u64::MAX), |(at, _)| *at));
-            self.scheduler.run_until(until.max(now));
+            self.lives.scheduler.run_until(until.max(now));
             let now = self.cluster.fabric.now();
             while let Some((_, event)) = events.next_if(|(at, _)| *at <= now) {
                 self.happen(event);
@@ -365,7 +345,7 @@ impl<'a, W: Workload> Play<'a, W> {
             let sink = HistorySink::default();
             self.sinks.push(Rc::clone(&sink));
             by.record_history_in(sink);
-            self.scheduler.spawn(&cx.port, probe::probe(by, records.clone(), self.desk));
+            self.lives.scheduler.spawn(&cx.port, probe::probe(by, records.clone(), self.desk));
         }
         let end = self.cluster.fabric.now() + PATIENCE;
         while self.desk.probes.get() > 0 {
@@ -373,7 +353,7 @@ impl<'a, W: Workload> Play<'a, W> {
             if now >= end {
                 return Some("all is mended, and a transaction does not end".into());
             }
-            self.scheduler.run_until(now + STEP);
+            self.lives.scheduler.run_until(now + STEP);
         }
         None
     }
@@ -386,11 +366,11 @@ impl<'a, W: Workload> Play<'a, W> {
         let port = cx.port.clone();
         let swept = Rc::new(Cell::new(None));
         let told = Rc::clone(&swept);
-        self.scheduler.spawn(&port, async move {
+        self.lives.scheduler.spawn(&port, async move {
             told.set(Some(recovery::sweep(&cx, PACE).await.err()));
         });
         let until = self.cluster.fabric.now() + self.patience();
-        let ended = self.scheduler.run_until(until);
+        let ended = self.lives.scheduler.run_until(until);
         Ok(match swept.get() {
             Some(failure) => failure.map(|failure| format!("the last sweep: {failure}")),
             None => Some(format!("the last sweep does not end: {ended:?}")),
@@ -428,7 +408,7 @@ impl<'a, W: Workload> Play<'a, W> {
                 let Some(life) = self.life_of(slot) else { return };
                 self.deaths.count(Kind::Crash, life.phases());
                 let at_work = life.coordinators();
-                life.stop();
+                life.is_dead.set(true);
                 self.desk.left.borrow_mut().at_work -= at_work;
             }
             Event::Expelled(slot) => {

@@ -129,8 +129,8 @@ pub(super) async fn keep_changing<T>(
         let length_ns = ReadLeases::LENGTHS_NS[rng.random_range(0..ReadLeases::LENGTHS_NS.len())];
         let mut left = desk.left.borrow_mut();
         match membership.change_read_lease(id, length_ns) {
-            Ok(ReadLeaseChange::Begun(_)) => left.lease_changes.begun += 1,
-            Ok(_) => left.lease_changes.refused += 1,
+            Ok(ReadLeaseChange::Begun(_)) => left.incidents.lease_changes.begun += 1,
+            Ok(_) => left.incidents.lease_changes.refused += 1,
             Err(error) => left.failures.push(error.to_string()),
         }
     }

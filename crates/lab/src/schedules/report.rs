@@ -9,9 +9,8 @@ use super::coverage::{Coverage, Deaths, lacks_ordered_indexes};
 use super::judge::FindingKind;
 use super::many::Order;
 use super::messages::Calls;
-use super::moves::Moves;
 use super::read_leases::LeaseChanges;
-use super::run::{Ran, Settled, run_seed};
+use super::run::{Incidents, Ran, Settled, run_seed};
 use crate::harness::lines::row;
 use crate::machine;
 use serde::Serialize;
@@ -103,7 +102,7 @@ pub struct Wall {
 }
 
 /// See the module's text.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Default, Debug, Serialize)]
 pub struct Sum {
     /// The protocol.
     pub protocol: String,
@@ -141,22 +140,11 @@ pub struct Sum {
     pub splits: u64,
     /// What died.
     pub faults: Faults,
-    /// Transactions whose outcome was unknown at first, by how they were resolved.
-    pub resolved: Settled,
-    /// Transactions that were given up beside a fault.
-    pub deadlines_missed: u64,
-    /// Transactions that their caller dropped half-way.
-    pub dropped: u64,
-    /// Of these, with a round on its way.
-    pub dropped_in_flight: u64,
+    /// What happened besides.
+    #[serde(flatten)]
+    pub incidents: Incidents,
     /// What was reached, cell by cell.
     pub coverage: Coverage,
-    /// Calls beside the transactions.
-    pub calls: Calls,
-    /// Shards that moved.
-    pub moves: Moves,
-    /// Changes of readers' leases.
-    pub lease_changes: LeaseChanges,
     /// Events that happened.
     pub events: u64,
     /// Virtual time that passed.
@@ -193,33 +181,9 @@ impl Sum {
             clocks_run_off,
             plants_move: planted_move.is_some(),
             first_seed: order.first_seed,
-            seeds_run: 0,
-            seeds_passed: 0,
-            transactions: 0,
-            aborts: BTreeMap::new(),
-            phases: BTreeMap::new(),
-            not_reached: Vec::new(),
-            elsewhere: BTreeMap::new(),
             conflicts: Conflicts { rate: CONFLICT_RATE, ..Conflicts::default() },
-            splits: 0,
-            faults: Faults::default(),
-            resolved: Settled::default(),
-            deadlines_missed: 0,
-            dropped: 0,
-            dropped_in_flight: 0,
-            coverage: Coverage::default(),
-            calls: Calls::default(),
-            moves: Moves::default(),
-            lease_changes: LeaseChanges::default(),
-            events: 0,
-            virtual_ms: 0.0,
-            digest: String::new(),
-            failed: None,
-            failures: Vec::new(),
             wall: Wall { machine: machine::describe(), jobs, ..Wall::default() },
-            tally: Tally::default(),
-            deaths: Deaths::default(),
-            folded: 0,
+            ..Sum::default()
         }
     }
 
@@ -231,20 +195,13 @@ impl Sum {
         self.deaths.add(&ran.deaths);
         self.faults.none += u64::from(!ran.drawn.has_faults());
         self.faults.memory_nodes += ran.drawn.memory_deaths() as u64;
-        self.dropped += ran.dropped;
-        self.dropped_in_flight += ran.dropped_in_flight;
-        self.resolved.committed += ran.settled.committed;
-        self.resolved.aborted += ran.settled.aborted;
-        self.deadlines_missed += ran.deadlines_missed;
+        self.incidents.add(&ran.incidents);
         self.events += ran.events;
         self.virtual_ms += ran.passed.0 as f64 / 1e6;
         self.folded = match self.seeds_run {
             1 => ran.digest,
             _ => mix(self.folded).wrapping_add(ran.digest),
         };
-        self.calls.add(&ran.calls);
-        self.moves.add(&ran.moves);
-        self.lease_changes.add(&ran.lease_changes);
         match &ran.finding {
             None => self.seeds_passed += 1,
             Some(finding) => {
@@ -351,20 +308,16 @@ impl fmt::Display for Sum {
 impl Sum {
     fn read_leases(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LeaseChanges { begun, refused, looks, adjusted, adjust_longest_ns, clocks } =
-            self.lease_changes;
+            self.incidents.lease_changes;
         if begun + refused > 0 {
-            let text = format_args!(
-                "changed {begun} times, {refused} times asked for beside another change"
-            );
-            row(f, "read leases", text)?;
+            row!(f, "read leases" =>
+                "changed {begun} times, {refused} times asked for beside another change")?;
         }
         if looks > 0 {
             let longest_us = adjust_longest_ns as f64 / 1e3;
-            let text = format_args!(
+            row!(f, "lease manager" =>
                 "{looks} looks, {adjusted} changes, time to adjust {longest_us:.1} µs at the most; \
-                 {clocks} nodes expelled for their clocks"
-            );
-            row(f, "lease manager", text)?;
+                 {clocks} nodes expelled for their clocks")?;
         }
         Ok(())
     }
@@ -381,16 +334,15 @@ impl Sum {
             "none in {none} seeds; {memory_nodes} memory nodes died, {crashes} compute nodes \
              crashed, {zombies} were expelled while they ran ({lapsed} by a lapsed lease); \
              {restarts} came back")?;
-        let (dropped, in_flight) = (self.dropped, self.dropped_in_flight);
-        let text =
-            format_args!("{dropped} transactions half-way, {in_flight} with verbs on their way");
-        row(f, "dropped", text)?;
-        let Settled { committed, aborted } = self.resolved;
+        let (dropped, in_flight) = (self.incidents.dropped, self.incidents.dropped_in_flight);
+        row!(f, "dropped" =>
+            "{dropped} transactions half-way, {in_flight} with verbs on their way")?;
+        let Settled { committed, aborted } = self.incidents.resolved;
         row!(f, "unknown outcomes" =>
             "{committed} resolved as committed, {aborted} as aborted; {} transactions given up \
              beside a fault",
-            self.deadlines_missed)?;
-        let Calls { replied, retransmissions, duplicates } = self.calls;
+            self.incidents.deadlines_missed)?;
+        let Calls { replied, retransmissions, duplicates } = self.incidents.calls;
         row!(f, "calls" =>
             "{replied} replied to, each executed once; {retransmissions} requests sent again, \
              {duplicates} duplicates dropped")

@@ -3,6 +3,7 @@
 //! Invariant: a function of subject and seed. A panic of the engine or the simulator is a finding like
 //! any other: the run ends there, and its digest is that of the trace until then.
 
+use super::Subject;
 use super::cluster::Cluster;
 use super::coverage::Deaths;
 use super::drawn::{Drawn, is_asked_for};
@@ -12,8 +13,8 @@ use super::mixture::{self, Mixture};
 use super::moves::Moves;
 use super::play::Play;
 use super::read_leases::LeaseChanges;
-use super::{Subject, panics};
 use crate::harness::history::history_of;
+use crate::harness::panics;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -33,6 +34,39 @@ pub struct Settled {
     pub aborted: u64,
 }
 
+/// What happened to transactions, calls, shards and leases beside what was counted as aborts and commits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Incidents {
+    /// Transactions whose outcome was unknown at first, by how they were resolved.
+    pub resolved: Settled,
+    /// Transactions that were given up beside a fault.
+    pub deadlines_missed: u64,
+    /// Transactions that their caller dropped half-way.
+    pub dropped: u64,
+    /// Dropped transactions with a round on its way.
+    pub dropped_in_flight: u64,
+    /// Calls beside the transactions.
+    pub calls: Calls,
+    /// Shards that moved.
+    pub moves: Moves,
+    /// Changes of readers' leases.
+    pub lease_changes: LeaseChanges,
+}
+
+impl Incidents {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Incidents) {
+        self.resolved.committed += other.resolved.committed;
+        self.resolved.aborted += other.resolved.aborted;
+        self.deadlines_missed += other.deadlines_missed;
+        self.dropped += other.dropped;
+        self.dropped_in_flight += other.dropped_in_flight;
+        self.calls.add(&other.calls);
+        self.moves.add(&other.moves);
+        self.lease_changes.add(&other.lease_changes);
+    }
+}
+
 /// What came of one seed.
 #[derive(Clone, Debug)]
 pub struct Ran {
@@ -50,20 +84,8 @@ pub struct Ran {
     pub drawn: Drawn,
     /// Where transactions were when their nodes died.
     pub deaths: Deaths,
-    /// Transactions that their caller dropped half-way.
-    pub dropped: u64,
-    /// Of these, with a round on its way.
-    pub dropped_in_flight: u64,
-    /// Transactions whose outcome was unknown at first.
-    pub settled: Settled,
-    /// Transactions that were given up beside a fault.
-    pub deadlines_missed: u64,
-    /// Calls beside the transactions.
-    pub calls: Calls,
-    /// Shards that moved.
-    pub moves: Moves,
-    /// Changes of readers' leases.
-    pub lease_changes: LeaseChanges,
+    /// What happened besides.
+    pub incidents: Incidents,
     /// What is wrong, if anything.
     pub finding: Option<Finding>,
     /// What its transactions read and wrote; empty if the run ended in a panic.
@@ -87,12 +109,7 @@ impl Ran {
 pub(super) struct Left<T> {
     pub(super) tally: T,
     pub(super) failures: Vec<String>,
-    pub(super) deadlines_missed: u64,
-    pub(super) dropped: u64,
-    pub(super) dropped_in_flight: u64,
-    pub(super) calls: Calls,
-    pub(super) moves: Moves,
-    pub(super) lease_changes: LeaseChanges,
+    pub(super) incidents: Incidents,
     /// Coordinators that have not ended, of lives that have not.
     pub(super) at_work: usize,
 }
@@ -139,13 +156,7 @@ fn run_workload<W: Workload>(
         passed: Nanos(0),
         drawn: drawn.clone(),
         deaths: Deaths::default(),
-        dropped: 0,
-        dropped_in_flight: 0,
-        settled: Settled::default(),
-        deadlines_missed: 0,
-        calls: Calls::default(),
-        moves: Moves::default(),
-        lease_changes: LeaseChanges::default(),
+        incidents: Incidents::default(),
         finding: None,
         history: History::default(),
     };
@@ -180,19 +191,14 @@ fn trial<W: Workload>(
 ) -> Result<Option<Finding>, UsageError> {
     let desk = Desk::<W::Tally>::default();
     let played = Play::new(workload, cluster, drawn, &desk)?.run()?;
-    let left = desk.left.take();
-    ran.moves = left.moves;
-    ran.lease_changes = left.lease_changes;
-    ran.lease_changes.note(&cluster.database.lease_desk.adjustments());
-    let Left { tally, mut failures, deadlines_missed, dropped, dropped_in_flight, calls, .. } =
-        left;
-    ran.dropped_in_flight = dropped_in_flight;
+    let Left { tally, mut failures, mut incidents, .. } = desk.left.take();
+    incidents.lease_changes.note(&cluster.database.lease_desk.adjustments());
     (ran.tally, ran.deaths) = (played.tally, played.deaths);
-    (ran.deadlines_missed, ran.dropped, ran.calls) = (deadlines_missed, dropped, calls);
     let mut history: Vec<RecordedTxn> = played.history;
     let entered = enter(&mut history, played.decisions, |_| true);
     let aborted = entered.undone + entered.nothing_written;
-    ran.settled = Settled { committed: entered.committed, aborted };
+    incidents.resolved = Settled { committed: entered.committed, aborted };
+    ran.incidents = incidents;
     failures.extend(entered.contradictions);
     failures.extend(played.stuck);
     ran.history = history_of(BTreeMap::new(), &workload.schemas(), &history);

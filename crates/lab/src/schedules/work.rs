@@ -88,12 +88,13 @@ pub(super) async fn coordinate<W: Workload>(
                 let in_flight = || fabric.dropped_in_flight(cx.port.endpoint());
                 let before = in_flight();
                 drop(run);
-                desk.left.borrow_mut().dropped_in_flight += u64::from(in_flight() > before);
+                desk.left.borrow_mut().incidents.dropped_in_flight +=
+                    u64::from(in_flight() > before);
                 ended
             }
         };
         match ended {
-            None => desk.left.borrow_mut().dropped += 1,
+            None => desk.left.borrow_mut().incidents.dropped += 1,
             Some(Ok(())) => {}
             Some(Err(failure)) => {
                 if !go_on_after(failure, &mut by, drawn, (desk, &mut ends)).await {

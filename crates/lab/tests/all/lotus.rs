@@ -118,9 +118,9 @@ fn a_move_that_takes_no_care_is_missed() {
 fn shards_move_in_many_seeds_and_some_moves_do_not_come_about() {
     let ran: Vec<Ran> = (0..30).map(|seed| ran("corrected", seed)).collect();
     let sum = |of: fn(&Ran) -> u64| ran.iter().map(of).sum::<u64>();
-    assert!(sum(|it| it.moves.made) > 100, "moved");
-    assert!(sum(|it| it.moves.taken_back) > 100, "taken back");
-    assert!(sum(|it| it.moves.dropped) > 10, "dropped half-way");
+    assert!(sum(|it| it.incidents.moves.made) > 100, "moved");
+    assert!(sum(|it| it.incidents.moves.taken_back) > 100, "taken back");
+    assert!(sum(|it| it.incidents.moves.dropped) > 10, "dropped half-way");
 }
 
 /// Among them those that once failed: an insert's slot without a log; snapshots that missed what had ended before; nodes

@@ -54,16 +54,16 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     // What it does not promise is not asked of it.
     let caps = info.caps;
     assert_eq!(
-        (faults.memory_nodes > 0, sum.dropped > 0),
+        (faults.memory_nodes > 0, sum.incidents.dropped > 0),
         (caps.memory_recovery, caps.survives_drops),
         "{sum}"
     );
     assert_eq!(sum.splits > 0, caps.growth, "{sum}");
     let dies = [faults.crashes, faults.zombies, faults.lapsed, faults.restarts];
     assert!(dies.iter().all(|&count| (count > 0) == caps.crash_recovery), "{sum}");
-    let resolved = [sum.resolved.committed, sum.resolved.aborted];
+    let resolved = [sum.incidents.resolved.committed, sum.incidents.resolved.aborted];
     assert!(resolved.iter().all(|&count| (count > 0) == caps.crash_recovery), "{sum}");
-    assert!(sum.calls.replied > 0 && sum.calls.retransmissions > 0, "{sum}");
+    assert!(sum.incidents.calls.replied > 0 && sum.incidents.calls.retransmissions > 0, "{sum}");
 }
 
 /// One seed of twenty-six thousand: it takes a reader whose clock stands almost still, beside a writer, in the few windows that are
@@ -112,7 +112,7 @@ fn the_monitor_notices_clocks_that_run_off_before_a_reader_sees_it() {
     for clocks_run_off in [false, true] {
         let sum = sum(&Subject { clocks_run_off, ..oocc.clone() }, 50, 2);
         assert_eq!(sum.failed, None, "{sum}");
-        assert_eq!(sum.lease_changes.clocks > 0, clocks_run_off, "{sum}");
+        assert_eq!(sum.incidents.lease_changes.clocks > 0, clocks_run_off, "{sum}");
     }
 }
 
@@ -120,9 +120,13 @@ fn the_monitor_notices_clocks_that_run_off_before_a_reader_sees_it() {
 fn leases_change_while_readers_trust_them() {
     let sum = sum(&Subject::of("oocc", "corrected"), 1_000, 2);
     assert_eq!(sum.failed, None, "{sum}");
-    assert!(sum.lease_changes.begun > 10_000, "{sum}");
+    assert!(sum.incidents.lease_changes.begun > 10_000, "{sum}");
     // By managers, from what transactions took.
-    assert!(sum.lease_changes.adjusted > 500 && sum.lease_changes.adjust_longest_ns > 0, "{sum}");
+    assert!(
+        sum.incidents.lease_changes.adjusted > 500
+            && sum.incidents.lease_changes.adjust_longest_ns > 0,
+        "{sum}"
+    );
     let phases = &sum.coverage;
     assert!(sum.not_reached.iter().all(|it| !["in_lease", "wait_out"].contains(it)), "{phases:?}");
     assert!(sum.faults.crashes > 0 && sum.faults.zombies > 0, "{sum}");
@@ -148,7 +152,11 @@ fn tickets_are_served_in_turn_and_words_are_set_back() {
         assert!(["wait_turn", "pass_on"].into_iter().all(reached), "{phases:?}");
         assert_eq!(reached("set_back"), variant.ends_with("-wide-counts"), "{phases:?}");
         // It promises nothing of these.
-        assert_eq!((sum.faults.crashes, sum.faults.memory_nodes, sum.dropped), (0, 0, 0), "{sum}");
+        assert_eq!(
+            (sum.faults.crashes, sum.faults.memory_nodes, sum.incidents.dropped),
+            (0, 0, 0),
+            "{sum}"
+        );
     }
 }
 

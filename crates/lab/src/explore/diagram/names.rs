@@ -45,10 +45,10 @@ impl Names {
     /// Of a cluster.
     pub fn of(cluster: &Cluster) -> Names {
         let mut records = Vec::new();
-        let catalog = cluster.catalog();
+        let catalog = &cluster.catalog;
         let (table, view) = (catalog.table(TABLE), IndexView::new(catalog));
         let slot_bytes = table.slot.slot_bytes;
-        for (index, name) in cluster.litmus().records.iter().enumerate() {
+        for (index, name) in cluster.litmus.records.iter().enumerate() {
             let key = cluster.key(RecordIndex(index));
             let place = view.place(catalog, table, hash_of(table, key));
             let bin_bytes = table.geometry.bin_bytes;
@@ -108,7 +108,7 @@ fn add(all: &mut Vec<Known>, known: Known) {
 }
 
 fn areas(cluster: &Cluster) -> Vec<Known> {
-    let catalog = cluster.catalog();
+    let catalog = &cluster.catalog;
     let options = catalog.options();
     let mut areas = Vec::new();
     for group in 0..catalog.groups() {
@@ -179,7 +179,7 @@ mod tests {
         let (_, at) = names.slots().next().expect("one");
         let named = names.at(at.plus(8)).expect("a name");
         assert_eq!((named.name, named.offset, named.is_record), ("x/z", 8, true));
-        let log = cluster.catalog().log(GroupId(1), 1).plus(100);
+        let log = cluster.catalog.log(GroupId(1), 1).plus(100);
         let named = names.at(log).expect("a name");
         assert_eq!((named.name, named.offset, named.is_record), ("log 1.1", 100, false));
         assert_eq!(names.at(Address::new(GroupId(0), 8)), None);

@@ -84,7 +84,7 @@ impl Scene {
             Err(text) => text.clone(),
         };
         let actors = actors.into_iter().take(last).collect();
-        let shape = cluster.shape();
+        let shape = cluster.shape;
         Scene { title, verdict, actors, memory_nodes: shape.memory_nodes + shape.spares, rows }
     }
 }
