@@ -52,7 +52,7 @@ const TABLE: &[Crate] = &[
     },
     Crate { folder: "crates/fabric", storeys: &[], circle: CIRCLE },
     Crate { folder: "crates/cli", storeys: &[], circle: CIRCLE },
-    Crate { folder: "crates/lab", storeys: &[], circle: 16 },
+    Crate { folder: "crates/lab", storeys: &[], circle: CIRCLE },
     Crate {
         folder: "crates/store",
         storeys: &[

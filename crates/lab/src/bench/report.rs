@@ -7,7 +7,7 @@
 use super::bare::BareLoop;
 use crate::harness::checks::Checks;
 use crate::harness::leases::LeaseReport;
-use crate::harness::lines::row;
+use crate::harness::lines::{named_values, row};
 use crate::harness::measured::Measured;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -117,9 +117,8 @@ impl Report {
     fn what_was_run(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Chosen { threads, coroutines, compute_nodes, memory_nodes, replicas, .. } = self.config;
         let placement = self.config.placement;
-        let numbers: Vec<String> =
-            self.config.workload.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        row!(f, "profile" => "{} ({})", self.config.mix_profile, numbers.join(", "))?;
+        let numbers = named_values(&self.config.workload);
+        row!(f, "profile" => "{} ({numbers})", self.config.mix_profile)?;
         row!(f, "compute" =>
             "{threads} threads × {coroutines} coroutines on {compute_nodes} compute nodes")?;
         row!(f, "memory" =>

@@ -99,7 +99,7 @@ impl Part {
         let (ended, goes_on) = self.end_of(by, result, &once).await;
         let committed = matches!(ended, Ended::Committed(_));
         if once.torn && committed {
-            self.desk.torn(index);
+            self.desk.left.borrow_mut().torn.push(index);
         }
         if ended != Ended::Unknown {
             self.desk.told(index, by.context().port.observed(), ended);
@@ -134,8 +134,8 @@ impl Part {
                 Some(Explanation::Fabric(FabricError::NodeDown(_) | FabricError::Fenced)),
             ) => (Ended::Without, false),
             (failure, explanation) => {
-                let text = in_words(failure, explanation);
-                self.desk.fails(format!("a transaction failed: {text}"));
+                let text = format!("a transaction failed: {}", in_words(failure, explanation));
+                self.desk.left.borrow_mut().failures.push(text);
                 (Ended::Unknown, false)
             }
         }

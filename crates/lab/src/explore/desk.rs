@@ -39,7 +39,7 @@ pub struct Left {
 /// See the module's text.
 #[derive(Default)]
 pub struct Desk {
-    left: RefCell<Left>,
+    pub(super) left: RefCell<Left>,
 }
 
 impl Desk {
@@ -51,11 +51,6 @@ impl Desk {
             ..Left::default()
         };
         Desk { left: RefCell::new(left) }
-    }
-
-    /// A thread that runs transactions, or recovers.
-    pub fn has(&self, cx: &Rc<Context>) {
-        self.left.borrow_mut().contexts.push(Rc::clone(cx));
     }
 
     /// Where the next coordinator's history goes.
@@ -77,21 +72,6 @@ impl Desk {
     pub fn told(&self, index: usize, at: Nanos, ended: Ended) {
         let seen = &mut self.left.borrow_mut().seen[index];
         (seen.told, seen.ended) = (Some(at.0), ended);
-    }
-
-    /// A row of it said two things.
-    pub fn torn(&self, index: usize) {
-        self.left.borrow_mut().torn.push(index);
-    }
-
-    /// What must not happen has.
-    pub fn fails(&self, text: String) {
-        self.left.borrow_mut().failures.push(text);
-    }
-
-    /// `by` knows that nothing of a dead node's transactions is left to decide.
-    pub fn recovered(&self, by: NodeId, dead: NodeId) {
-        self.left.borrow_mut().recovered.push((by, dead));
     }
 
     /// A digest of all that coroutines of a compute node have left here, but for stamps: their order is the
@@ -118,11 +98,6 @@ impl Desk {
         let recovered = left.recovered.iter().filter(|(by, _)| *by == node);
         let _ = write!(text, "{:?}; {:?}", recovered.collect::<Vec<_>>(), left.failures);
         text.bytes().fold(text.len() as u64, |digest, byte| mix(digest ^ u64::from(byte)))
-    }
-
-    /// In which phases an actor posted a round.
-    pub fn posted(&self, actor: usize, round: u32, phases: String) {
-        self.left.borrow_mut().phases.insert((actor, round), phases);
     }
 
     /// Everything, for the judge.

@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_check::Isolation;
-use tarn_engine::site::{ComputeNode, Context};
+use tarn_engine::site::{ComputeNode, Context, Database};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_sim::explore::{Actor, End, ExploreFabric, FaultBudget, Model, Trigger};
 
@@ -153,6 +153,12 @@ impl LitmusModel {
         Actor::new(name, node, thread, watched(inner, told))
     }
 
+    /// All compute nodes of one execution, by slot.
+    fn nodes(&self, database: &Arc<Database>) -> Vec<Arc<ComputeNode>> {
+        let slots = 0..self.cluster.compute_nodes() as u16;
+        slots.map(|slot| self.cluster.join(database, self.cluster.node(slot))).collect()
+    }
+
     /// What the litmus's compute nodes keep beside memory is part of the state. Nobody asks the others for locks.
     fn keep(&self, fabric: &ExploreFabric, nodes: &[Arc<ComputeNode>]) {
         let count = usize::from(self.cluster.litmus.compute_nodes());
@@ -236,7 +242,7 @@ impl LitmusModel {
                 crews[..number].iter().filter(|other| other.node == crew.node).count() as u16;
             let port = stage.fabric.port(node.id, thread, SEED);
             let cx = self.cluster.context(node, port, thread, crew.remembers);
-            desk.has(&cx);
+            desk.left.borrow_mut().contexts.push(Rc::clone(&cx));
             let (cluster, fabric) = (Rc::clone(&self.cluster), stage.fabric.clone());
             let tries = self.cluster.litmus.tries + self.care.more_tries;
             let (desk, sink) = (Rc::clone(desk), desk.sink());
@@ -253,7 +259,7 @@ impl LitmusModel {
             let node = &stage.nodes[usize::from(task.by.slot.0)];
             let port = stage.fabric.port(node.id, task.thread, SEED);
             let cx = self.cluster.context(node, port, task.thread, false);
-            stage.desk.has(&cx);
+            stage.desk.left.borrow_mut().contexts.push(Rc::clone(&cx));
             let desk = Rc::clone(stage.desk);
             let keeper = Keeper { cx: Rc::clone(&cx), after: task.after, desk };
             let coroutine: Coroutine = match task.lost {
@@ -287,9 +293,7 @@ impl Model for LitmusModel {
     fn load(&self, fabric: &ExploreFabric) {
         let (database, _) = self.cluster.database(&fabric.groups());
         // All of them: those that have locks are asked for them, also by whoever gives a tree its shape.
-        let nodes: Vec<Arc<ComputeNode>> = (0..self.cluster.compute_nodes() as u16)
-            .map(|slot| self.cluster.join(&database, self.cluster.node(slot)))
-            .collect();
+        let nodes = self.nodes(&database);
         let steward = self.cluster.steward();
         let node = &nodes[usize::from(steward.slot.0)];
         if let Some(services) = node.services() {
@@ -304,9 +308,7 @@ impl Model for LitmusModel {
         let desk = Rc::new(Desk::new(crews.iter().map(|crew| crew.transactions.len()).sum()));
         *self.desk.borrow_mut() = Rc::clone(&desk);
         let (database, service) = self.cluster.database(&fabric.groups());
-        let nodes: Vec<Arc<ComputeNode>> = (0..self.cluster.compute_nodes() as u16)
-            .map(|slot| self.cluster.join(&database, self.cluster.node(slot)))
-            .collect();
+        let nodes = self.nodes(&database);
         let (of_desk, of_crews) = (Rc::clone(&desk), Rc::clone(&self.cluster));
         fabric.remains(move |node| {
             let crews = of_crews.litmus.coordinators.iter().enumerate();

@@ -73,7 +73,11 @@ impl Keeper {
             }
             self.cx.port.sleep(LOOK_AGAIN).await;
         }
-        self.desk.recovered(self.cx.node.id, dead);
+        self.recovered(dead);
+    }
+
+    fn recovered(&self, dead: NodeId) {
+        self.desk.left.borrow_mut().recovered.push((self.cx.node.id, dead));
     }
 
     /// Promotes backups of dead memory nodes, and fills spares.
@@ -81,7 +85,7 @@ impl Keeper {
         while !self.is_mended() {
             if !self.is_early() {
                 let report = &mut |mended| match mended {
-                    Mended::Recovered(dead, _) => self.desk.recovered(self.cx.node.id, dead),
+                    Mended::Recovered(dead, _) => self.recovered(dead),
                     Mended::Changed { .. } | Mended::Joined { .. } => {}
                 };
                 let stepped = step(&self.cx, TERMS, PACE, report).await;

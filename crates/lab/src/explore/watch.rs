@@ -31,7 +31,7 @@ pub fn watched(
                 true => names[at as usize].to_owned(),
                 false => last.clone(),
             };
-            desk.posted(actor, (rounds + at + 1) as u32, own);
+            desk.left.borrow_mut().phases.insert((actor, (rounds + at + 1) as u32), own);
         }
         polled
     })

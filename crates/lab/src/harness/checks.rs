@@ -3,7 +3,8 @@
 //! Invariant: the verdict on serializability is of the verification phase, never of the measured one;
 //! the workload's and the engine's rules are judged on the memory that both phases left.
 
-use super::lines::{length, row, verdict};
+use super::lines::{length, named_values, row, verdict};
+use super::named::named;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,7 +75,7 @@ pub struct AuditReport {
 }
 
 /// The verdict on what was recorded.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Default, Debug, Serialize)]
 pub struct HistoryReport {
     /// `accepted`, `violated`, `not recorded`, or `not checked: unsafe variant`.
     pub verdict: &'static str,
@@ -94,32 +95,17 @@ pub struct HistoryReport {
     pub file: Option<String>,
 }
 
-/// Kinds of checks that can fail.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum CheckKind {
-    /// The recorded history is not what the protocol's variant guarantees.
-    History,
-    /// A rule of the workload is broken.
-    Invariant,
-    /// Locks are left, replicas differ, or records are misplaced.
-    Audit,
-    /// A transaction failed, or never ended.
-    Failure,
-}
-
-impl CheckKind {
-    /// Every kind.
-    pub const ALL: [CheckKind; 4] =
-        [CheckKind::History, CheckKind::Invariant, CheckKind::Audit, CheckKind::Failure];
-
-    /// Its name in scenarios.
-    pub fn name(self) -> &'static str {
-        match self {
-            CheckKind::History => "history",
-            CheckKind::Invariant => "invariant",
-            CheckKind::Audit => "audit",
-            CheckKind::Failure => "failure",
-        }
+named! {
+    /// Kinds of checks that can fail.
+    pub enum CheckKind {
+        /// The recorded history is not what the protocol's variant guarantees.
+        History = "history",
+        /// A rule of the workload is broken.
+        Invariant = "invariant",
+        /// Locks are left, replicas differ, or records are misplaced.
+        Audit = "audit",
+        /// A transaction failed, or never ended.
+        Failure = "failure",
     }
 }
 
@@ -195,16 +181,8 @@ impl HistoryReport {
     }
 
     fn none(verdict: &'static str, isolation: Isolation) -> HistoryReport {
-        HistoryReport {
-            verdict,
-            transactions: 0,
-            isolation: isolation.name(),
-            recorded_in: "no phase",
-            seconds: 0.0,
-            anomalies: BTreeMap::new(),
-            counterexample: None,
-            file: None,
-        }
+        let isolation = isolation.name();
+        HistoryReport { verdict, isolation, recorded_in: "no phase", ..HistoryReport::default() }
     }
 }
 
@@ -237,20 +215,13 @@ impl From<&Audit> for AuditReport {
 impl fmt::Display for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.outcomes.is_empty() {
-            let outcomes: Vec<String> =
-                self.outcomes.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            row!(f, "outcomes" => "{} (all phases)", outcomes.join(", "))?;
+            row!(f, "outcomes" => "{} (all phases)", named_values(&self.outcomes))?;
         }
         let HistoryReport { verdict: judged, transactions, isolation, seconds, .. } = &self.history;
         match *judged {
             "not recorded" => row(f, "history", "not recorded: there was no verification phase")?,
-            UNSAFE_VARIANT => {
-                row(
-                    f,
-                    "history",
-                    "NOT CHECKED: the variant is UNSAFE, transactions are not isolated",
-                )?;
-            }
+            UNSAFE_VARIANT => row!(f, "history" =>
+                "NOT CHECKED: the variant is UNSAFE, transactions are not isolated")?,
             judged => row!(f, "history" =>
                 "{judged}: {isolation}, {transactions} transactions recorded in the verification \
                  phase ({})",

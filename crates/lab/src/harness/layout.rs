@@ -2,6 +2,7 @@
 //!
 //! Invariant: every column is whole words, so that a row can say one number in each of them.
 
+use super::named::named;
 use std::str::FromStr;
 use tarn_engine::session::transaction::Transaction;
 use tarn_engine::transaction::working_set::Handle;
@@ -9,34 +10,22 @@ use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 
 const A: ColumnId = ColumnId(0);
 
-/// How a table's records lie.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Layout {
-    /// 16 bytes: a slot of one line.
-    Narrow,
-    /// 88 bytes: a slot of two lines.
-    Double,
-    /// 264 bytes, away from the slot.
-    Apart,
-    /// 8 bytes: two slots share a line; directory records have fingerprints.
-    Half,
+named! {
+    /// How a table's records lie.
+    pub enum Layout {
+        /// 16 bytes: a slot of one line.
+        Narrow = "narrow",
+        /// 88 bytes: a slot of two lines.
+        Double = "double",
+        /// 264 bytes, away from the slot.
+        Apart = "apart",
+        /// 8 bytes: two slots share a line; directory records have fingerprints.
+        Half = "half",
+    }
 }
 
 impl Layout {
-    /// Every layout.
-    pub const ALL: [Layout; 4] = [Layout::Narrow, Layout::Double, Layout::Apart, Layout::Half];
-
-    /// Its name, and its table's.
-    pub fn name(self) -> &'static str {
-        match self {
-            Layout::Narrow => "narrow",
-            Layout::Double => "double",
-            Layout::Apart => "apart",
-            Layout::Half => "half",
-        }
-    }
-
-    /// The table, laid out for one record: four buckets, which overflow and grow.
+    /// The table, which has the layout's name, laid out for one record: four buckets, which overflow and grow.
     pub(crate) fn schema(self) -> TableSchema {
         let table = TableSchema::new(self.name(), 1).column("a", ColumnType::U64);
         match self {

@@ -30,6 +30,12 @@ pub(crate) fn verdict(ok: bool) -> &'static str {
     if ok { "ok" } else { "FAILED" }
 }
 
+/// Values with their names, in order.
+pub(crate) fn named_values(map: &BTreeMap<&'static str, String>) -> String {
+    let all: Vec<String> = map.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    all.join(", ")
+}
+
 /// The parts that are not zero, in order.
 pub(crate) fn parts<V: Copy + PartialOrd + Default>(
     map: &BTreeMap<&'static str, V>,

@@ -3,7 +3,7 @@
 //! Map: [`phase`] is a part of a run with its counters, `desk` the coroutines of a phase; [`watch`] is told how far a run is, and
 //! [`error`] says why there is none; `recording` is the verification phase's history and [`history`] hands it to the checker;
 //! [`measured`] is the sum of a phase, [`checks`] the verdicts on a run, [`leases`] the lengths of readers' leases, `lines` the
-//! form of all tables. `simulated` makes a database on simulated hardware; `rest` loads tables and looks at memory while
+//! form of all tables, `letters` that of drawings for terminals, `named` an enum with names. `simulated` makes a database on simulated hardware; `rest` loads tables and looks at memory while
 //! nothing runs; `mortal` are coroutines that die with their compute node, `panics` are caught as findings, and `layout` is the
 //! shape of records in random schedules and litmuses.
 //!
@@ -15,9 +15,11 @@ pub mod error;
 pub mod history;
 pub(crate) mod layout;
 pub mod leases;
+pub(crate) mod letters;
 pub(crate) mod lines;
 pub mod measured;
 pub(crate) mod mortal;
+pub(crate) mod named;
 pub(crate) mod panics;
 pub mod phase;
 pub(crate) mod recording;

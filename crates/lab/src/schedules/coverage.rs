@@ -3,11 +3,9 @@
 //!
 //! Invariant: a cell is there with its count also if that is 0, so that what was never reached is said.
 
-use super::report::{Faults, Sum};
 use super::{Subject, mixture};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use tarn_engine::cluster::info::{Limit, Only};
 use tarn_engine::site::metrics::{PHASES_MAX, RecoveryEvent, Tally};
 use tarn_store::ids::AbortReason;
 
@@ -22,7 +20,7 @@ pub enum Kind {
     MemoryNode,
 }
 
-const KINDS: [&str; 3] = ["crash", "zombie", "memory node"];
+pub(super) const KINDS: [&str; 3] = ["crash", "zombie", "memory node"];
 /// Workloads whose tables have ordered indexes, those of the mixture in some seeds.
 pub(super) const WITH_ORDERED_INDEXES: [&str; 2] = [mixture::NAME, "tpcc"];
 
@@ -62,7 +60,7 @@ const OF_COMPUTE_DEATHS: [&str; 9] = [
 
 /// Why a cell is 0 and cannot be otherwise, if it is because the protocol survives no death of a compute
 /// node, so that none dies.
-fn lacks_compute_deaths(subject: &Subject, cell: &str) -> Option<&'static str> {
+pub(super) fn lacks_compute_deaths(subject: &Subject, cell: &str) -> Option<&'static str> {
     let recovers = subject.info().is_none_or(|info| info.caps.crash_recovery);
     let (row, name) = cell.split_once('/').unwrap_or_default();
     let dies = |kind: Kind| row == KINDS[kind as usize];
@@ -79,7 +77,7 @@ const OF_DEATHS: [&str; 5] =
 
 /// Why a cell is 0 and cannot be otherwise, if it is because the protocol does not promise to survive it, so that it is not drawn: the death of
 /// a memory node, any death, a caller that drops its transaction; or because its hash indexes do not grow.
-fn lacks_promises(subject: &Subject, cell: &str) -> Option<&'static str> {
+pub(super) fn lacks_promises(subject: &Subject, cell: &str) -> Option<&'static str> {
     let caps = subject.info()?.caps;
     let (row, name) = cell.split_once('/').unwrap_or_default();
     let of_memory = row == KINDS[Kind::MemoryNode as usize] || OF_MEMORY_DEATHS.contains(&name);
@@ -92,7 +90,7 @@ fn lacks_promises(subject: &Subject, cell: &str) -> Option<&'static str> {
 }
 
 /// Why no shard moves, if it is because the protocol has none.
-fn lacks_shards(subject: &Subject, name: &str) -> Option<&'static str> {
+pub(super) fn lacks_shards(subject: &Subject, name: &str) -> Option<&'static str> {
     let is_of_shards = name.starts_with("shard_") && !subject.has_shards();
     is_of_shards.then_some("the protocol's locks have no shards")
 }
@@ -205,53 +203,6 @@ impl Coverage {
         let rows = self.phase_by_death.values().map(BTreeMap::len).sum::<usize>();
         let all = rows + self.aborts.len() + self.recovery.len() + self.events.len();
         (all - self.empty.len() - self.cannot.len(), all)
-    }
-}
-
-impl Sum {
-    /// Names what was reached, when all seeds are added.
-    pub(super) fn cover(&mut self, subject: &Subject) {
-        let (incidents, Deaths { lapsed, restarts, .. }) = (&self.incidents, self.deaths);
-        let (crashes, zombies) = (self.deaths.nodes(Kind::Crash), self.deaths.nodes(Kind::Zombie));
-        self.faults = Faults { crashes, zombies, lapsed, restarts, ..self.faults };
-        let info = subject.info();
-        let cells = info.map_or((&[][..], &[][..]), |info| (info.phases, info.aborts));
-        let limits = info.map_or(&[][..], |info| info.limits);
-        let events = BTreeMap::from([
-            ("committed", self.tally.committed),
-            ("dropped", incidents.dropped),
-            ("dropped_in_flight", incidents.dropped_in_flight),
-            ("lease_lapsed", lapsed),
-            ("memory_node_died", self.faults.memory_nodes),
-            ("resolved_aborted", incidents.resolved.aborted),
-            ("resolved_committed", incidents.resolved.committed),
-            ("number_taken_over", self.deaths.successions),
-            ("restarted", restarts),
-            ("node_merge", self.tally.node_merges),
-            ("node_split", self.tally.node_splits),
-            ("split", self.tally.splits),
-            ("split_refused", self.tally.splits_refused),
-            ("shard_moved", incidents.moves.made),
-            ("shard_move_dropped", incidents.moves.dropped),
-            ("shard_move_taken_back", incidents.moves.taken_back),
-        ]);
-        let cannot = |cell: &str| {
-            let (row, name) = cell.split_once('/').unwrap_or_default();
-            let applies = |limit: &&Limit| match limit.only {
-                Only::InVariant(_) | Only::WhereMemoryIsNear => true,
-                Only::WithoutMemoryDeath => row == KINDS[Kind::MemoryNode as usize],
-                Only::InPassing => KINDS.contains(&row),
-                Only::WithOrderedIndexes => false, // the seeds have them, but for what was asked for
-            };
-            let mut limits = limits.iter().filter(|limit| limit.phase == name);
-            let limit = limits.find(applies).map(|limit| limit.why);
-            limit
-                .or_else(|| lacks_ordered_indexes(subject, name))
-                .or_else(|| lacks_compute_deaths(subject, cell))
-                .or_else(|| lacks_promises(subject, cell))
-                .or_else(|| lacks_shards(subject, name))
-        };
-        self.coverage = Coverage::of(&self.deaths, &self.tally, cells, events, &cannot);
     }
 }
 

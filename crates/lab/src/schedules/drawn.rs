@@ -6,7 +6,6 @@
 
 use super::mixture::{self, Mix};
 use super::read_leases::ReadLeases;
-use crate::harness::layout::Layout;
 use crate::harness::lines::placement_name;
 use rand::RngExt as _;
 use serde::Serialize;
@@ -439,13 +438,6 @@ impl Drawn {
         }
         if self.succession { write!(f, "; their numbers are taken over") } else { Ok(()) }
     }
-}
-
-/// Layouts that a mixture may have, all of them in some seeds.
-pub(super) fn layouts(rng: &mut Rng) -> Vec<Layout> {
-    let wanted = rng.random_range(1..16u32);
-    let all = Layout::ALL.into_iter().enumerate();
-    all.filter(|(bit, _)| wanted & (1 << bit) != 0).map(|(_, layout)| layout).collect()
 }
 
 #[cfg(test)]

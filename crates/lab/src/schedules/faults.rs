@@ -4,9 +4,9 @@
 //! nodes die than there are further copies, and one compute node always lives. What the dead left is
 //! settled by the engine's own recovery, which runs on every compute node and may die with it.
 
+use super::desk::Desk;
 use super::drawn::{Drawn, Fault, What};
 use super::life::Life;
-use super::run::Desk;
 use crate::harness::in_words;
 use crate::harness::mortal::Lives;
 use crate::harness::rest;

@@ -52,7 +52,7 @@ pub fn run_until(
 ) -> Result<Sum, UsageError> {
     AnyProtocol::by_name(&order.subject.protocol, &order.subject.variant)?;
     let start = Instant::now();
-    let mut sum = Sum::new(order);
+    let mut sum = Sum::new(&order.subject, order.first_seed, order.jobs.max(1));
     let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let (sender, receiver) = channel();
     let summed = std::thread::scope(|scope| {

@@ -4,9 +4,8 @@
 //! yet; what will send them rests on this.
 
 use super::cluster::Cluster;
+use super::desk::{Calls, Desk};
 use super::drawn::Drawn;
-use super::run::Desk;
-use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,26 +18,6 @@ const CALLS: u64 = 4;
 const SQUARE: HandlerId = HandlerId(0);
 /// How often each side looks for messages.
 const LOOK_AGAIN: Nanos = Nanos(5_000);
-
-/// What calls there were.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct Calls {
-    /// Calls whose reply came, and was right.
-    pub replied: u64,
-    /// Requests sent again.
-    pub retransmissions: u64,
-    /// Requests that came again and were not executed.
-    pub duplicates: u64,
-}
-
-impl Calls {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Calls) {
-        self.replied += other.replied;
-        self.retransmissions += other.retransmissions;
-        self.duplicates += other.duplicates;
-    }
-}
 
 /// Two threads of their own, which the transactions' threads never hear of.
 struct Ends {

@@ -4,7 +4,6 @@
 //! row that a try writes says one number, that try's own, in every word of its payload: a row that says two is torn, while
 //! it is read and when all is over.
 
-use super::drawn::layouts;
 use super::ordered::{self, Ordered, Range, Shown};
 pub use crate::harness::layout::Layout;
 use crate::harness::layout::fill;
@@ -113,6 +112,13 @@ impl Mix {
         }
         unreachable!("the draw is below the sum")
     }
+}
+
+/// Layouts that a mixture may have, all of them in some seeds.
+fn layouts(rng: &mut Rng) -> Vec<Layout> {
+    let wanted = rng.random_range(1..16u32);
+    let all = Layout::ALL.into_iter().enumerate();
+    all.filter(|(bit, _)| wanted & (1 << bit) != 0).map(|(_, layout)| layout).collect()
 }
 
 /// One wish for one record.

@@ -3,7 +3,7 @@
 //! Map: [`drawn`] is what a seed means: cluster, workload, trouble and fault. [`mixture`] is a workload
 //! of everything that a transaction can ask for. [`cluster`] builds what was drawn, [`run`] runs one
 //! seed: `play` is its course, `work` what a coordinator does, `faults` what dies and who looks after it, `life` a life of a compute node, `slots` what becomes of its slot, [`moves`] what becomes of shards, `probe` whether transactions still work at the
-//! end, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds side by side,
+//! end, [`desk`] where all of them leave their counts, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds side by side,
 //! [`report`] says what came of them, [`coverage`] what they reached.
 //!
 //! Invariant: what a seed does is a function of the seed and the [`Subject`] alone, event for event: the
@@ -12,6 +12,7 @@
 
 pub mod cluster;
 pub mod coverage;
+pub mod desk;
 pub mod drawn;
 mod faults;
 pub mod judge;

@@ -4,10 +4,9 @@
 //! member, the one that only looks after others included; some moves are given up half-way. Whoever dies at one leaves
 //! a shard that others open; a shard of a node that lives is open at the end.
 
+use super::desk::Desk;
 use super::drawn::Moving;
-use super::run::Desk;
 use rand::RngExt as _;
-use serde::Serialize;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -27,26 +26,6 @@ const TURNS_MAX: u32 = 12;
 /// Moves that a node begins. Who goes on moving what is asked for, faster than messages come, keeps transactions from
 /// ending for as long as he likes (seed 3217, in which three of ten messages are lost): nothing promises that they do.
 const MOVES_MAX: u32 = 200;
-
-/// What became of moves.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct Moves {
-    /// Shards that another node has got.
-    pub made: u64,
-    /// Moves that were taken back.
-    pub taken_back: u64,
-    /// Moves that were dropped half-way.
-    pub dropped: u64,
-}
-
-impl Moves {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Moves) {
-        self.made += other.made;
-        self.taken_back += other.taken_back;
-        self.dropped += other.dropped;
-    }
-}
 
 /// Moves shards of this node until its first thread's coordinators have ended.
 pub(super) async fn keep_moving<T>(cx: Rc<Context>, (moving, seed): (Moving, u64), desk: &Desk<T>) {

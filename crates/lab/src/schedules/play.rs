@@ -6,10 +6,10 @@
 
 use super::cluster::Cluster;
 use super::coverage::{Deaths, Kind};
+use super::desk::Desk;
 use super::drawn::{Drawn, is_asked_for};
 use super::faults::{self, Event, PACE, is_mended};
 use super::life::{Life, PhaseCell, watched};
-use super::run::Desk;
 use super::work::coordinate;
 use super::{messages, moves, probe, read_leases};
 use crate::harness::mortal::Lives;

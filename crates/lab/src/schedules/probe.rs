@@ -5,7 +5,7 @@
 //! anything else, and a thread that does not get there, is a finding.
 
 use super::cluster::Cluster;
-use super::run::Desk;
+use super::desk::Desk;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tarn_engine::session::coordinator::Coordinator;

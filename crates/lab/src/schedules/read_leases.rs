@@ -3,13 +3,12 @@
 //! Invariant: a function of the seed. Every node looks at the word of record as long as any coordinator runs, whatever
 //! those do, so that none of them keeps a change waiting; some members ask for changes, one beside the other, of any length.
 
-use super::run::Desk;
+use super::desk::Desk;
 use rand::RngExt as _;
 use serde::Serialize;
 use std::rc::Rc;
 use tarn_engine::cluster::lease::LeasePolicy;
 use tarn_engine::cluster::membership::ReadLeaseChange;
-use tarn_engine::services::lease_desk::Adjustments;
 use tarn_engine::site::Context;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::{mix, seeded};
@@ -67,41 +66,6 @@ impl ReadLeases {
         }
         let policy = LeasePolicy::new(self.adjust_every_ns, (self.least_ns, self.most_ns))?;
         Ok(Some(LeasePolicy { monitors_clocks: recovers, ..policy }))
-    }
-}
-
-/// What became of changes.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct LeaseChanges {
-    /// Lengths that were asked for and came, or were on their way at the end.
-    pub begun: u64,
-    /// Changes that had to wait for another.
-    pub refused: u64,
-    /// How often managers looked at how long transactions take.
-    pub looks: u64,
-    /// Changes that they asked for and that came.
-    pub adjusted: u64,
-    /// The longest time to adjust of these, in nanoseconds of a manager's clock.
-    pub adjust_longest_ns: u64,
-    /// Members that were expelled for their clocks.
-    pub clocks: u64,
-}
-
-impl LeaseChanges {
-    /// Takes in what the managers of a run did.
-    pub(super) fn note(&mut self, told: &Adjustments) {
-        (self.looks, self.adjusted) = (told.looks, told.count);
-        (self.adjust_longest_ns, self.clocks) = (told.longest_ns, told.clocks.len() as u64);
-    }
-
-    /// Adds another run's.
-    pub fn add(&mut self, other: &LeaseChanges) {
-        self.begun += other.begun;
-        self.refused += other.refused;
-        self.looks += other.looks;
-        self.adjusted += other.adjusted;
-        self.adjust_longest_ns = self.adjust_longest_ns.max(other.adjust_longest_ns);
-        self.clocks += other.clocks;
     }
 }
 

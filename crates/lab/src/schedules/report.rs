@@ -5,18 +5,19 @@
 //! cannot be reached in a variant is said with the reason, and shown in the variant that reaches it.
 
 use super::Subject;
-use super::coverage::{Coverage, Deaths, lacks_ordered_indexes};
+use super::coverage::{
+    Coverage, Deaths, KINDS, Kind, lacks_compute_deaths, lacks_ordered_indexes, lacks_promises,
+    lacks_shards,
+};
+use super::desk::{Calls, Incidents, LeaseChanges, Settled};
 use super::judge::FindingKind;
-use super::many::Order;
-use super::messages::Calls;
-use super::read_leases::LeaseChanges;
-use super::run::{Incidents, Ran, Settled, run_seed};
+use super::run::{Ran, run_seed};
 use crate::harness::lines::row;
 use crate::machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use tarn_engine::cluster::info::Only;
+use tarn_engine::cluster::info::{Limit, Only};
 use tarn_engine::site::metrics::Tally;
 use tarn_fabric::rng::mix;
 
@@ -168,19 +169,18 @@ pub struct Sum {
 
 impl Sum {
     /// Of no seeds yet.
-    pub fn new(order: &Order) -> Sum {
+    pub fn new(subject: &Subject, first_seed: u64, jobs: usize) -> Sum {
         let Subject { protocol, variant, workload, torn_lines, clocks_run_off, planted_move } =
-            order.subject.clone();
-        let jobs = order.jobs.max(1);
+            subject.clone();
         Sum {
             protocol,
             variant,
-            isolation: order.subject.isolation(),
+            isolation: subject.isolation(),
             workload,
             torn_lines,
             clocks_run_off,
             plants_move: planted_move.is_some(),
-            first_seed: order.first_seed,
+            first_seed,
             conflicts: Conflicts { rate: CONFLICT_RATE, ..Conflicts::default() },
             wall: Wall { machine: machine::describe(), jobs, ..Wall::default() },
             ..Sum::default()
@@ -219,6 +219,51 @@ impl Sum {
                 self.failures.push(failed);
             }
         }
+    }
+
+    /// Names what was reached, when all seeds are added.
+    fn cover(&mut self, subject: &Subject) {
+        let (incidents, Deaths { lapsed, restarts, .. }) = (&self.incidents, self.deaths);
+        let (crashes, zombies) = (self.deaths.nodes(Kind::Crash), self.deaths.nodes(Kind::Zombie));
+        self.faults = Faults { crashes, zombies, lapsed, restarts, ..self.faults };
+        let info = subject.info();
+        let cells = info.map_or((&[][..], &[][..]), |info| (info.phases, info.aborts));
+        let limits = info.map_or(&[][..], |info| info.limits);
+        let events = BTreeMap::from([
+            ("committed", self.tally.committed),
+            ("dropped", incidents.dropped),
+            ("dropped_in_flight", incidents.dropped_in_flight),
+            ("lease_lapsed", lapsed),
+            ("memory_node_died", self.faults.memory_nodes),
+            ("resolved_aborted", incidents.resolved.aborted),
+            ("resolved_committed", incidents.resolved.committed),
+            ("number_taken_over", self.deaths.successions),
+            ("restarted", restarts),
+            ("node_merge", self.tally.node_merges),
+            ("node_split", self.tally.node_splits),
+            ("split", self.tally.splits),
+            ("split_refused", self.tally.splits_refused),
+            ("shard_moved", incidents.moves.made),
+            ("shard_move_dropped", incidents.moves.dropped),
+            ("shard_move_taken_back", incidents.moves.taken_back),
+        ]);
+        let cannot = |cell: &str| {
+            let (row, name) = cell.split_once('/').unwrap_or_default();
+            let applies = |limit: &&Limit| match limit.only {
+                Only::InVariant(_) | Only::WhereMemoryIsNear => true,
+                Only::WithoutMemoryDeath => row == KINDS[Kind::MemoryNode as usize],
+                Only::InPassing => KINDS.contains(&row),
+                Only::WithOrderedIndexes => false, // the seeds have them, but for what was asked for
+            };
+            let mut limits = limits.iter().filter(|limit| limit.phase == name);
+            let limit = limits.find(applies).map(|limit| limit.why);
+            limit
+                .or_else(|| lacks_ordered_indexes(subject, name))
+                .or_else(|| lacks_compute_deaths(subject, cell))
+                .or_else(|| lacks_promises(subject, cell))
+                .or_else(|| lacks_shards(subject, name))
+        };
+        self.coverage = Coverage::of(&self.deaths, &self.tally, cells, events, &cannot);
     }
 
     /// Names what was counted, when all seeds are added.

@@ -6,17 +6,13 @@
 use super::Subject;
 use super::cluster::Cluster;
 use super::coverage::Deaths;
+use super::desk::{Desk, Incidents, Left, Settled};
 use super::drawn::{Drawn, is_asked_for};
 use super::judge::{self, Evidence, Finding, FindingKind};
-use super::messages::Calls;
 use super::mixture::{self, Mixture};
-use super::moves::Moves;
 use super::play::Play;
-use super::read_leases::LeaseChanges;
 use crate::harness::history::history_of;
 use crate::harness::panics;
-use serde::Serialize;
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use tarn_check::History;
 use tarn_engine::site::metrics::Tally;
@@ -24,48 +20,6 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::history::{RecordedTxn, enter};
 use tarn_store::ids::{AbortReason, UsageError};
 use tarn_workloads::{Settings, Workload, with_workload};
-
-/// Transactions whose outcome was unknown at first.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct Settled {
-    /// Resolved as committed.
-    pub committed: u64,
-    /// Resolved as aborted.
-    pub aborted: u64,
-}
-
-/// What happened to transactions, calls, shards and leases beside what was counted as aborts and commits.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct Incidents {
-    /// Transactions whose outcome was unknown at first, by how they were resolved.
-    pub resolved: Settled,
-    /// Transactions that were given up beside a fault.
-    pub deadlines_missed: u64,
-    /// Transactions that their caller dropped half-way.
-    pub dropped: u64,
-    /// Dropped transactions with a round on its way.
-    pub dropped_in_flight: u64,
-    /// Calls beside the transactions.
-    pub calls: Calls,
-    /// Shards that moved.
-    pub moves: Moves,
-    /// Changes of readers' leases.
-    pub lease_changes: LeaseChanges,
-}
-
-impl Incidents {
-    /// Adds another run's.
-    pub fn add(&mut self, other: &Incidents) {
-        self.resolved.committed += other.resolved.committed;
-        self.resolved.aborted += other.resolved.aborted;
-        self.deadlines_missed += other.deadlines_missed;
-        self.dropped += other.dropped;
-        self.dropped_in_flight += other.dropped_in_flight;
-        self.calls.add(&other.calls);
-        self.moves.add(&other.moves);
-        self.lease_changes.add(&other.lease_changes);
-    }
-}
 
 /// What came of one seed.
 #[derive(Clone, Debug)]
@@ -102,26 +56,6 @@ impl Ran {
         let tries = self.tally.aborted() + self.tally.committed;
         aborted as f64 / tries.max(1) as f64
     }
-}
-
-/// What coroutines leave behind.
-#[derive(Default)]
-pub(super) struct Left<T> {
-    pub(super) tally: T,
-    pub(super) failures: Vec<String>,
-    pub(super) incidents: Incidents,
-    /// Coordinators that have not ended, of lives that have not.
-    pub(super) at_work: usize,
-}
-
-/// Where they leave it.
-#[derive(Default)]
-pub(super) struct Desk<T> {
-    pub(super) left: RefCell<Left<T>>,
-    /// Whoever looks after others may go.
-    pub(super) is_over: Cell<bool>,
-    /// Probes that have not ended.
-    pub(super) probes: Cell<usize>,
 }
 
 /// Runs a seed.

@@ -3,9 +3,9 @@
 //! Invariant: a function of the seed. A coordinator ends after the transactions that it was given, or when
 //! too many of them have failed, or when its node is no member any more.
 
+use super::desk::Desk;
 use super::drawn::Drawn;
 use super::faults::{go_on_after, is_member};
-use super::run::Desk;
 use rand::RngExt as _;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -5,7 +5,7 @@
 
 use crate::harness::checks::Checks;
 use crate::harness::leases::LeaseReport;
-use crate::harness::lines::row;
+use crate::harness::lines::{named_values, row};
 use crate::harness::measured::Measured;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -221,13 +221,12 @@ impl SimReport {
         let Chosen { compute_nodes, threads, coordinators, memory_nodes, replicas, .. } =
             self.config;
         let placement = self.config.placement;
-        let numbers: Vec<String> =
-            self.config.workload.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let numbers = named_values(&self.config.workload);
         row!(f, "hardware" => "{}: {}", self.profile, self.hardware)?;
         for Change { key, value, was } in &self.overrides {
             row!(f, "modified" => "{key} = {value} instead of {was}")?;
         }
-        row!(f, "profile" => "{} ({})", self.config.mix_profile, numbers.join(", "))?;
+        row!(f, "profile" => "{} ({numbers})", self.config.mix_profile)?;
         row!(f, "compute" =>
             "{compute_nodes} compute nodes × {threads} threads, {coordinators} coordinators in all")?;
         row!(f, "memory" =>

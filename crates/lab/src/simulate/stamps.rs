@@ -4,6 +4,7 @@
 //! different sources, and what one has given the process's counter knows before the next one begins. Only that
 //! counter costs nothing; every other source is asked by verbs or messages, or waited for.
 
+use crate::harness::named::named;
 use crate::harness::simulated::refused;
 use crate::simulate::cluster::SimCluster;
 use std::sync::Arc;
@@ -25,33 +26,21 @@ use tarn_store::ids::{Timestamp, UsageError};
 /// Cores of the service's machine: as many as those of LOTUS's testbed have (two processors of eight).
 const CORES: u16 = 16;
 
-/// Where timestamps come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
-    /// A counter that all nodes share and that costs nothing: what public code of Motor's kind has in each process.
-    Counter,
-    /// A service on a node of its own in the compute pool, by messages.
-    Service,
-    /// A word of a memory node: a READ to start, a FETCH_AND_ADD to commit.
-    Pool,
-    /// Each node's clock, whose uncertainty is waited out.
-    Clock,
+named! {
+    /// Where timestamps come from.
+    pub enum Source {
+        /// A counter that all nodes share and that costs nothing: what public code of Motor's kind has in each process.
+        Counter = "counter",
+        /// A service on a node of its own in the compute pool, by messages.
+        Service = "service",
+        /// A word of a memory node: a READ to start, a FETCH_AND_ADD to commit.
+        Pool = "pool",
+        /// Each node's clock, whose uncertainty is waited out.
+        Clock = "clock",
+    }
 }
 
 impl Source {
-    /// All of them.
-    pub const ALL: [Source; 4] = [Source::Counter, Source::Service, Source::Pool, Source::Clock];
-
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Source::Counter => "counter",
-            Source::Service => "service",
-            Source::Pool => "pool",
-            Source::Clock => "clock",
-        }
-    }
-
     /// What a cluster has unless somebody says otherwise: nothing that one process alone has, if nodes are to agree.
     pub fn of(protocol: &AnyProtocol, compute_nodes: usize) -> Source {
         match protocol.needs().timestamps && compute_nodes > 1 {

@@ -32,14 +32,8 @@ pub(super) type Rank = (Reverse<u64>, Reverse<u64>, u64);
 
 impl Try {
     pub(super) fn begun(now: Nanos) -> Try {
-        Try {
-            began_ns: now.0,
-            ended_ns: now.0,
-            outcome: UNKNOWN.into(),
-            rounds: Vec::new(),
-            messages: Vec::new(),
-            waits: Vec::new(),
-        }
+        let (began_ns, ended_ns) = (now.0, now.0);
+        Try { began_ns, ended_ns, outcome: UNKNOWN.into(), ..Try::default() }
     }
 }
 

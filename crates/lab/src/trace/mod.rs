@@ -20,34 +20,25 @@ pub mod run;
 pub mod svg;
 pub mod text;
 
+use crate::harness::named::named;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use tarn_fabric::address::Address;
 
 /// Most transactions of one trace.
 pub const TRANSACTIONS_MAX: u64 = 100;
 
-/// Which transactions to keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pick {
-    /// Those that began first.
-    First,
-    /// Those that took longest.
-    Slowest,
-    /// Of those with an aborted try, those that began first.
-    Aborted,
-    /// Of those that were tried more than once, those with most tries.
-    Contended,
-}
-
-impl Pick {
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Pick::First => "first",
-            Pick::Slowest => "slowest",
-            Pick::Aborted => "aborted",
-            Pick::Contended => "contended",
-        }
+named! {
+    /// Which transactions to keep.
+    pub enum Pick {
+        /// Those that began first.
+        First = "first",
+        /// Those that took longest.
+        Slowest = "slowest",
+        /// Of those with an aborted try, those that began first.
+        Aborted = "aborted",
+        /// Of those that were tried more than once, those with most tries.
+        Contended = "contended",
     }
 }
 
@@ -122,7 +113,7 @@ pub struct Transaction {
 }
 
 /// One try.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct Try {
     /// It began.
     pub began_ns: u64,
@@ -233,19 +224,13 @@ impl Transaction {
     /// Memory nodes that it asked for something, in order.
     pub fn nodes(&self) -> Vec<u16> {
         let batches = self.rounds().flat_map(|round| &round.batches);
-        let mut nodes: Vec<u16> = batches.map(|batch| batch.to).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
+        BTreeSet::from_iter(batches.map(|batch| batch.to)).into_iter().collect()
     }
 
     /// Compute nodes that it sent a message to, in order.
     pub fn peers(&self) -> Vec<u16> {
         let messages = self.tries.iter().flat_map(|it| &it.messages);
-        let mut peers: Vec<u16> = messages.map(|message| message.to).collect();
-        peers.sort_unstable();
-        peers.dedup();
-        peers
+        BTreeSet::from_iter(messages.map(|message| message.to)).into_iter().collect()
     }
 
     /// The rounds of all tries.

@@ -6,6 +6,7 @@
 
 use super::text::words;
 use super::{Batch, Message, Round, Trace, Transaction, Try};
+use crate::harness::letters::clipped;
 use crate::sweep::chart::escape;
 use std::fmt::Write as _;
 
@@ -28,7 +29,7 @@ const PAUSE_NS: u64 = 100;
 /// Events that follow this closely are drawn apart.
 const GAP_MIN: f64 = 3.0;
 
-pub(crate) const STYLE: &str = "svg{--back:#fff;--text:#1c2024;--soft:#60646c;--rule:#c9ccd2;--go:#0072b2;--come:#00856a;\
+const STYLE: &str = "svg{--back:#fff;--text:#1c2024;--soft:#60646c;--rule:#c9ccd2;--go:#0072b2;--come:#00856a;\
 --bad:#c43c00;--band:#cfe0f0;--wait:#eceded}\
 @media(prefers-color-scheme:dark){svg{--back:#15171a;--text:#e6e8eb;--soft:#9ba1a8;--rule:#43484f;--go:#58b4ec;\
 --come:#3cc99b;--bad:#f28e4b;--band:#29415a;--wait:#26292d}}\
@@ -52,19 +53,23 @@ pub fn draw(trace: &Trace) -> String {
     for txn in &trace.transactions {
         y = Picture::new(txn, y).draw(&mut body);
     }
+    document(width, y + 12.0, &body)
+}
+
+/// A picture of this size.
+pub(crate) fn document(width: f64, height: f64, body: &str) -> String {
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {:.0}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          width=\"{width:.0}\">\n<style>{STYLE}</style>\n\
          <rect class=\"back\" width=\"100%\" height=\"100%\"/>\n\
          <defs>{}{}</defs>\n{body}</svg>\n",
-        y + 12.0,
         tip("go"),
         tip("come")
     )
 }
 
 /// The head of an arrow.
-pub(crate) fn tip(name: &str) -> String {
+fn tip(name: &str) -> String {
     format!(
         "<marker id=\"{name}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" \
          markerHeight=\"7\" orient=\"auto\"><path class=\"tip-{name}\" d=\"M0 0L8 4L0 8z\"/></marker>"
@@ -306,11 +311,7 @@ fn said(txn: &Transaction) -> Vec<Said> {
 fn labels(batch: &Batch) -> Vec<(String, &'static str)> {
     let mut lines = Vec::new();
     for verb in &batch.verbs {
-        let mut text = words(verb);
-        if text.chars().count() > LETTERS {
-            text = text.chars().take(LETTERS - 1).chain(['…']).collect();
-        }
-        lines.push((text, "mono"));
+        lines.push((clipped(&words(verb), LETTERS), "mono"));
         if let Some(holder) = &verb.refused {
             lines.push((format!("  refused: {holder} has it"), "mono bad"));
         }

@@ -10,6 +10,7 @@
 //! Invariant: no line is longer than 100 characters, and every verb has a line of its own.
 
 use super::{Batch, Round, Trace, Transaction, Try, VerbSeen, Wait};
+use crate::harness::letters::{clipped, put, trimmed};
 use std::fmt::Write as _;
 
 /// Columns of a terminal.
@@ -92,21 +93,15 @@ impl Line {
     }
 
     fn put(&mut self, at: usize, text: &str) {
-        for (place, letter) in self.0.iter_mut().skip(at).zip(text.chars()) {
-            *place = letter;
-        }
+        put(&mut self.0, at, text);
     }
 
     /// An arrow between the coordinator and a column, with words on it.
     fn arrow(&mut self, column: usize, words: &str, is_answer: bool) {
         self.0[LANE + 1..column].fill('─');
         let room = FIRST.min(column) - LANE - 6;
-        let mut words: String = words.to_owned();
-        if words.chars().count() > room {
-            words = words.chars().take(room - 1).chain(['…']).collect();
-        }
         if !words.is_empty() {
-            self.put(LANE + 3, &format!(" {words} "));
+            self.put(LANE + 3, &format!(" {} ", clipped(words, room)));
         }
         match is_answer {
             true => {
@@ -118,8 +113,7 @@ impl Line {
     }
 
     fn end(&self) -> String {
-        let line: String = self.0.iter().collect();
-        line.trim_end().to_owned()
+        trimmed(&self.0)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::scene::{Row, Scene, Tone};
 use crate::sweep::chart::escape;
-use crate::trace::svg::{STYLE, tip};
+use crate::trace::svg::document;
 use std::fmt::Write as _;
 
 /// Pixels.
@@ -36,15 +36,7 @@ pub fn draw(scene: &Scene) -> String {
     for (at, row) in scene.rows.iter().enumerate() {
         picture.row(&mut body, at, row);
     }
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {:.0}\" \
-         width=\"{width:.0}\">\n<style>{STYLE}</style>\n\
-         <rect class=\"back\" width=\"100%\" height=\"100%\"/>\n\
-         <defs>{}{}</defs>\n{body}</svg>\n",
-        bottom + 16.0,
-        tip("go"),
-        tip("come")
-    )
+    document(width, bottom + 16.0, &body)
 }
 
 struct Picture<'a> {

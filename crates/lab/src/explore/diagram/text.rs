@@ -9,6 +9,7 @@
 //! its words say in which step.
 
 use super::scene::{Row, Scene};
+use crate::harness::letters::{clipped, put, trimmed};
 use std::fmt::Write as _;
 
 /// Where the first lane is.
@@ -91,24 +92,6 @@ fn line(lanes: &Lanes, row: &Row, before: u32) -> String {
     }
     let mut text: String = line.into_iter().collect();
     text.push_str(&row.state);
-    text.trim_end().to_owned()
-}
-
-fn clipped(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    text.chars().take(most - 1).chain(['…']).collect()
-}
-
-fn put(line: &mut [char], at: usize, text: &str) {
-    for (place, letter) in line.iter_mut().skip(at).zip(text.chars()) {
-        *place = letter;
-    }
-}
-
-fn trimmed(line: &[char]) -> String {
-    let text: String = line.iter().collect();
     text.trim_end().to_owned()
 }
 

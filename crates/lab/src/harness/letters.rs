@@ -1,0 +1,21 @@
+//! Letters on a line of a drawing for terminals.
+//!
+//! Invariant: a letter takes one column; what does not fit on a line is left out.
+
+/// Puts `text` on a line from a column on.
+pub(crate) fn put(line: &mut [char], at: usize, text: &str) {
+    line.iter_mut().skip(at).zip(text.chars()).for_each(|(place, letter)| *place = letter);
+}
+
+/// Returns the line without the blanks at its end.
+pub(crate) fn trimmed(line: &[char]) -> String {
+    line.iter().collect::<String>().trim_end().to_owned()
+}
+
+/// Returns `text`, cut to so many letters; the last one shows that it was cut.
+pub(crate) fn clipped(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
