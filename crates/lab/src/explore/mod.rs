@@ -30,5 +30,5 @@ pub mod script;
 pub mod service;
 pub mod shape;
 #[cfg(test)]
-mod stamps;
+mod stamps_tests;
 mod watch;

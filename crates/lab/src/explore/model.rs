@@ -89,10 +89,10 @@ impl LitmusModel {
         self.broken.get()
     }
 
-    /// Results that some order of the litmus's transactions gives, and that no final state in which nothing
-    /// had broken held. One whose successor waits for a death has none to give. Under snapshot isolation
-    /// some result that no order gives must be there as well, if snapshots give one: a variant in which
-    /// write skew is never found is not what it says. (Ordered indexes may be locked all the same.)
+    /// Returns results that some order of the litmus's transactions gives, and that no final state without a fault held. A
+    /// litmus with a successor that waits for a death has none to give. Under snapshot isolation a result that no order
+    /// gives must be reached as well, if snapshots give one: a variant in which write skew is never found breaks
+    /// its claim. (Ordered indexes may be locked all the same.)
     pub fn not_reached(&self) -> Vec<String> {
         let litmus = &self.cluster.litmus;
         if litmus.coordinators.iter().any(|crew| crew.succeeds.is_some()) {

@@ -1,0 +1,83 @@
+//! Tests of routed clients.
+//!
+//! Invariant checked: transactions wait at the owner of their first shard, as many as there are clients.
+
+use super::*;
+use crate::simulate::driver::{Driver, Length};
+use crate::simulate::{Config, stamps};
+use tarn::cluster::ClusterConfig;
+use tarn_engine::cluster::membership::{EmbeddedMembership, Membership as _};
+use tarn_fabric::address::NodeSlot;
+use tarn_sim::config::{Mode, SimConfig};
+use tarn_sim::profile::Profile;
+use tarn_store::placement::catalog::{Catalog, Options};
+use tarn_store::placement::shard_map::ShardMap;
+use tarn_workloads::Settings;
+use tarn_workloads::smallbank::SmallBank;
+
+const NODES: usize = 3;
+
+/// Where 600 clients' first transactions wait if these nodes own the shards.
+fn waiting(owners: &[u16]) -> Vec<usize> {
+    let fabric = SimFabric::new(&SimConfig {
+        memory_nodes: 1,
+        replicas: 1,
+        compute_nodes: NODES,
+        group_bytes: 1 << 20,
+        profile: Profile::load("cx3-56g").expect("embedded"),
+        mode: Mode::Timed,
+        seed: 1,
+    })
+    .expect("a cluster");
+    let settings = Settings { records: Some(10_000), ..Settings::default() };
+    let bank = SmallBank::new(&settings).expect("a workload");
+    let catalog = Catalog::plan(&bank.schemas(), &Options::default(), 1).expect("a plan");
+    let service = EmbeddedMembership::new(NODES);
+    let all = [0, 1, 2].map(|slot| service.join(NodeSlot(slot)).expect("a life"));
+    let map = ShardMap::default();
+    if !owners.is_empty() {
+        let owners: Vec<_> = owners.iter().map(|slot| all[usize::from(*slot)]).collect();
+        service.open_shards(&owners);
+        map.refresh(&service);
+    }
+    let slots = (0..NODES as u16).map(NodeSlot).collect();
+    let router = Router::new(&catalog, &map, slots);
+    Dispatch::new(&bank, (&fabric, NODES), router, (600, 1), None).waiting()
+}
+
+#[test]
+fn without_owners_transactions_go_anywhere_and_with_one_the_writing_ones_go_there() {
+    let anywhere = waiting(&[]);
+    assert_eq!(anywhere.iter().sum::<usize>(), 600);
+    assert!(anywhere.iter().all(|count| (140..260).contains(count)), "{anywhere:?}");
+    let even = waiting(&[0, 1, 2]);
+    assert!(even.iter().all(|count| (140..260).contains(count)), "{even:?}");
+    // 85 % of SmallBank's transactions write; the others go to all three.
+    let uneven = waiting(&[1]);
+    assert!(uneven[1] > 500 && uneven[0] > 5 && uneven[2] > 5, "{uneven:?}");
+    assert_eq!(uneven.iter().sum::<usize>(), 600);
+}
+
+/// In a closed loop clients are throughput times time (Little's law), the time in queues among it.
+#[test]
+fn as_many_transactions_are_under_way_as_there_are_clients() {
+    const CLIENTS: usize = 12;
+    let cluster = ClusterConfig { compute_nodes: NODES, ..ClusterConfig::default() };
+    let profile = Profile::load("cx3-56g").expect("embedded");
+    let (coordinators, timestamps) = (2 * CLIENTS, stamps::Source::Counter);
+    let config = Config { cluster, profile, threads: 2, coordinators, timestamps };
+    let settings = Settings { records: Some(5_000), ..Settings::default() };
+    let bank = SmallBank::new(&settings).expect("a workload");
+    let mut driver = Driver::new(bank, &config).expect("a cluster");
+    driver.load(&|_, _| {}).expect("it fits");
+    driver.set_clients(Some(CLIENTS));
+    let (warm_up, measured) = (Nanos(200_000), Nanos(1_000_000));
+    let length = Length { warm_up, measured, transactions_max: u64::MAX, record: false };
+    let phase = driver.phase(length, &|_| {}).expect("it runs").phase;
+    assert_eq!(phase.failures, [""; 0]);
+    let (committed, seconds) = (phase.tally.committed as f64, phase.seconds);
+    let under_way = committed / seconds * phase.latency_ns.mean() / 1e9;
+    assert!((under_way / CLIENTS as f64 - 1.0).abs() < 0.05, "{under_way} under way");
+    let (invariants, audit) = driver.check().expect("it can be judged");
+    assert!(invariants.iter().all(|it| it.ok) && audit.is_clean(), "{invariants:?}");
+}
