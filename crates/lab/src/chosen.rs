@@ -1,7 +1,7 @@
-//! A workload chosen by its name, and what the laboratory runs with it.
+//! A workload chosen by its name, and the runs of the laboratory with it.
 //!
-//! Invariant: a crate above this one names no workload's type and calls nothing generic over it. So every
-//! run is compiled once for each workload and protocol, in this crate.
+//! Invariant: a crate above this one names no workload's type and calls nothing generic over it. So every run is compiled
+//! once for each workload and protocol, in this crate.
 
 use crate::harness::error::RunError;
 use crate::harness::watch::Watch;

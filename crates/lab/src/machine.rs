@@ -1,7 +1,6 @@
-//! What machine this is: printed beside every figure, because figures without it mean nothing.
+//! The kind of this machine: printed beside every figure, because figures without it mean nothing.
 //!
-//! Invariant: the kind of machine, never its name; nothing here changes what a run does, but for
-//! [`pin_to_core`].
+//! Invariant: the kind of machine, never its name; nothing here changes a run, but for [`pin_to_core`].
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,9 +34,8 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// How long a cacheline takes to go from the first core to the second and back: the median of five
-/// measurements, in nanoseconds; `None` where there is one core. It bounds what two threads that
-/// write the same records can do.
+/// How long a cacheline takes to go from the first core to the second and back: the median of five measurements, in
+/// nanoseconds; `None` where there is one core. It bounds the rate of two threads that write the same records.
 #[expect(clippy::disallowed_methods, reason = "measures the machine")]
 pub fn line_round_trip_ns() -> Option<f64> {
     const TRIPS: u64 = 100_000;

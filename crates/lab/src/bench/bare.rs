@@ -1,8 +1,8 @@
-//! What the machine's own loads cost, over memory as large as the workload's and of the same pages:
-//! what a transaction's time is to be compared with.
+//! Measures the machine's own loads, over memory as large as the workload's and of the same pages. A transaction's time is
+//! compared with them.
 //!
-//! Invariant: one thread, one 8-byte load of a random line each time, every page touched before;
-//! the lines are drawn by a linear congruence, so that no loop reads a list of addresses.
+//! Invariant: one thread, one 8-byte load of a random line each time, every page touched before. The lines are drawn by a
+//! linear congruence, so no loop reads a list of addresses.
 
 use serde::Serialize;
 use std::hint::black_box;
@@ -22,8 +22,8 @@ const LINE_BYTES: u64 = 64;
 /// One loop's figure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BareLoop {
-    /// `dependent`: the next address needs the loaded value. `independent`: it does not, and the
-    /// processor overlaps what it can. `prefetched`: a batch is asked for, then loaded.
+    /// `dependent`: the next address needs the loaded value. `independent`: it does not, and the processor overlaps loads.
+    /// `prefetched`: a batch is asked for, then loaded.
     #[serde(rename = "loop")]
     pub name: &'static str,
     /// Loads that the loop itself keeps in flight; `None`: as many as the processor does.
@@ -32,12 +32,11 @@ pub struct BareLoop {
     pub ns_per_line: f64,
     /// Size of the memory.
     pub bytes: u64,
-    /// What pages it has.
+    /// The kind of its pages.
     pub pages: &'static str,
 }
 
-/// The three loops over `bytes` of memory, or over half of what the machine has left if that is
-/// less.
+/// The three loops over `bytes` of memory, or over half of the memory that the machine has left, if that is less.
 ///
 /// # Errors
 /// The operating system's.

@@ -46,7 +46,7 @@ impl<W: Threaded> Driver<W> {
     /// Makes the cluster, with a log area for each coroutine.
     ///
     /// # Errors
-    /// Names what cannot be.
+    /// Names the value that cannot be used.
     pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
         let mut config = config.clone();
         config.cluster.options = workload.sized(&config.cluster.options);

@@ -1,8 +1,8 @@
-//! Transactions that one thread draws and another runs: that of the node which owns the first record's shard.
+//! Transactions that one thread draws and another runs: a thread of the node which owns the first record's shard.
 //!
-//! Invariants: every input that is drawn is run once, by one thread, unless the phase ends before. Inputs go over
-//! in batches, under one lock a batch, so that a transaction costs no lock. Who draws for a thread that has enough to do
-//! waits: a node that is asked for too much shows, as it would if each drew until an input is its own it would not.
+//! Invariants: each drawn input is run once, by one thread, unless the phase ends before. Inputs go over in batches, under
+//! one lock a batch, so a transaction costs no lock. A thread that draws for a busy thread waits, so a node with too many
+//! requests shows. If each thread drew until an input is its own, it would not show.
 
 use crate::harness::desk::{Signals, Source};
 use std::cell::RefCell;
@@ -21,11 +21,11 @@ const BATCH: usize = 32;
 /// Most that wait for a thread.
 const WAITING_MAX: usize = 32 * BATCH;
 
-/// What waits for one thread; on lines of its own, since its thread looks at it often.
+/// Inputs that wait for one thread; on lines of its own, since its thread looks at it often.
 #[repr(align(128))]
 struct Inbox<I> {
     waiting: Mutex<Vec<I>>,
-    /// How many, for whoever only looks.
+    /// Their number, for threads that only look.
     count: AtomicUsize,
 }
 
@@ -64,7 +64,7 @@ impl<I> Inboxes<I> {
     }
 }
 
-/// What a thread's coroutines draw from.
+/// The source of a thread's coroutines.
 pub(super) struct Routed<'a, W: Workload> {
     inboxes: &'a Inboxes<W::Input>,
     signals: &'a Signals,
@@ -72,7 +72,7 @@ pub(super) struct Routed<'a, W: Workload> {
     thread: usize,
     routes: Routes,
     own: RefCell<VecDeque<W::Input>>,
-    /// By thread, what is to go there.
+    /// By thread, the inputs that are to go there.
     others: RefCell<Vec<Vec<W::Input>>>,
 }
 

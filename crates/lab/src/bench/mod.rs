@@ -1,11 +1,10 @@
-//! The benchmark program's parts: what to run, how, and what to say about it.
+//! The parts of the benchmark program: its configuration, its run, its report.
 //!
-//! Map: [`driver`] loads a cluster and runs phases on it, `worker` is one thread of a phase, `inboxes` hold
-//! transactions that one thread draws for another; [`run`] is the whole benchmark in its order; [`bare`] measures
-//! the machine's own loads; [`report`] says all of it. [`crate::harness`] has the steps that every fabric shares.
+//! Map: [`driver`] loads a cluster and runs phases on it, `worker` is one thread of a phase, `inboxes` hold transactions
+//! that one thread draws for another; [`run`] is the whole benchmark in its order; [`bare`] measures the machine's own
+//! loads; [`report`] shows all figures. [`crate::harness`] has the steps that every fabric shares.
 //!
-//! Invariant: a figure is reported only with what it was measured on and whether the checks of the
-//! same run passed.
+//! Invariant: a figure is reported only with its configuration, its machine and the verdicts of the same run.
 
 pub mod bare;
 pub mod driver;
@@ -18,7 +17,7 @@ pub(crate) use crate::harness::lines;
 pub use crate::harness::{checks, history, leases, measured};
 use tarn::cluster::ClusterConfig;
 
-/// What to run.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The cluster.
@@ -29,16 +28,15 @@ pub struct Config {
     pub threads_per_node: usize,
     /// Coroutines of a thread: transactions in progress at once.
     pub coroutines: usize,
-    /// Whether a transaction runs at the owner of its first record's shard, whoever draws it.
+    /// Whether a transaction runs at the owner of its first record's shard, whichever thread draws it.
     pub routed: bool,
     /// Whether threads keep to one core each.
     pub pin: bool,
 }
 
-/// How many coroutines are worth while for transactions of so many cachelines: enough that one
-/// transaction's lines arrive while the others run, few enough that they still are in the cache
-/// when their turn comes. Long ones run alone: what their lines' arrival would gain they lose by
-/// conflicts with each other (docs/tpcc.md).
+/// How many coroutines are worth while for transactions of so many cachelines: enough that one transaction's lines arrive
+/// while the others run, few enough that they still are in the cache when their turn comes. Long ones run alone: conflicts
+/// with each other would cost more than overlapping loads would gain (docs/tpcc.md).
 pub fn coroutines_for(lines_per_transaction: usize) -> usize {
     match lines_per_transaction {
         0..=4 => 16,

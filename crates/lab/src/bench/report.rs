@@ -1,8 +1,7 @@
-//! What a run says: an object for programs, a table for people; the same figures in both.
+//! The report of a run: an object for programs, a table for people; the same figures in both.
 //!
-//! Invariant: every figure stands beside its configuration, its seed, the machine and the verdicts
-//! of the same run. Times are measured without recording; the verdict on serializability is of the
-//! verification phase, and both forms say so.
+//! Invariant: every figure stands beside its configuration, its seed, the machine and the verdicts of the same run. Times
+//! are measured without recording; the verdict on serializability is of the verification phase, and both forms say so.
 
 use super::bare::BareLoop;
 use crate::harness::checks::Checks;
@@ -22,7 +21,7 @@ pub struct Report {
     pub protocol: String,
     /// Its variant.
     pub variant: String,
-    /// What the transactions ran on.
+    /// The fabric that the transactions ran on.
     pub fabric: &'static str,
     /// Seed of every generator.
     pub seed: u64,
@@ -30,7 +29,7 @@ pub struct Report {
     pub config: Chosen,
     /// Processor, cores, system.
     pub machine: String,
-    /// What pages the memory nodes were granted.
+    /// The kind of pages that the memory nodes were granted.
     pub pages: &'static str,
     /// Memory laid out, over all memory nodes and replicas.
     pub memory_bytes: u64,
@@ -38,22 +37,22 @@ pub struct Report {
     pub records: u64,
     /// How long loading took.
     pub load_seconds: f64,
-    /// What the measured phase came to.
+    /// The figures of the measured phase.
     #[serde(flatten)]
     pub measured: Measured,
-    /// What became of readers' leases, all phases, if there were any.
+    /// Readers' leases in all phases, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_leases: Option<LeaseReport>,
-    /// What the checks found.
+    /// The findings of the checks.
     #[serde(flatten)]
     pub checks: Checks,
     /// How long a cacheline takes between two cores and back; with two threads or more.
     pub line_round_trip_ns: Option<f64>,
-    /// What bare loads cost on this machine.
+    /// The cost of bare loads on this machine.
     pub baseline_loops: Vec<BareLoop>,
 }
 
-/// What was chosen.
+/// The configuration that was chosen.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chosen {
     /// Coordinator threads.
@@ -78,7 +77,7 @@ pub struct Chosen {
     pub placement: &'static str,
     /// Addresses that each thread remembers.
     pub address_cache: usize,
-    /// What memory was asked for.
+    /// The kind of memory that was asked for.
     pub memory: &'static str,
     /// How lines are kept atomic.
     pub line_atomicity: &'static str,

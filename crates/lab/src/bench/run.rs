@@ -1,8 +1,7 @@
 //! The whole benchmark in its order: open, load, verify, measure, judge, measure the machine.
 //!
-//! Invariant: the verification phase runs the same configuration as the measured one, on the same
-//! memory, before it; the invariants are judged on what both left behind. A history file appears
-//! only when it is whole.
+//! Invariant: the verification phase runs the same configuration as the measured one, on the same memory, before it. The
+//! invariants are judged on the memory that both phases left. A history file appears only when it is whole.
 
 use super::driver::{Driver, Threaded};
 use super::report::{Chosen, Report};
@@ -22,10 +21,10 @@ use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::local::{Backing, LineAtomicity};
 
-/// What to do.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// On what.
+    /// The configuration.
     pub config: Config,
     /// Length of the measured phase.
     pub measured: Duration,
@@ -40,7 +39,7 @@ pub struct Plan {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// What cannot be, or could not be done. A check that fails is no error: the report says so.
+/// A configuration that cannot be used, or work that failed. A check that fails is no error: the report says so.
 #[expect(clippy::disallowed_methods, reason = "the program's clock")]
 pub fn run<W: Threaded>(workload: W, plan: &Plan, watch: &dyn Watch) -> Result<Report, RunError> {
     let config = &plan.config;
@@ -99,7 +98,7 @@ fn warm_up(plan: &Plan) -> Duration {
     (plan.measured / 10).min(Duration::from_millis(300))
 }
 
-/// Reports the configuration and the measured phase; the caller adds what is measured apart from them.
+/// Reports the configuration and the measured phase; the caller adds the figures that are measured apart.
 fn report_of<W: Threaded>(
     driver: &Driver<W>,
     plan: &Plan,

@@ -1,7 +1,6 @@
-//! One thread of a phase: its coroutines, its counters, what it leaves behind.
+//! One thread of a phase: its coroutines and its counters.
 //!
-//! Invariant: counters are read by the thread that owns them, when it first sees the phase begin
-//! and end.
+//! Invariant: counters are read by the thread that owns them, when it first sees the phase begin and end.
 
 use super::inboxes::Routed;
 use crate::harness::desk::{Desk, STOP, Seat, Signals, WARM_UP, coroutine};
@@ -45,7 +44,7 @@ pub(super) fn run<W: Workload>(
             None => executor.spawn(coroutine(workload, seat, signals, record, ((), ()))),
         };
     }
-    // With one node a thread serves nobody, and in mapped memory nothing runs on after a reply.
+    // With one node a thread serves no other, and in mapped memory nothing runs on after a reply.
     if cx.node.services().is_some_and(|its| its.transport() != Transport::Own) {
         executor.spawn(serve::run(cx, || !cx.has_coordinators()));
     }

@@ -1,9 +1,9 @@
-//! What compute nodes keep beside memory, for protocols whose locks lie there: how the explorer tells states of it
-//! apart, who serves it, and what of it must be left at the end.
+//! State that compute nodes keep beside memory, for protocols whose locks lie there. The explorer takes a digest of it,
+//! serves it in the polls of coordinators, and checks at the end that no lock is left.
 //!
-//! Invariant: nothing of it changes between polls. A thread's service runs in the polls of its coordinator, before
-//! it, as on a thread whose turns they share: what is over is given up in the poll after it has landed, and
-//! an actor has ended only when nothing of it runs on. (docs/design/0018-explorer-beside-memory.md)
+//! Invariant: this state does not change between polls. A thread's service runs in the polls of its coordinator, before the
+//! coordinator, as on a thread whose turns they share. A lock whose transaction is over is given up in the poll after the
+//! last verb has landed. An actor has ended only when nothing of it runs on. (docs/design/0018-explorer-beside-memory.md)
 
 use super::cluster::Cluster;
 use super::desk::Left;
@@ -15,15 +15,16 @@ use tarn_fabric::rng::mix;
 use tarn_sim::explore::{End, Fate};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
-/// A digest of all that a node keeps: its locks, what it has granted and heard of, what it believes of the
-/// shards that the litmus has to do with; or what its transactions read. Nothing, if the protocol keeps nothing there.
+/// Returns a digest of all that a node keeps: its locks, its grants, the requests it has heard, and its view of the
+/// litmus's shards. For a protocol with readers' leases it is a digest of its readers. `None` if the protocol keeps nothing
+/// there.
 pub fn digest(node: &ComputeNode, shards: &[ShardId]) -> Option<u64> {
     let Some(services) = node.services() else { return Some(node.readers()?.digest()) };
     let word = |shard: &ShardId| services.shards.entry(*shard).map_or(0, ShardEntry::word);
     Some(shards.iter().map(word).fold(services.digest(), |digest, word| mix(digest ^ word)))
 }
 
-/// Returns a coroutine together with its thread's service; at its end the thread gives up what the coroutine has left.
+/// Returns a coroutine together with its thread's service; at its end the thread gives up all that the coroutine has left.
 pub fn serving(
     cluster: &Rc<Cluster>,
     cx: &Rc<Context>,
@@ -41,8 +42,8 @@ pub fn serving(
     })
 }
 
-/// Locks that nobody will give up: at members all of whose actors have ended, once what the recovered held is
-/// dropped. `None`, if there are none.
+/// Describes locks that will never be given up: those at members all of whose actors have ended, once the locks of the
+/// recovered are dropped. `None`, if there are none.
 pub fn left_locked(left: &Left, end: &End<'_>) -> Option<String> {
     let has_ended = |cx: &Context| {
         let mut its = end.summary.actors.iter().filter(|actor| actor.node == cx.node.id);

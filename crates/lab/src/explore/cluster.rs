@@ -1,10 +1,10 @@
-//! The small database of one litmus on one shape: catalog, keys, who is who.
+//! The small database of one litmus on one shape: catalog, keys, compute nodes.
 //!
-//! Invariant: a function of litmus, shape, protocol and variant. Names of records are given keys such that
-//! neighbours lie in different groups and no two in one bucket, unless the litmus puts them together:
-//! what a transaction does to one record touches no line of another's. Two compute nodes more than the
-//! litmus has: the steward, who loads, looks after the lost and looks at memory at rest, and outlives
-//! everything; and a deputy, who looks after the lost before him where he may be lost himself.
+//! Invariant: a function of litmus, shape, protocol and variant. Records get keys such that neighbours lie in different
+//! groups and no two lie in one bucket, unless the litmus puts them together. So a transaction on one record touches no
+//! line of another record. There are two compute nodes more than the litmus has. The steward loads, looks after the lost,
+//! looks at memory at rest, and outlives everything. The deputy looks after the lost before the steward, in runs in which
+//! the deputy may be lost.
 
 use super::coordinate::write;
 use super::litmus::Litmus;
@@ -45,7 +45,7 @@ const REMEMBERED: usize = 16;
 pub const SEED: u64 = 1;
 /// How long readers' leases are, and writers' waits: all that is asked is which waits fit into which windows.
 const READ_LEASE_NS: u32 = 1;
-/// Where timestamps are counted: the second line of the superblock's page, which nobody else uses.
+/// Where timestamps are counted: the second line of the superblock's page, which has no other use.
 const TIMESTAMPS_AT: u64 = 64;
 const _: () = assert!(TIMESTAMPS_AT + 8 <= SUPERBLOCK_BYTES);
 /// Of each node's lock table: every state's digest looks at all of it.
@@ -61,12 +61,12 @@ pub struct Cluster {
     pub shape: Shape,
     protocol: String,
     variant: String,
-    /// What histories are held against.
+    /// The isolation that histories are held against.
     pub isolation: Isolation,
     /// The plan of the memory.
     pub catalog: Catalog,
     keys: Vec<u64>,
-    /// Keys of fillers, and what each says.
+    /// Keys of fillers, each with its value.
     pub fillers: Vec<(u64, u64)>,
     /// The shards of its records and of their buckets.
     pub shards: Vec<ShardId>,
@@ -76,7 +76,7 @@ impl Cluster {
     /// Plans the database.
     ///
     /// # Errors
-    /// Names what cannot be: a protocol, a variant, more records than the shape has buckets for.
+    /// Names the protocol or variant that there is not, or says that the shape has too few buckets for the records.
     pub fn new(
         litmus: &Rc<Litmus>,
         shape: Shape,
@@ -184,7 +184,7 @@ impl Cluster {
         let joined = ComputeNode::serving(Arc::clone(database), node, &services);
         let joined = Arc::new(joined.expect("a small lock table"));
         if let Some(services) = joined.services() {
-            // What it knows from the beginning it never learns later, unseen.
+            // A shard that the node knows from the beginning is never learned later, unseen.
             for shard in &self.shards {
                 services.shards.reread(&*database.membership, *shard);
             }
@@ -209,7 +209,7 @@ impl Cluster {
         Rc::new(cx)
     }
 
-    /// Loads what is there at first, while the cluster is at rest.
+    /// Loads the initial records, while the cluster is at rest.
     ///
     /// # Panics
     /// If memory cannot be written: nothing has broken yet.
@@ -236,7 +236,7 @@ impl Cluster {
         ordered.is_some_and(|ordered| ordered.late.contains(&value))
     }
 
-    /// Gives the tree its shape: by the engine's own transactions, under a number that is nobody's.
+    /// Gives the tree its shape: by the engine's own transactions, under a number that no coordinator has.
     async fn prepare(&self, cx: &Rc<Context>) -> Result<(), Failure> {
         let Some(ordered) = &self.litmus.ordered else { return Ok(()) };
         let number = self.litmus.coordinators.len() as u32;
@@ -320,7 +320,7 @@ impl<'a> Places<'a> {
         Some(keys)
     }
 
-    /// A key for each filler, behind those of records and in other buckets, with what it says.
+    /// Returns a key for each filler, behind those of records and in other buckets, with its value.
     fn fillers(&self, keys: &[u64]) -> Vec<(u64, u64)> {
         let Some(ordered) = &self.litmus.ordered else { return Vec::new() };
         let taken: Vec<Place> = keys.iter().map(|key| self.of(*key)).collect();

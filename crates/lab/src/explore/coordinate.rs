@@ -1,7 +1,7 @@
 //! A coordinator of a litmus as a coroutine: its transactions, one after another, by the engine.
 //!
-//! Invariant: a transaction is tried so often and no more, so that every execution ends. What a row says
-//! is one number in every word of its payload: one that says two is torn.
+//! Invariant: the number of tries of a transaction is bounded, so every execution ends. A row holds one number in every
+//! word of its payload: a row with two numbers is torn.
 
 use super::cluster::{Cluster, TABLE};
 use super::desk::Desk;
@@ -38,7 +38,7 @@ pub struct Part {
     pub cluster: Rc<Cluster>,
     /// The cluster.
     pub fabric: ExploreFabric,
-    /// Where to leave what was seen.
+    /// Where it leaves the results of its transactions.
     pub desk: Rc<Desk>,
     /// Which of the litmus's coordinators.
     pub number: usize,
@@ -56,7 +56,7 @@ impl Part {
         let litmus = Rc::clone(&self.cluster.litmus);
         let succeeds = litmus.coordinators[self.number].succeeds;
         if let Some(of) = succeeds {
-            // Nobody takes a number from a member.
+            // A number is never taken from a member.
             let node = self.cluster.node(litmus.coordinators[of].node);
             cx.database().membership.expel(node);
         }
@@ -142,8 +142,8 @@ impl Part {
     }
 }
 
-/// How a transaction in doubt ended. Asked again while somebody mends what kept the answer away: a change
-/// of the configuration waits for it.
+/// Returns how a transaction in doubt ended. It asks again while a mender repairs the cause of the failure: a change of the
+/// configuration waits for it.
 async fn resolve(by: &mut Coordinator, id: TxnId) -> Option<Resolution> {
     loop {
         match by.resolve(id).await {
@@ -164,7 +164,7 @@ async fn resolve(by: &mut Coordinator, id: TxnId) -> Option<Resolution> {
 struct Once<'a> {
     cluster: &'a Cluster,
     script: &'a Script,
-    /// What the reads of the last try saw.
+    /// The results of the reads of the last try.
     seen: Vec<Saw>,
     /// Its scans, by step.
     scans: Vec<(usize, ScanHandle)>,
@@ -232,7 +232,7 @@ impl<'a> Once<'a> {
         }
     }
 
-    /// Uses what was fetched, in the order of the steps.
+    /// Uses the fetched rows, in the order of the steps.
     fn take(&mut self, tx: &mut Transaction<'_>, step: usize, known: &[Option<Handle>]) {
         let handle = |record: RecordIndex| known[record.0].expect("it was asked for");
         match self.script.ops[step] {

@@ -1,7 +1,7 @@
-//! Where the coroutines of one execution leave what they saw.
+//! Where the coroutines of one execution leave their results.
 //!
-//! Invariant: one desk an execution. Stamps are true time ([`tarn_fabric::port::Port::observed`]), and
-//! a transaction's interval is its caller's: from the first try to the reply.
+//! Invariant: one desk an execution. Stamps are true time ([`tarn_fabric::port::Port::observed`]), and a transaction's
+//! interval is its caller's: from the first try to the reply.
 
 use super::oracle::{Ended, Seen};
 use std::cell::RefCell;
@@ -15,20 +15,20 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::mix;
 use tarn_store::history::RecordedTxn;
 
-/// What coroutines leave.
+/// The results of coroutines.
 #[derive(Default)]
 pub struct Left {
     /// Each transaction of the litmus, coordinator by coordinator.
     pub seen: Vec<Seen>,
-    /// What the engine recorded, by coordinator. It is there also of those who are never heard of again.
+    /// The transactions that the engine recorded, by coordinator: also of coordinators that died.
     pub sinks: Vec<HistorySink>,
     /// Where in its coordinator's sink each transaction's tries begin.
     pub first_tries: Vec<(usize, usize)>,
-    /// Every thread: what they have decided about transactions in doubt.
+    /// Every thread, with its decisions about transactions in doubt.
     pub contexts: Vec<Rc<Context>>,
-    /// Who has found that a dead compute node's recovery has come to its end, and whose.
+    /// Pairs of compute nodes: the first has found that the recovery of the second, a dead one, has ended.
     pub recovered: Vec<(NodeId, NodeId)>,
-    /// What must not happen.
+    /// Events that must not happen.
     pub failures: Vec<String>,
     /// Rows that said two things, by transaction.
     pub torn: Vec<usize>,

@@ -1,10 +1,10 @@
-//! What is wrong with a final state, if anything.
+//! Finds the errors of a final state.
 //!
-//! Invariant: four judges that share nothing. The checker knows versions of the recorded history, the
-//! oracle values that callers saw and that are left, the audit the memory, the desk what engines said.
-//! Where a memory node's death took the last copy the memory is not looked at, since a part of it cannot be
-//! read; else it is, as the last configuration has it. What a
-//! transaction's interval is, its caller says: from its first try to the reply.
+//! Invariant: four judges that share nothing. The checker knows versions of the recorded history; the oracle knows the
+//! values that callers saw and that are left; the audit knows the memory; the desk knows the engine's own reports. Where a
+//! memory node's death took the last copy, the memory is not looked at, since a part of it cannot be read. Otherwise it is
+//! looked at through the last configuration. The interval of a transaction is its caller's: from its first try to the
+//! reply.
 
 use super::beside::left_locked;
 use super::cluster::{Cluster, SEED, TABLE};
@@ -32,14 +32,13 @@ use tarn_store::schema::Cells;
 /// The thread of the steward that looks at memory: no recovery has it.
 const LOOKER: u16 = 32;
 
-/// Nobody else runs beside it.
+/// No other coroutine runs beside it.
 const PACE: Pace = Pace { blocks: usize::MAX, ..Pace::UNPACED };
 
-/// What the records hold, if memory could be looked at; or the first thing that is wrong, the most telling
-/// kind first.
+/// Returns the contents of the records, if memory could be looked at.
 ///
 /// # Errors
-/// Says what.
+/// Describes the first error, the most telling kind first.
 pub fn judge(
     cluster: &Cluster,
     is_mended: bool,
@@ -65,7 +64,7 @@ pub fn judge(
         return Err(format!("stuck: {} waits for ever", actor.name));
     }
     let memory_died = end.summary.faults.iter().any(|it| matches!(it, Fault::MemoryDied(_)));
-    // What a death left in doubt keeps its locks.
+    // A transaction that a death left in doubt keeps its locks.
     if let Some(text) = left_locked(&left, end).filter(|_| !memory_died) {
         return Err(format!("locks: {text}"));
     }
@@ -81,18 +80,18 @@ pub fn judge(
 /// Later than anything.
 const LATE: Nanos = Nanos(u64::MAX / 2);
 
-/// What was recorded, with what was decided about transactions in doubt; and what contradicts what a
-/// caller was told.
+/// Returns the recorded transactions with the decisions about those in doubt, and a contradiction to the reply that a
+/// caller got, if there is one.
 fn history(left: &Left) -> (Vec<RecordedTxn>, Option<String>) {
     let decided = left.contexts.iter().flat_map(|cx| cx.decisions());
     let mut all = recorded(left);
-    // Whoever recovered a node found no log of what nobody has decided about.
+    // A recovery found no log of a transaction that is still undecided after it.
     let is_over = |txn: &RecordedTxn| left.recovered.iter().any(|(_, dead)| *dead == txn.id.node());
     let entered = enter(&mut all, decided, is_over);
     (all, entered.contradictions.into_iter().next())
 }
 
-/// What the engine recorded, each transaction from its first try to the reply.
+/// Returns the transactions that the engine recorded, each from its first try to the reply.
 fn recorded(left: &Left) -> Vec<RecordedTxn> {
     let mut all = Vec::new();
     for (index, &(coordinator, first)) in left.first_tries.iter().enumerate() {
@@ -110,7 +109,7 @@ fn recorded(left: &Left) -> Vec<RecordedTxn> {
     all
 }
 
-/// What is in the records at rest.
+/// Returns the contents of the records at rest.
 fn look(cluster: &Cluster, left: &Left, end: &End<'_>) -> Result<Vec<Content>, String> {
     let node = cluster.join(&left.contexts[0].node.database, cluster.steward());
     let port = end.port(cluster.steward(), LOOKER, SEED);
@@ -137,8 +136,8 @@ fn look(cluster: &Cluster, left: &Left, end: &End<'_>) -> Result<Vec<Content>, S
     looked.unwrap_or_else(|failure: Failure| Err(format!("memory: it cannot be read: {failure}")))
 }
 
-/// Where locks lie in compute nodes what the dead have left may be in nobody's way for ever: a snapshot taken now has
-/// what is there.
+/// Where locks lie in compute nodes, a trace of the dead may stand in no transaction's way for ever. So a snapshot is taken
+/// now, and must show the records that memory holds.
 async fn probe(
     cluster: &Cluster,
     cx: &Rc<Context>,
@@ -161,7 +160,7 @@ async fn probe(
     })
 }
 
-/// Of who runs alone.
+/// For a coordinator that runs alone.
 const PROBE: Retry =
     Retry { deadline: None, tries_max: 2, pause_first_ns: 1, pause_max_ns: 1, patient_tries: 1 };
 
@@ -202,7 +201,7 @@ async fn contents(
     })
 }
 
-/// What no order of the transactions gives, in words.
+/// Describes results that no order of the transactions gives.
 fn unexplained(cluster: &Cluster, left: &Left, contents: Option<&[Content]>) -> String {
     let litmus = &cluster.litmus;
     let mut text = "values: no order of the transactions gives".to_owned();
@@ -234,7 +233,7 @@ fn shown(content: &Content) -> String {
     content.map_or_else(|| "absent".to_owned(), |value| value.to_string())
 }
 
-/// Entries of a scan: `{3, x = 4}`; fillers are shown by what they say.
+/// Entries of a scan: `{3, x = 4}`; fillers are shown by their values.
 fn scanned(entries: &[Entry], names: &[String]) -> String {
     let one = |&(value, holder): &Entry| match holder {
         Holder::Record(record) => format!("{} = {value}", names[record.0]),

@@ -1,8 +1,7 @@
-//! A litmus: a few transactions on a few records, and what would be wrong, in a TOML file.
+//! A litmus: a few transactions on a few records, and the result that would be wrong, in a TOML file.
 //!
-//! Invariant: no protocol is named. A key that is not known, a step that means nothing and an outcome
-//! that no order of the transactions gives are errors, which name the file. The files of the repository
-//! are part of the program.
+//! Invariant: no protocol is named. Unknown keys, steps without a meaning, and outcomes that no order of the transactions
+//! gives are errors, which name the file. The files of the repository are part of the program.
 
 use super::oracle;
 use super::ranges::{self, FileOrdered, Ordered};
@@ -47,23 +46,23 @@ embedded! {
 pub struct Litmus {
     /// Its name, or its file's.
     pub name: String,
-    /// What it is about.
+    /// Its subject.
     pub title: String,
-    /// What would be wrong.
+    /// The result that would be wrong.
     pub wrong: String,
     /// How its records lie.
     pub layout: Layout,
     /// Whether it is as true of records that lie in another way: its file names none.
     pub any_layout: bool,
-    /// Its ordered index, by what records say; if it has one.
+    /// Its ordered index, by the values of records; if it has one.
     pub ordered: Option<Ordered>,
     /// Names of its records, ascending.
     pub records: Vec<String>,
-    /// What is in them at first.
+    /// The initial contents of the records.
     pub initial: Vec<Content>,
-    /// Records that have one bin of the index: who takes a slot that another left.
+    /// Records that share one bin of the index: one takes a slot that another left.
     pub together: Vec<Vec<usize>>,
-    /// Who runs what.
+    /// The coordinators and their transactions.
     pub coordinators: Vec<Crew>,
     /// Compute nodes that may be lost, if any may.
     pub mortal: Vec<u16>,
@@ -82,7 +81,7 @@ pub struct Crew {
     pub remembers: bool,
     /// It begins when this coordinator's node is lost, under that one's number.
     pub succeeds: Option<usize>,
-    /// What it runs.
+    /// Its transactions.
     pub transactions: Vec<Script>,
 }
 
@@ -95,7 +94,7 @@ impl Litmus {
     /// The litmus called `name`, or, if it ends in `.toml`, the one in that file.
     ///
     /// # Errors
-    /// Names what is not known, or the file and what is wrong with it.
+    /// Names the unknown litmus, or the file and its mistake.
     pub fn load(name: &str) -> Result<Litmus, UsageError> {
         let refuse = |allowed: String| UsageError {
             field: "litmus".into(),
@@ -117,7 +116,7 @@ impl Litmus {
     /// Reads a litmus.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The mistake, and its place.
     pub fn parse(name: &str, text: &str) -> Result<Litmus, String> {
         let file: File = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start.min(text.len()));

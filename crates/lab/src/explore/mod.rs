@@ -1,15 +1,13 @@
 //! Litmuses under every order that the contract allows, by the explorer of `tarn-sim`.
 //!
-//! Map: [`litmus`] is the file, [`script`] its language (`parse.rs` reads it), [`ranges`] its ordered index,
-//! [`shape`] where it runs. [`cluster`] is the small
-//! database of one, [`model`] what the explorer is given: coordinators ([`coordinate`]), who looks after
-//! the lost ([`recovery`]) as the membership [`service`] lets him, what compute nodes keep ([`beside`]),
-//! the judges ([`judge`], [`oracle`]).
-//! [`order`] says what to explore, [`run`]
-//! does, [`report`] says what came of it. [`diagram`] draws a schedule.
+//! Map: [`litmus`] is the file, [`script`] its language (`parse.rs` reads it), [`ranges`] its ordered index, [`shape`]
+//! where it runs. [`cluster`] is the small database of one, [`model`] the explorer's model of it: coordinators
+//! ([`coordinate`]), keepers that look after the lost ([`recovery`]) as the membership [`service`] lets them, state that
+//! compute nodes keep ([`beside`]), the judges ([`judge`], [`oracle`]). [`order`] lists the items to explore, [`run`]
+//! explores them, [`report`] reports the results. [`diagram`] draws a schedule.
 //!
-//! Invariant: no litmus and no judge names a protocol: whichever is registered has the suite. What a
-//! schedule does is a function of item and schedule, byte for byte.
+//! Invariant: no litmus and no judge names a protocol: each registered protocol has the suite. The effect of a schedule is
+//! a function of item and schedule, byte for byte.
 
 pub mod beside;
 pub mod cluster;

@@ -1,7 +1,7 @@
-//! A litmus as the explorer's model: loads the memory, builds the coroutines, judges what they left.
+//! A litmus as the explorer's model: loads the memory, builds the coroutines, judges their results.
 //!
-//! Invariant: an execution begins with a desk, a database and contexts of its own: nothing of one reaches
-//! the next but the memory that was loaded, which the explorer restores.
+//! Invariant: an execution begins with a desk, a database and contexts of its own. Nothing of one execution reaches the
+//! next but the memory that was loaded, which the explorer restores.
 
 use super::beside;
 use super::cluster::{Cluster, SEED};
@@ -28,21 +28,21 @@ const MENDERS: u16 = 8;
 
 type Coroutine = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Who waits for something to be lost.
+/// The keepers that wait for a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Care {
-    /// Compute nodes may be lost: somebody recovers them.
+    /// Compute nodes may be lost: a keeper recovers them.
     pub recovers: bool,
-    /// Memory nodes may be lost that have copies: somebody promotes these.
+    /// Memory nodes may be lost that have copies: a keeper promotes these.
     pub mends: bool,
-    /// Who looks after the lost may be lost as well: there are two of them.
+    /// The keeper may be lost as well: there are two keepers.
     pub has_deputy: bool,
     /// Tries that each transaction has beyond the litmus's: one for each memory node that it may lose.
     pub more_tries: u32,
 }
 
 impl Care {
-    /// What this budget asks for.
+    /// Returns the keepers that this budget needs.
     pub fn of(faults: &FaultBudget, shape: Shape, crashes: u32) -> Care {
         let recovers = faults.compute + faults.zombie > 0;
         let mends = faults.memory > 0 && shape.replicas > 1;
@@ -59,11 +59,11 @@ pub struct LitmusModel {
     desk: RefCell<Rc<Desk>>,
     /// Final states that were judged and in which something had broken.
     broken: Cell<u64>,
-    /// What the records held in final states in which nothing had.
+    /// Contents of the records in final states in which nothing had broken.
     reached: RefCell<BTreeSet<Vec<Content>>>,
 }
 
-/// What one execution's coroutines share.
+/// The shared parts of one execution's coroutines.
 struct Stage<'a> {
     fabric: &'a ExploreFabric,
     desk: &'a Rc<Desk>,
@@ -118,7 +118,7 @@ impl LitmusModel {
         &self.cluster
     }
 
-    /// What the last execution left.
+    /// The results of the last execution.
     pub fn desk(&self) -> Rc<Desk> {
         Rc::clone(&self.desk.borrow())
     }
@@ -159,7 +159,8 @@ impl LitmusModel {
         slots.map(|slot| self.cluster.join(database, self.cluster.node(slot))).collect()
     }
 
-    /// What the litmus's compute nodes keep beside memory is part of the state. Nobody asks the others for locks.
+    /// The state that the litmus's compute nodes keep beside memory is part of the explored state. The other nodes are
+    /// never asked for locks.
     fn keep(&self, fabric: &ExploreFabric, nodes: &[Arc<ComputeNode>]) {
         let count = usize::from(self.cluster.litmus.compute_nodes());
         let keeps = |node: &Arc<ComputeNode>| node.services().is_some() || node.readers().is_some();
@@ -171,7 +172,7 @@ impl LitmusModel {
         }
     }
 
-    /// With what the litmus says of its beginning and of its end.
+    /// Returns the actor with the beginning and the end that the litmus gives it.
     fn fated(&self, actor: Actor, crew: &Crew) -> Actor {
         let litmus = &self.cluster.litmus;
         let actor = match litmus.mortal.contains(&crew.node) {
@@ -184,7 +185,7 @@ impl LitmusModel {
         }
     }
 
-    /// What there is to look after, and by whom.
+    /// Lists the things to look after, each with its keeper.
     fn tasks(&self) -> Vec<Task> {
         let Care { recovers, mends, has_deputy, .. } = self.care;
         let cluster = &self.cluster;
@@ -280,7 +281,7 @@ impl LitmusModel {
 struct Task {
     by: NodeId,
     thread: u16,
-    /// Who does it before, until he is lost.
+    /// The node that does it before, until it is lost.
     after: Option<NodeId>,
     lost: Trigger,
 }
@@ -292,7 +293,7 @@ fn coordinator_name(number: usize, node: u16) -> String {
 impl Model for LitmusModel {
     fn load(&self, fabric: &ExploreFabric) {
         let (database, _) = self.cluster.database(&fabric.groups());
-        // All of them: those that have locks are asked for them, also by whoever gives a tree its shape.
+        // All nodes: those with locks are asked for them, also by the coordinator that gives a tree its shape.
         let nodes = self.nodes(&database);
         let steward = self.cluster.steward();
         let node = &nodes[usize::from(steward.slot.0)];
@@ -326,8 +327,8 @@ impl Model for LitmusModel {
             fabric.share(move || recovery::digest(&cluster, &database));
         }
         if mends {
-            // Somebody does for as long as the execution lasts, also before he has started: whoever meets
-            // a dead node waits for the next configuration.
+            // There is a mender for as long as the execution lasts, also before it has started: a coordinator that meets a
+            // dead node waits for the next configuration.
             std::mem::forget(database.configurations.begin_mending());
         }
         if mends || self.care.has_deputy {

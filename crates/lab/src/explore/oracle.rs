@@ -1,10 +1,10 @@
-//! What the transactions of a litmus may come to: every order of them, run one after another.
+//! The possible results of a litmus's transactions: every order of them, run one after another.
 //!
-//! Invariant: knows values only, neither versions nor protocols, and so is independent of the checker of
-//! histories. What was seen is right if some order of the transactions that took effect, in which whoever
-//! ended before another began comes first, gives every read and the contents that are left. Under snapshot
-//! isolation the order is that of commits: each transaction runs on what was there after some of those
-//! before it, all that had ended before it began among them, and nobody between writes what it writes.
+//! Invariant: this module knows values only, neither versions nor protocols, and so is independent of the checker of
+//! histories. The results are right if some order of the transactions that took effect gives every read and the contents
+//! that are left. In it a transaction that ended before another began comes first. Under snapshot isolation the order is
+//! that of commits. Each transaction runs on the contents after some of the transactions before it, among them all that had
+//! ended before it began; no transaction between writes a record that it writes.
 
 use super::litmus::Litmus;
 use super::script::{Content, RecordIndex, Saw, Script};
@@ -16,7 +16,7 @@ pub enum Ended {
     /// Not begun, or dead in the middle: whatever it did may be there or not.
     #[default]
     Unknown,
-    /// Acknowledged; what its reads saw, in order.
+    /// Acknowledged; the results of its reads, in order.
     Committed(Vec<Saw>),
     /// A unique index refused it, so it took no effect: at its place another record must have said the same.
     Refused,
@@ -56,8 +56,8 @@ pub fn results(litmus: &Litmus, isolation: Isolation) -> Vec<Vec<Content>> {
     all
 }
 
-/// Whether some order explains what was seen and what is left; `left` is `None` where memory could not
-/// be looked at.
+/// Whether some order explains the results and the contents that are left; `left` is `None` where memory could not be
+/// looked at.
 pub fn explains(
     (litmus, isolation): (&Litmus, Isolation),
     seen: &[Seen],
@@ -90,9 +90,9 @@ struct Orders<'a> {
 struct Path {
     /// Which transactions it has.
     done: Vec<bool>,
-    /// The same in order, each with what it wrote.
+    /// The same in order, each with the records that it wrote.
     commits: Vec<(usize, Vec<RecordIndex>)>,
-    /// What is in the records before and after each.
+    /// The contents of the records before and after each.
     contents: Vec<Vec<Content>>,
 }
 
@@ -104,8 +104,8 @@ impl Path {
 }
 
 impl Orders<'_> {
-    /// Goes through every order that begins with what is `done`; `is_it` is told the contents after each
-    /// beginning, and whether nothing must follow. Whether it said yes once.
+    /// Goes through every order that begins with `done`. It passes to `is_it` the contents after each beginning, and
+    /// whether nothing must follow. Returns whether `is_it` returned true once.
     fn walk(&self, path: &mut Path, is_it: &mut dyn FnMut(&[Content], bool) -> bool) -> bool {
         let whole = self.must.iter().zip(&path.done).all(|(must, done)| !must || *done);
         if is_it(path.contents.last().expect("the initial ones"), whole) {
@@ -136,8 +136,8 @@ impl Orders<'_> {
         false
     }
 
-    /// What is there after `next` and what it wrote, if it may commit now and see what was there after
-    /// `from` commits, and that is what it saw.
+    /// Returns the contents after `next` and the records it wrote, if `next` may commit now with a snapshot after `from`
+    /// commits, and if its results are then those that were seen.
     fn commit(
         &self,
         next: usize,

@@ -29,7 +29,7 @@ fn write_skew_has_two_results_and_not_the_third() {
 
 #[test]
 fn real_time_and_doubt_count() {
-    // The second saw what the first wrote, but had been told before the first began.
+    // The second read the value that the first wrote, but its caller had the reply before the first began.
     let late = [committed(5, 9, &[Some(0)]), committed(1, 3, &[Some(1)])];
     assert!(!explains((&skew(), STRICT), &late, None));
     // In doubt, it may have taken effect or not; never begun, it did not.
@@ -65,7 +65,7 @@ fn snapshots_give_write_skew_and_respect_real_time() {
     assert!(explains((litmus, SNAPSHOTS), &skewed, Some(&both)));
     assert!(!explains((litmus, SNAPSHOTS), &skewed, Some(&one)));
     assert!(!explains((litmus, STRICT), &skewed, Some(&both)));
-    // The second began when the first was over: its snapshot has what that one wrote.
+    // The second began when the first was over: its snapshot has the value that the first wrote.
     let apart = [committed(0, 3, &[Some(0)]), committed(5, 8, &[Some(0)])];
     assert!(!explains((litmus, SNAPSHOTS), &apart, None));
     let apart = [committed(0, 3, &[Some(0)]), committed(5, 8, &[Some(1)])];

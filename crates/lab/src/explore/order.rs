@@ -1,7 +1,6 @@
-//! What to explore: which litmuses, on what, with which faults, within which bounds.
+//! The items to explore: which litmuses, on which shapes, with which faults, within which bounds.
 //!
-//! Invariant: an item is explored alike whoever asks for it, and its replay names everything that it
-//! depends on.
+//! Invariant: an item is explored alike in every order, and its replay names everything that it depends on.
 
 use super::litmus::Litmus;
 use super::shape::Shape;
@@ -19,7 +18,7 @@ use tarn_store::ids::UsageError;
 /// Crashes of one execution.
 pub const CRASHES_MAX: u32 = 3;
 
-/// What may break, at every point of an execution.
+/// A kind of fault that may happen at every point of an execution.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
@@ -47,9 +46,9 @@ impl FaultKind {
         }
     }
 
-    /// So many of it in one execution on this shape. No group loses its last copy as long as it has others:
-    /// what is left of the crashes is compute nodes', the mender's among them, where the protocol
-    /// `recovers` from that.
+    /// Returns how many faults of this kind one execution may have on this shape. No group loses its last copy as long as
+    /// it has others. The crashes that remain are compute nodes', the mender's among them, where the protocol `recovers`
+    /// from that.
     pub fn budget(self, crashes: u32, shape: Shape, recovers: bool) -> FaultBudget {
         let mut budget = FaultBudget::NONE;
         match self {
@@ -115,7 +114,7 @@ pub struct Item {
     pub litmus: Litmus,
     /// Where it runs.
     pub shape: Shape,
-    /// What breaks.
+    /// The kind of fault.
     pub fault: FaultKind,
 }
 
@@ -137,10 +136,10 @@ impl Order {
         }
     }
 
-    /// What is to be explored, in a fixed order.
+    /// Returns the items to explore, in a fixed order.
     ///
     /// # Errors
-    /// Names what is not known, and what is allowed.
+    /// Names the unknown value, and the allowed ones.
     pub fn items(&self) -> Result<Vec<Item>, UsageError> {
         let caps = self.caps()?;
         if self.fault.is_some() && self.crashes == 0 {
@@ -207,7 +206,7 @@ impl Order {
     /// Whether the protocol promises to survive the death of a compute node.
     ///
     /// # Errors
-    /// Names what is not known, and what is allowed.
+    /// Names the unknown value, and the allowed ones.
     pub fn recovers(&self) -> Result<bool, UsageError> {
         Ok(self.caps()?.crash_recovery)
     }
@@ -216,7 +215,7 @@ impl Order {
         Ok(AnyProtocol::by_name(&self.protocol, &self.variant)?.info().caps)
     }
 
-    /// What is judged, in words; `None` if there is no such protocol or variant.
+    /// The isolation that histories are judged by, in words; `None` if there is no such protocol or variant.
     pub fn isolation(&self) -> Option<&'static str> {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant).ok()?;
         Some(guaranteed(&protocol).name())

@@ -1,7 +1,7 @@
 //! Steps of litmus files as they are written.
 //!
-//! Invariant: a step that cannot be read is refused with what is allowed in its place; what a step that
-//! can be read means is said in [`super::script`].
+//! Invariant: a step that cannot be read is refused with the allowed steps. [`super::script`] gives the meaning of steps
+//! that can be read.
 
 use super::ranges::Range;
 use super::script::{Base, Expression, Op, RecordIndex};
@@ -17,7 +17,7 @@ const STEPS: &str = "read R, get R, update R = E, insert R = E, delete R, scan N
 /// Reads a step; `names` are the litmus's records.
 ///
 /// # Errors
-/// What is allowed in its place.
+/// The steps that are allowed in its place.
 pub(super) fn parse_op(step: &str, names: &[String]) -> Result<Op, String> {
     let (left, right) = match step.split_once('=') {
         Some((left, right)) => (left, Some(right)),

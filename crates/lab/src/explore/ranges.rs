@@ -1,8 +1,8 @@
-//! The ordered index of a litmus: which records have entries in it, and what a scan of it must show.
+//! The ordered index of a litmus: which records have entries in it, and the entries that a scan of it must show.
 //!
-//! Invariant: the index orders records by what they say, then by name; keys of records ascend with their
-//! names, so that both mean the same. Knows values only: it is the map that the engine's trees are held
-//! against. Fillers are records that no script names; they give trees their shape and never change.
+//! Invariant: the index orders records by their values, then by name. Keys of records ascend with their names, so both
+//! orders mean the same. This module knows values only: it is the map that the engine's trees are held against. Fillers are
+//! records that no script names; they give trees their shape and never change.
 
 use super::litmus::Litmus;
 use super::script::{Content, RecordIndex};
@@ -23,7 +23,7 @@ const FILLERS_MAX: usize = 200;
 pub struct Ordered {
     /// Whether no two records may say the same.
     pub unique: bool,
-    /// What fillers say, ascending, one record each.
+    /// Values of fillers, ascending, one record each.
     pub fillers: Vec<u64>,
     /// Before anything else, the leaves of these values are split.
     pub splits: Vec<u64>,
@@ -37,7 +37,7 @@ pub struct Ordered {
 pub struct FileOrdered {
     #[serde(default)]
     unique: bool,
-    /// Ranges of what fillers say, both ends included.
+    /// Ranges of the values of fillers, both ends included.
     #[serde(default)]
     fillers: Vec<(u64, u64)>,
     #[serde(default)]
@@ -107,7 +107,7 @@ pub enum Holder {
     Record(RecordIndex),
     /// A filler.
     Filler,
-    /// A record that nobody made.
+    /// A record that no transaction made.
     Nobody,
 }
 
@@ -123,7 +123,7 @@ impl Ordered {
         table
     }
 
-    /// What a scan shows where the records hold `contents`.
+    /// Returns the entries that a scan shows where the records hold `contents`.
     pub fn entries(&self, range: Range, contents: &[Content]) -> Vec<Entry> {
         let named = contents.iter().enumerate();
         let named = named.filter_map(|(at, it)| Some(((*it)?, Holder::Record(RecordIndex(at)))));
@@ -155,7 +155,7 @@ pub fn work(task: TreeTask, value: u64) -> TreeWork {
     TreeWork { index: INDEX, task, level: 0, key }
 }
 
-/// What is wrong with a litmus's use of its index, or with its having none.
+/// Describes a mistake in a litmus's use of its index, or in its having none.
 pub fn mistake(litmus: &Litmus) -> Option<String> {
     if litmus.records.iter().any(|name| name == "count") {
         return Some("a record called count; allowed: another name".into());

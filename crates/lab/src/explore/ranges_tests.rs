@@ -1,6 +1,6 @@
 //! Tests of a litmus's ordered index.
 //!
-//! Invariant checked: a scan shows what records and fillers say, and a unique index refuses a number twice.
+//! Invariant checked: a scan shows the values of records and fillers, and a unique index refuses a number twice.
 
 use super::*;
 

@@ -1,10 +1,9 @@
-//! Who looks after what is lost, as coroutines: recovers compute nodes, promotes backups, fills spares; and
-//! the objects beside memory that count.
+//! Keepers, as coroutines: they recover compute nodes, promote backups and fill spares. Digests of the state beside memory
+//! that they and the coordinators depend on.
 //!
-//! Invariant: the engine's own recovery and mending, begun by declaring the lost node dead. What is refused
-//! is tried again when something has changed; who never comes to his end is found by the judge. Locks
-//! without a log are left to whoever meets them; those that nobody met, the judge sweeps away before it
-//! looks for any.
+//! Invariant: keepers use the engine's own recovery and mending, and begin by declaring the lost node dead. A refused step
+//! is tried again when something has changed; the judge finds a keeper that never comes to its end. Locks without a log are
+//! left to the transactions that meet them. The judge sweeps away those that were never met, before it looks for any.
 
 use super::cluster::Cluster;
 use super::desk::Desk;
@@ -23,19 +22,19 @@ use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
 /// How long is waited before something is tried again: more than a look at the clock takes.
 pub const LOOK_AGAIN: Nanos = Nanos(1_000);
-/// Nobody is expelled for being slow: whoever is, is lost by the scheduler's choice.
+/// No member is expelled for being slow: an expelled member is lost by the scheduler's choice.
 const TERMS: Terms = Terms { patience_ns: u64::MAX / 2, look_every_ns: LOOK_AGAIN.0 };
-/// No pause: what comes between is the scheduler's to choose.
+/// No pause: the scheduler chooses the steps between.
 const PACE: Pace =
     Pace { blocks: usize::MAX, pause_ns: 0, look_every_ns: LOOK_AGAIN.0, ..Pace::UNPACED };
 
-/// One who looks after the lost.
+/// A coroutine that looks after the lost.
 pub struct Keeper {
     /// His thread.
     pub cx: Rc<Context>,
-    /// Who does it before him, until he is lost himself.
+    /// The node that does it before this one, until it is lost.
     pub after: Option<NodeId>,
-    /// Where to say what was done.
+    /// Where it notes the recoveries that have ended.
     pub desk: Rc<Desk>,
 }
 
@@ -44,7 +43,7 @@ impl Keeper {
         self.cx.database().membership.standing(node)
     }
 
-    /// Whether it is not his turn: who does it before him is a member, and has not done it.
+    /// Whether it is too early for this keeper: the first one is a member, and has not done the work.
     fn is_early(&self) -> bool {
         self.after.is_some_and(|first| self.standing(first) == Standing::Member)
     }
@@ -64,10 +63,10 @@ impl Keeper {
                 match recovery::recover(&self.cx, dead).await {
                     Ok(Attempt::Recovered(_) | Attempt::Done) => break,
                     Ok(Attempt::NotNow) => {}
-                    // He is no member himself any more: another takes over.
+                    // This keeper is no member any more: another takes over.
                     Ok(Attempt::Refused) => return,
                     Err(_) if self.is_fenced() => return,
-                    // A memory node died under his hands.
+                    // A memory node died meanwhile.
                     Err(_) => {}
                 }
             }
@@ -100,8 +99,8 @@ impl Keeper {
         }
     }
 
-    /// Whether the map is what it can be. He begins when a node has died: until that is in the map or
-    /// reported, it is not.
+    /// Whether the map is as good as it can be. A mender begins when a node has died: until that is in the map or reported,
+    /// the map is not.
     fn is_mended(&self) -> bool {
         let configurations = &self.cx.database().configurations;
         let open = configurations.open();
@@ -112,7 +111,7 @@ impl Keeper {
     }
 }
 
-/// A digest of what coordinators may learn of the cluster otherwise than from memory.
+/// Returns a digest of all that coordinators may learn of the cluster otherwise than from memory.
 pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
     let nodes = (0..cluster.compute_nodes() as u16).map(|slot| cluster.node(slot));
     let standing = |node: NodeId| match database.membership.standing(node) {
@@ -133,7 +132,7 @@ pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
     if database.protocol.needs().locks { mix(first ^ of_shards(cluster, database)) } else { first }
 }
 
-/// Who owns the shards, and who has acknowledged that an owner is lost.
+/// Returns a digest of the owners of the shards, and of the nodes that have acknowledged the loss of an owner.
 fn of_shards(cluster: &Cluster, database: &Database) -> u64 {
     let membership = &*database.membership;
     let word = |shard: &ShardId| membership.shard(*shard).map_or(0, ShardEntry::word);
@@ -149,7 +148,7 @@ fn of_shards(cluster: &Cluster, database: &Database) -> u64 {
 /// Between two groups: no memory node.
 const SEPARATOR: tarn_fabric::address::NodeSlot = tarn_fabric::address::NodeSlot(u16::MAX);
 
-/// A digest of what only those learn who look after the lost: who claimed what, who is busy.
+/// Returns a digest of the state that only keepers see: which node claimed which recovery, and which keepers are busy.
 pub fn keepers_digest(database: &Database, service: &Service) -> u64 {
     let configurations = &database.configurations;
     let mut digest = mix(service.claims() ^ mix(database.membership.view().0));

@@ -1,7 +1,7 @@
-//! What an order came to: a row an item, and the sum.
+//! The results of an order: a row an item, and the sum.
 //!
-//! Invariant: "exhausted" is the explorer's word, and of the sum only if it is every row's. A state, an
-//! execution, a step is counted once, where it was. Rates are of real time.
+//! Invariant: "exhausted" is the explorer's word, and of the sum only if it is every row's. A state, an execution, a step
+//! is counted once, where it was. Rates are of real time.
 
 use super::order::{FaultKind, Item, Order};
 use crate::harness::layout::Layout;
@@ -11,15 +11,15 @@ use std::fmt;
 use std::time::Duration;
 use tarn_sim::explore::{Bound, Explored, Outcome};
 
-/// What bounds an item whose time was up.
+/// The bound of an item whose time was up.
 pub(super) const GAVE_UP: &str = "budget";
 
 /// One violation, made small.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Found {
-    /// What is wrong.
+    /// A description of the violation.
     pub text: String,
-    /// Verbs that landed, and what else happened.
+    /// Verbs that landed, and other events.
     pub steps: usize,
     /// Choices of the execution: lines, starts, faults.
     pub transitions: u32,
@@ -29,14 +29,14 @@ pub struct Found {
     pub replay: String,
 }
 
-/// What one item came to.
+/// The results of one item.
 #[derive(Clone, Default, Debug, Serialize)]
 pub struct Row {
     /// The litmus.
     pub litmus: String,
     /// Memory nodes and replicas.
     pub shape: String,
-    /// What may break.
+    /// The kind of fault that may happen.
     pub fault: &'static str,
     /// Runs from the start.
     pub executions: u64,
@@ -56,7 +56,7 @@ pub struct Row {
     pub depth_max: u32,
     /// Lines that more than one actor touches.
     pub shared_lines: u64,
-    /// Final states in which somebody waits for ever.
+    /// Final states in which a coroutine waits for ever.
     pub stuck: u64,
     /// Final states in which something had broken.
     pub broken: u64,
@@ -65,9 +65,9 @@ pub struct Row {
     pub not_reached: Vec<String>,
     /// `exhausted` or `bounded`.
     pub outcome: &'static str,
-    /// By what it was bounded.
+    /// The bound, if it was bounded.
     pub bounded_by: Option<&'static str>,
-    /// What is wrong.
+    /// The violations.
     pub violations: Vec<Found>,
 }
 
@@ -158,14 +158,14 @@ pub struct Total {
     pub seconds: f64,
 }
 
-/// What an order came to.
+/// The results of an order.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sum {
     /// The protocol.
     pub protocol: String,
     /// Its variant.
     pub variant: String,
-    /// What histories and values were held against.
+    /// The isolation that histories and values were held against.
     pub isolation: Option<&'static str>,
     /// How records lie, where litmuses name no layout and another was asked for.
     pub layout: Option<&'static str>,
@@ -177,7 +177,7 @@ pub struct Sum {
     pub total: Total,
     /// Items at a time.
     pub jobs: usize,
-    /// What it ran on.
+    /// The machine that it ran on.
     pub machine: String,
 }
 

@@ -1,9 +1,9 @@
 //! Explores an order's items side by side, within one budget of time.
 //!
-//! Invariant: what is left of the budget is shared among the items that have not begun, so that an item
-//! that ends early leaves its time to the others; what is left when all have had their turn goes to those
-//! that gave up, which begin anew as long as they would get further. A violation is shrunk, and its replay is one command.
-//! Rows come out in the order of the items, whoever was done first.
+//! Invariant: the rest of the budget is shared among the items that have not begun, so an item that ends early leaves its
+//! time to the others. The time that is left when all have had their turn goes to the items that gave up. They begin anew
+//! as long as they would get further. A violation is shrunk, and its replay is one command. Rows come out in the order of
+//! the items, whichever ended first.
 
 use super::cluster::Cluster;
 use super::model::{Care, LitmusModel};
@@ -35,10 +35,10 @@ pub struct Now<'a> {
     pub progress: &'a Progress,
 }
 
-/// Explores; `watch` is told now and then, by whichever item.
+/// Explores; `watch` is told now and then, by any item.
 ///
 /// # Errors
-/// Names what is not known, and what is allowed.
+/// Names the unknown value, and the allowed ones.
 #[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
 pub fn run(order: &Order, watch: &(dyn Fn(&Now<'_>) + Sync)) -> Result<Sum, UsageError> {
     let items = order.items()?;
@@ -114,8 +114,8 @@ impl Budget {
         Some(now + share.min(left))
     }
 
-    /// Which items are explored again, because what others left over is more than they had: of those that
-    /// gave up for want of time, as many as would get further than before.
+    /// Returns the items that are explored again, because the others left more time than these had: of those that gave up
+    /// for want of time, as many as would get further than before.
     fn again(&self, now: Instant, rows: &[Option<Row>]) -> Vec<usize> {
         let gave_up = |row: &Row| row.bounded_by == Some(GAVE_UP) && row.violations.is_empty();
         let rows = rows.iter().enumerate().filter_map(|(at, row)| Some((at, row.as_ref()?)));
@@ -134,10 +134,10 @@ impl Budget {
     }
 }
 
-/// The model of an item, and how it is explored.
+/// Returns the model of an item, and the configuration of its exploration.
 ///
 /// # Errors
-/// Names what cannot be.
+/// Names the value that cannot be used.
 pub fn prepare(order: &Order, item: &Item) -> Result<(LitmusModel, ExploreConfig), UsageError> {
     let litmus = Rc::new(item.litmus.clone());
     let cluster = Cluster::new(&litmus, item.shape, (&order.protocol, &order.variant))?;
@@ -148,7 +148,7 @@ pub fn prepare(order: &Order, item: &Item) -> Result<(LitmusModel, ExploreConfig
         spares: item.shape.spares,
         faults: item.fault.budget(order.crashes, item.shape, order.recovers()?),
         bounds: order.bounds,
-        // What a coroutine sleeps for is news, or nothing in particular: no deadline, no patience.
+        // A coroutine sleeps until there is news, or for no reason of its own: no deadline, no patience.
         idle_sleeps: 1,
         ..ExploreConfig::new(nodes.0, nodes.1, group_bytes)
     };
@@ -175,7 +175,7 @@ fn explore_item(
     let explored = explore(&model, &config, &mut progress).map_err(usage)?;
     let seconds = start.elapsed();
     let broken = model.broken();
-    // Only who has seen everything can say what is not there.
+    // Only an exhausted exploration can say that a result is missing.
     let has_all = item.fault == FaultKind::None && explored.outcome == Outcome::Exhausted;
     let not_reached = if has_all { model.not_reached() } else { Vec::new() };
     let found = found(order, item, (&model, &config), &explored)?;
@@ -205,7 +205,7 @@ fn found(
     Ok(all)
 }
 
-/// How long a trace is: verbs that landed, whatever lines they have, and what else happened to nodes.
+/// Returns the length of a trace: verbs that landed, each counted once whatever lines it has, and other events at nodes.
 pub fn steps(trace: &[Step]) -> usize {
     let mut verbs: Vec<(Option<usize>, u32, u32)> = Vec::new();
     let mut events = 0;
@@ -221,10 +221,10 @@ pub fn steps(trace: &[Step]) -> usize {
     verbs.len() + events
 }
 
-/// Runs one schedule of an item again, watched; the model has what it left.
+/// Runs one schedule of an item again, watched; the returned model holds the results.
 ///
 /// # Errors
-/// A schedule that names a choice that there is not.
+/// A schedule with a choice that there is not.
 pub fn replay_item(
     order: &Order,
     item: &Item,

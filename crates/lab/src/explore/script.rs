@@ -1,8 +1,8 @@
-//! The small language of litmus files: what a transaction asks for, one step a string.
+//! The small language of litmus files: the requests of a transaction, one step a string.
 //!
-//! Invariant: a step means the same to the engine ([`super::coordinate`]) and to the interpreter that the
-//! engine is held against ([`super::oracle`]): steps take effect in order, an expression sees what the
-//! transaction itself saw and wrote, an absent record counts as 0.
+//! Invariant: a step means the same to the engine ([`super::coordinate`]) and to the interpreter that the engine is held
+//! against ([`super::oracle`]). Steps take effect in order, an expression uses values that the transaction itself read and
+//! wrote, an absent record counts as 0.
 //!
 //! ```text
 //! read x            look at x
@@ -10,14 +10,14 @@
 //! update x = y + 1  change x, if it is there; y must have been asked for in this transaction
 //! insert x = 5      make x, if it is not there
 //! delete x          remove x, if it is there
-//! scan 3..7         see what the ordered index has from 3 to 7, both included; `back`: from the end,
+//! scan 3..7         read the entries of the ordered index from 3 to 7, both included; `back`: from the end,
 //!                   `limit 2`: no more than two entries
 //! split 5, merge 5  before the transaction, ask for a split or merge of the leaf where 5 belongs
-//! fetch             bring what was asked for so far (one more round of the transaction)
+//! fetch             bring the rows that were asked for so far (one more round of the transaction)
 //! abort             give up: nothing of it may remain
 //! ```
 //!
-//! Instead of a record an expression may say `count`: how many entries the scan before it saw.
+//! Instead of a record an expression may say `count`: the number of entries that the scan before it showed.
 
 use super::parse::parse_op;
 use super::ranges::{Entry, Ordered, Range};
@@ -29,10 +29,10 @@ use tarn_store::index::btree::work::TreeTask;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RecordIndex(pub usize);
 
-/// What is in a record: `None` if it is not there.
+/// The value of a record: `None` if it is not there.
 pub type Content = Option<u64>;
 
-/// What a step of a transaction saw.
+/// The result of a step of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Saw {
     /// A read: the record.
@@ -41,7 +41,7 @@ pub enum Saw {
     Entries(Vec<Entry>),
 }
 
-/// What an expression begins with.
+/// The first part of an expression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Base {
     /// Nothing.
@@ -52,12 +52,12 @@ pub enum Base {
     Count,
 }
 
-/// What a write writes: a number, or something that was seen and a number, wrapping.
+/// The value that a write writes: a number, or a result and a number, wrapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expression {
-    /// To what the number is added.
+    /// The value that the number is added to.
     pub base: Base,
-    /// What is added, as two's complement.
+    /// The number to add, as two's complement.
     pub number: u64,
 }
 
@@ -90,7 +90,7 @@ pub enum Op {
     Scan(Range),
     /// Asks, before the transaction, that the leaf of a value change its shape.
     Reshape(TreeTask, u64),
-    /// Brings what was asked for.
+    /// Brings the rows that were asked for.
     Fetch,
     /// Gives up.
     Abort,
@@ -138,7 +138,7 @@ impl Script {
     /// Reads the steps; `names` are the litmus's records.
     ///
     /// # Errors
-    /// Names the step, and what is allowed.
+    /// Names the step, and the allowed ones.
     pub fn parse(steps: &[String], names: &[String]) -> Result<Script, String> {
         let mut ops = Vec::new();
         for step in steps {
@@ -158,7 +158,7 @@ impl Script {
         self.ops.contains(&Op::Abort)
     }
 
-    /// What the engine does not offer, or what would mean nothing.
+    /// Returns a step that the engine does not offer, or that would mean nothing.
     fn mistake(&self, names: &[String]) -> Option<String> {
         let name = |record: RecordIndex| &names[record.0];
         let mut asked: Vec<RecordIndex> = Vec::new();
@@ -191,7 +191,7 @@ impl Script {
                     ));
                 }
                 Op::Delete(record) => deleted.push(record),
-                // A scan shows what was changed before its fetch.
+                // A scan shows the changes before its fetch.
                 Op::Scan(_) if changes => {
                     return Some("a scan after a change; allowed: with a fetch between".into());
                 }
@@ -207,14 +207,13 @@ impl Script {
         None
     }
 
-    /// Runs it alone on `state`, whose index, if it has one, is `ordered`; what its reads saw. `None`, and
-    /// nothing is changed: a unique index refuses it. An aborted script changes nothing.
+    /// Runs it alone on `state`, whose index, if it has one, is `ordered`; returns the results of its reads. `None`, with
+    /// nothing changed: a unique index refuses it. An aborted script changes nothing.
     pub fn interpret(&self, ordered: Option<&Ordered>, state: &mut [Content]) -> Option<Vec<Saw>> {
         self.interpret_noting(ordered, state, &mut Vec::new())
     }
 
-    /// As [`Self::interpret`]; `written` is what it wrote, in order, whether or not that was something else
-    /// than before.
+    /// As [`Self::interpret`]; `written` are the records that it wrote, in order, whether or not their values changed.
     pub fn interpret_noting(
         &self,
         ordered: Option<&Ordered>,
@@ -261,7 +260,7 @@ impl Script {
 pub struct Contents<'a> {
     /// The records' names.
     pub names: &'a [String],
-    /// What is in them.
+    /// Their contents.
     pub contents: &'a [Content],
 }
 

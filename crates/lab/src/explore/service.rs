@@ -1,8 +1,8 @@
-//! The membership service of a litmus, which says who has claimed what.
+//! The membership service of a litmus, which notes each claim of a recovery.
 //!
-//! Invariant: answers as the engine's own service does, which it asks; notes claims, since what another
-//! claim comes to depends on them, and the explorer has to tell such states apart. It does not say how often shards
-//! have changed: [`super::beside`] looks at the litmus's own.
+//! Invariant: it answers as the engine's own service does, which it asks. It notes claims, since the result of another
+//! claim depends on them, and the explorer has to tell such states apart. It does not count changes of shards:
+//! [`super::beside`] looks at the litmus's own.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,7 @@ impl Service {
         Arc::new(Service { inner, claims: Mutex::default() })
     }
 
-    /// A digest of who has claimed what.
+    /// Returns a digest of the claims.
     pub fn claims(&self) -> u64 {
         let claims = self.claims.lock().expect("no panic under this lock");
         claims.iter().fold(0, |digest, (dead, by)| mix(digest ^ u64::from(dead.slot.0)) ^ by)

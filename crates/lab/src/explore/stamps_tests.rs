@@ -1,8 +1,8 @@
 //! The explorer's source of timestamps, a word of the pool, in every order.
 //!
-//! Invariant checked: what each source promises (`tarn_engine::requests::timestamp`) holds of two nodes that each take a
-//! start and a commit, and one that takes a start after its commit: commits are given once and ascend, a
-//! start is not below what was acknowledged before it was asked for, nor above what is given later.
+//! Invariant checked: the promises of each source (`tarn_engine::requests::timestamp`) hold for two nodes that each take a
+//! start and a commit, and for one that takes a start after its commit. Commits are given once and ascend. A start is not
+//! below a commit that was acknowledged before the start was asked for, nor above a commit that is given later.
 
 use super::cluster::{Cluster, SEED};
 use super::litmus::Litmus;
@@ -14,7 +14,7 @@ use tarn_engine::site::Context;
 use tarn_sim::explore::{Actor, End, ExploreConfig, ExploreFabric, Model, Outcome, explore};
 use tarn_store::ids::Timestamp;
 
-/// What the callers saw, in the order in which they saw it.
+/// The results of the callers, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Seen {
     Asked(usize),

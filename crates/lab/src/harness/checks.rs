@@ -1,7 +1,7 @@
-//! What the checks of a run found, whatever fabric it ran on.
+//! The findings of a run's checks, on any fabric.
 //!
-//! Invariant: the verdict on serializability is of the verification phase, never of the measured one;
-//! the workload's and the engine's rules are judged on the memory that both phases left.
+//! Invariant: the verdict on serializability is of the verification phase, never of the measured one; the workload's and
+//! the engine's rules are judged on the memory that both phases left.
 
 use super::lines::{length, named_values, row, verdict};
 use super::named::named;
@@ -18,7 +18,7 @@ use tarn_workloads::{Invariant, Workload};
 /// See the module's text.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checks {
-    /// What the workload tells beyond counts, over all phases.
+    /// The workload's own results beside counts, over all phases.
     pub outcomes: BTreeMap<&'static str, String>,
     /// The workload's own rules, judged on the memory that was left.
     pub invariants: Invariants,
@@ -26,7 +26,7 @@ pub struct Checks {
     pub audit: AuditReport,
     /// The verdict on the verification phase.
     pub history: HistoryReport,
-    /// What no retry could overcome, in either phase.
+    /// Failures that no retry could overcome, in either phase.
     pub failures: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub struct Invariants {
 /// One invariant's verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneInvariant {
-    /// What must hold.
+    /// The rule that must hold.
     pub name: &'static str,
     /// Whether it does.
     pub ok: bool,
@@ -62,7 +62,7 @@ pub struct AuditReport {
     pub ok: bool,
     /// The numbers in words.
     pub detail: String,
-    /// Locks that nobody should hold any more.
+    /// Locks without a holder that lives.
     pub locks_left: u64,
     /// Lines of a backup that differ from the primary's.
     pub replicas_differ: u64,
@@ -74,14 +74,14 @@ pub struct AuditReport {
     pub entries_differ: u64,
 }
 
-/// The verdict on what was recorded.
+/// The verdict on a recorded history.
 #[derive(Clone, Default, Debug, Serialize)]
 pub struct HistoryReport {
     /// `accepted`, `violated`, `not recorded`, or `not checked: unsafe variant`.
     pub verdict: &'static str,
     /// Transactions recorded.
     pub transactions: u64,
-    /// What the history was held against.
+    /// The isolation that the history was held against.
     pub isolation: &'static str,
     /// Which phase recorded it: never the measured one.
     pub recorded_in: &'static str,
@@ -98,7 +98,7 @@ pub struct HistoryReport {
 named! {
     /// Kinds of checks that can fail.
     pub enum CheckKind {
-        /// The recorded history is not what the protocol's variant guarantees.
+        /// The recorded history breaks the guarantee of the protocol's variant.
         History = "history",
         /// A rule of the workload is broken.
         Invariant = "invariant",
@@ -110,7 +110,7 @@ named! {
 }
 
 impl Checks {
-    /// Of a workload, what its transactions added up to, and what was judged on the memory they left.
+    /// Puts together the workload's results, the judgement of the memory, the verdict on the history, and the failures.
     pub(crate) fn of<W: Workload>(
         workload: &W,
         tally: &W::Tally,
@@ -141,7 +141,7 @@ impl Checks {
     }
 }
 
-/// What histories of a protocol are held against: what its variant guarantees.
+/// Returns the isolation that histories of a protocol are held against: the guarantee of its variant.
 pub fn guaranteed(protocol: &dyn System) -> Isolation {
     match protocol.isolation() {
         info::Isolation::StrictSerializable => Isolation::StrictSerializable,

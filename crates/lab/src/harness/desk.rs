@@ -1,8 +1,7 @@
-//! A phase's coroutines, and the desk at which they leave what they did.
+//! A phase's coroutines, and the desk at which they leave their results.
 //!
-//! Invariant: what a coroutine tallied and recorded is handed over when its future is dropped, so
-//! that a transaction which never ends costs its own outcome and nothing else. Nothing here knows
-//! whether time is the machine's or virtual.
+//! Invariant: a coroutine's tally and history are handed over when its future is dropped, so a transaction which never ends
+//! costs its own outcome and nothing else. Nothing here knows whether time is the machine's or virtual.
 
 use crate::harness::explained;
 use hdrhistogram::Histogram;
@@ -14,7 +13,7 @@ use tarn_fabric::rng::Rng;
 use tarn_store::history::RecordedTxn;
 use tarn_workloads::Workload;
 
-/// What a phase's threads look at between turns.
+/// The stages of a phase, which its threads look at between turns.
 pub(crate) const WARM_UP: u8 = 0;
 const MEASURE: u8 = 1;
 pub(crate) const STOP: u8 = 2;
@@ -49,7 +48,7 @@ impl Signals {
     }
 }
 
-/// What coroutines leave behind.
+/// The results of coroutines.
 #[derive(Default)]
 pub(crate) struct Left<T> {
     pub(crate) tallies: Vec<T>,
@@ -62,7 +61,7 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds")
 }
 
-/// Who is told of each transaction of a coroutine.
+/// It is told of each transaction of a coroutine.
 pub(crate) trait Witness {
     /// One of this kind begins.
     fn begins(&self, kind: usize);
@@ -70,7 +69,7 @@ pub(crate) trait Witness {
     fn ends(&self);
 }
 
-/// Nobody is told.
+/// No witness.
 impl Witness for () {
     #[inline(always)]
     fn begins(&self, _: usize) {}
@@ -162,7 +161,7 @@ async fn wait<W: Workload>(seat: &Seat<'_, W>, pause: Nanos, signals: &Signals) 
     false
 }
 
-/// A coroutine's place at its thread's desk: what it has is handed over when it leaves.
+/// A coroutine's place at its thread's desk: its results are handed over when it leaves.
 pub(crate) struct Seat<'a, W: Workload> {
     coordinator: Coordinator,
     tally: W::Tally,
@@ -189,7 +188,7 @@ impl<W: Workload> Drop for Seat<'_, W> {
     }
 }
 
-/// What coroutines share: those of one thread, or of a whole simulated cluster.
+/// The shared part of coroutines: of one thread, or of a whole simulated cluster.
 pub(crate) struct Desk<T> {
     mix: Vec<Cell<u64>>,
     /// Transactions that were aborted as often as their coordinator tries.

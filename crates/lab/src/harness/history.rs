@@ -1,7 +1,7 @@
-//! Hands what the engine recorded to the checker, which knows no engine.
+//! Hands the engine's records to the checker, which knows no engine.
 //!
-//! Invariant: nothing is added or left out; a transaction's id is its owner tag, which no other
-//! transaction of the cluster ever has.
+//! Invariant: nothing is added or left out; a transaction's id is its owner tag, which no other transaction of the cluster
+//! ever has.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn create(
     writer.map_err(|error| refuse(format!("a file that can be written ({error})")))
 }
 
-/// Writes what was recorded, and ends the file.
+/// Writes the recorded transactions, and ends the file.
 ///
 /// # Errors
 /// The file's.

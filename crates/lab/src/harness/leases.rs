@@ -1,7 +1,7 @@
-//! What became of readers' leases in a run: how long they were, who skipped the second look, and what it took to adjust them.
+//! Readers' leases of a run: how long they were, which reads skipped the second look, and the cost of adjusting them.
 //!
 //! Invariant: of all phases of a run, since a length that was adjusted in one is that of the next; times are of the
-//! fabric's own clock. A run without leases, and that nobody adjusts, says nothing.
+//! fabric's own clock. A run without leases and without a manager has no such report.
 
 use super::lines::row;
 use serde::Serialize;
@@ -23,13 +23,14 @@ pub struct LeaseReport {
     pub reads: u64,
     /// Those of them that were in lease, of a hundred.
     pub in_lease_percent: f64,
-    /// What 80 of a hundred of their windows did not exceed, by a tenth too long at the most; 0 if there were none.
+    /// The time that 80 of a hundred of their windows did not exceed, by a tenth too long at the most; 0 if there were
+    /// none.
     pub read_p80_us: f64,
     /// Read-write transactions whose stages were timed, one in so many.
     pub sampled: u64,
-    /// What each of these stages took on average.
+    /// The average time of each of these stages.
     pub stages_us: BTreeMap<&'static str, f64>,
-    /// Who adjusts their length.
+    /// The manager of their length.
     pub manager: Option<ManagerReport>,
 }
 

@@ -1,6 +1,6 @@
 //! Letters on a line of a drawing for terminals.
 //!
-//! Invariant: a letter takes one column; what does not fit on a line is left out.
+//! Invariant: a letter takes one column; letters that do not fit on a line are left out.
 
 /// Puts `text` on a line from a column on.
 pub(crate) fn put(line: &mut [char], at: usize, text: &str) {

@@ -1,6 +1,6 @@
 //! Lines of the tables that people read.
 //!
-//! Invariant: one form for every report: a name, then what there is to say.
+//! Invariant: one form for every report: a name, then the figures.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
-//! What a measured phase came to: the figures that every fabric has.
+//! The sum of a measured phase: the figures that every fabric has.
 //!
-//! Invariant: times are of the fabric's own clock, which is virtual on a simulated cluster; no
-//! history was recorded while they were taken.
+//! Invariant: times are of the fabric's own clock, which is virtual on a simulated cluster; no history was recorded while
+//! they were taken.
 
 use super::lines::{length, parts, row};
 use super::phase::Phase;
@@ -35,7 +35,7 @@ pub struct Measured {
     pub conflict_rate: f64,
     /// How often each phase of the protocol was entered.
     pub phases: BTreeMap<&'static str, u64>,
-    /// What one committed transaction sends, aborted tries included.
+    /// The cost of one committed transaction, aborted tries included.
     pub per_txn: PerTxn,
 }
 
@@ -55,7 +55,7 @@ pub struct Latency {
 /// Per committed transaction.
 #[derive(Clone, Debug, Serialize)]
 pub struct PerTxn {
-    /// Round trips, those that nobody waits for included.
+    /// Round trips, those without a coroutine that waits included.
     pub rounds: f64,
     /// Verbs by kind.
     pub verbs: BTreeMap<&'static str, f64>,
@@ -66,7 +66,7 @@ pub struct PerTxn {
 }
 
 impl Measured {
-    /// What `phase` tells of workload `W` under a protocol.
+    /// Returns the figures of `phase` for workload `W` under a protocol.
     pub fn of<W: Workload>(phase: &Phase, protocol: &ProtocolInfo) -> Measured {
         let tally = &phase.tally;
         let user = tally.aborts[AbortReason::User as usize];

@@ -7,13 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// What was said by the panic that is being caught on this thread; `None` outside of `catch`.
+    /// The message of the panic that is being caught on this thread; `None` outside of `catch`.
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 static HOOK: Once = Once::new();
 
-/// Runs `body`; what its panic said, if it did not come to its end.
+/// Runs `body`; returns the message of its panic, if it did not come to its end.
 pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let before = take_hook();
@@ -33,7 +33,7 @@ pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     SAID.set(Some(String::new()));
-    // What it may leave half done is dropped with the run.
+    // State that it leaves half done is dropped with the run.
     let result = catch_unwind(AssertUnwindSafe(body));
     let said = SAID.take().unwrap_or_default();
     result.map_err(|_| said)

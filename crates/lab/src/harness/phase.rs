@@ -1,6 +1,6 @@
 //! A phase of a run: how long it is to be, how far it is, and the sums of its threads.
 //!
-//! Invariant: counters only grow, so the difference of two readings is what happened between them. A recorded phase has no
+//! Invariant: counters only grow, so the difference of two readings is the work between them. A recorded phase has no
 //! warm-up: its history begins with the phase.
 
 use super::desk::{Desk, histogram};
@@ -45,7 +45,7 @@ pub struct Now {
     pub of: Nanos,
 }
 
-/// What one phase's threads did, added up.
+/// The sums of one phase's threads.
 pub struct Phase {
     /// Between the two readings of every thread's counters.
     pub seconds: f64,

@@ -1,7 +1,7 @@
-//! The verification phase's history: where it goes, what stands at its head, what the checker says.
+//! The verification phase's history: its file, its head, the checker's verdict.
 //!
-//! Invariant: a path that cannot be written is refused before anything runs; the file appears under its
-//! name only when it is whole.
+//! Invariant: a path that cannot be written is refused before anything runs; the file appears under its name only when it
+//! is whole.
 
 use super::checks::HistoryReport;
 use super::error::RunError;
@@ -20,11 +20,11 @@ pub(crate) struct Recording {
     meta: BTreeMap<String, String>,
     schemas: Vec<TableSchema>,
     writer: Option<HistoryWriter>,
-    /// What reports call the file.
+    /// The name of the file in reports.
     file: Option<String>,
 }
 
-/// What is said of every run at the head of its history; `own` is what its fabric adds.
+/// Returns the head of a run's history; `own` is the part of its fabric.
 fn meta<W: Workload>(
     workload: &W,
     cluster: &ClusterConfig,
@@ -62,7 +62,7 @@ impl Recording {
         Ok(Recording { meta, schemas, writer, file })
     }
 
-    /// Writes what the phase recorded, if it is to be written, and has it checked.
+    /// Writes the transactions that the phase recorded, if there is a file, and has them checked.
     ///
     /// # Errors
     /// The file's.

@@ -46,7 +46,7 @@ pub(crate) fn is_mended(
         && (0..open.groups.count()).all(|group| members(group) >= wanted(group))
 }
 
-/// Judges the memory: the workload's invariants, given what its transactions counted, and the engine's audit.
+/// Judges the memory: the workload's invariants, given the counts of its transactions, and the engine's audit.
 pub(crate) fn look<W: Workload>(
     workload: &W,
     cx: &Context,

@@ -34,7 +34,7 @@ pub(crate) fn database(
     Ok((fabric, database))
 }
 
-/// What the simulator refuses, named as the flags are.
+/// Returns the simulator's refusal, named as the flags are.
 pub(crate) fn refused(error: ConfigError) -> UsageError {
     let ConfigError { field, value, allowed } = error;
     UsageError { field: field.replace('_', "-"), value, allowed }

@@ -1,8 +1,9 @@
-//! What every coordinator of an outage was told, and what it was at when it died.
+//! The accounts of an outage's coordinators: the outcomes that each was told, and the transaction that it was at when it
+//! died.
 //!
-//! Invariant: after each transaction its coordinator's account is what its tally is, and while one runs the
-//! account says which: so that, whenever a node dies, what is not counted are transactions whose inputs
-//! are known, one of each coordinator at the most.
+//! Invariant: after each transaction its coordinator's account equals its tally, and while one runs the account holds its
+//! input. So, whenever a node dies, the transactions that are not counted are those whose inputs are known, one of each
+//! coordinator at the most.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -47,7 +48,7 @@ impl<W: Workload> Books<W> {
         account
     }
 
-    /// What all of them add up to, and how many transactions nobody was told the end of.
+    /// Returns the sum of all accounts, and the number of transactions in doubt.
     pub(super) fn close(&self, workload: &W) -> (W::Tally, u64) {
         let (mut sum, mut unknown) = (W::Tally::default(), 0);
         for account in self.0.take() {

@@ -1,8 +1,8 @@
 //! Judges the memory after an outage.
 //!
-//! Invariant: what was acknowledged is held against memory exactly, but for what transactions may have
-//! done whose end nobody was told ([`super::books`]). A lock that is left where the sweep has said that
-//! there is none is a failure, although the judge takes it away before it looks on.
+//! Invariant: acknowledged transactions are held against memory exactly; only transactions in doubt ([`super::books`]) may
+//! have had an effect or none. A lock that is left where the sweep has said that there is none is a failure, although the
+//! judge takes it away before it looks on.
 
 use super::report::Checks;
 use crate::harness::error::RunError;
@@ -14,11 +14,11 @@ use tarn_fabric::executor::block_on;
 use tarn_store::ids::Failure;
 use tarn_workloads::Workload;
 
-/// What is known when all is over.
+/// The facts that are known when all is over.
 pub(super) struct Known<T> {
-    /// What coordinators counted.
+    /// The counts of coordinators.
     pub(super) tally: T,
-    /// Transactions whose end nobody was told.
+    /// Transactions in doubt.
     pub(super) unknown: u64,
     /// Whether a sweep after the last recovery has ended.
     pub(super) is_swept: bool,
@@ -40,7 +40,7 @@ pub(super) fn judge<W: Workload>(
     known: Known<W::Tally>,
 ) -> Result<Checks, RunError> {
     let judged = block_on(async {
-        // At rest no time passes, so that nobody may sleep.
+        // At rest no time passes, so no coroutine may sleep.
         let freed = sweep(cx, Pace::UNPACED).await?.freed;
         let rules = workload.check(cx, &known.tally).await?;
         Ok::<_, Failure>((freed, audit(cx).await?, rules))

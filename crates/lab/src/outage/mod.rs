@@ -1,13 +1,12 @@
-//! Nodes that crash under load on a simulated cluster: what it costs, and for how long.
+//! Nodes that crash under load on a simulated cluster: the cost in throughput, and how long it lasts.
 //!
-//! Map: [`Plan`] is what happens; `stage` is the cluster with whoever looks after it; [`run`] lets it
-//! happen; `books` keep what was acknowledged, and `judge` holds it against memory; [`report`] says what
-//! came of it, in words, as an object and as a picture.
+//! Map: [`Plan`] is the course of an outage; `stage` is the cluster with its keepers; [`run`] plays the course; `books`
+//! keep the acknowledged transactions, and `judge` holds them against memory; [`report`] is the result, in words, as an
+//! object and as a picture.
 //!
-//! Invariant: a function of plan and seed: all times are virtual. A crashed compute node
-//! stops between two turns of its coroutines; what it had posted goes on until its access is revoked.
-//! When a restarted machine is there again is a part of the plan; what a profile says of registering and
-//! connecting (`cluster`) is for whoever makes one.
+//! Invariant: a function of plan and seed: all times are virtual. A crashed compute node stops between two turns of its
+//! coroutines; the verbs that it had posted go on until its access is revoked. The plan says when a restarted machine is
+//! there again; a profile's times for registering and connecting (`cluster`) are for the author of a plan.
 
 mod books;
 mod judge;
@@ -21,14 +20,14 @@ use serde::Serialize;
 use tarn_sim::profile::Profile;
 use tarn_store::ids::UsageError;
 
-/// What runs, and what dies.
+/// The configuration of a run, and the nodes that die.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The hardware.
     pub profile: Profile,
     /// The protocol's name, and its variant.
     pub protocol: (String, String),
-    /// Machines, and what dies.
+    /// Machines, and the deaths.
     pub shape: Shape,
     /// Of every generator.
     pub seed: u64,
@@ -57,8 +56,7 @@ pub struct Shape {
     pub crash_compute: usize,
     /// So many memory nodes crash, the first ones.
     pub crash_memory: usize,
-    /// So long after the crash the compute nodes' machines are there again; they join when what they left
-    /// is recovered.
+    /// So long after the crash the compute nodes' machines are there again; they join when their logs are recovered.
     pub restart_ms: f64,
     /// A crash of a compute node is known after so long; 0: at once, as the published measurement has it.
     pub lease_ms: f64,
@@ -71,10 +69,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Refuses what cannot be.
+    /// Refuses a shape that cannot be.
     ///
     /// # Errors
-    /// Names the field, its value, what is allowed.
+    /// Names the field, its value, and the allowed ones.
     pub fn validate(&self) -> Result<(), UsageError> {
         let refuse = |field: &str, value: String, allowed: String| {
             Err(UsageError { field: field.into(), value, allowed })

@@ -1,8 +1,8 @@
-//! What an outage cost: throughput in intervals, the drop, the time until it is made good.
+//! The cost of an outage: throughput in intervals, the drop, the time until it is made good.
 //!
-//! Invariant: *before* is the mean of the intervals between warm-up and crash; the *drop* is that of the
-//! mean of the first five intervals after the crash; throughput is *back* with the first of five intervals
-//! in a row whose mean is within a twentieth of before. No figure is smoothed.
+//! Invariant: *before* is the mean of the intervals between warm-up and crash; the *drop* is that of the mean of the first
+//! five intervals after the crash; throughput is *back* with the first of five intervals in a row whose mean is within a
+//! twentieth of before. No figure is smoothed.
 
 use super::{Plan, Shape};
 use crate::harness::checks::{AuditReport, Invariants};
@@ -24,18 +24,18 @@ const BAR: usize = 50;
 pub struct Event {
     /// Virtual milliseconds since the phase began.
     pub at_ms: f64,
-    /// What.
+    /// The event.
     pub what: String,
 }
 
-/// What the memory looks like afterwards.
+/// The state of the memory afterwards.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checks {
-    /// What the engine says of it.
+    /// The engine's audit of it.
     pub audit: AuditReport,
-    /// The workload's rules, held against what was acknowledged.
+    /// The workload's rules, held against the acknowledged transactions.
     pub rules: Invariants,
-    /// Transactions whose end nobody was told: the rules allow for each to have committed or not.
+    /// Transactions in doubt: the rules allow for each to have committed or not.
     pub unknown: u64,
     /// Locks of the dead that a sweep has left which was over.
     pub locks_missed: u64,
@@ -84,7 +84,7 @@ pub struct Outage {
     pub promoted_after_ms: Option<f64>,
     /// From the crash until every group has all its copies again.
     pub whole_after_ms: Option<f64>,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<Event>,
     /// The memory afterwards.
     pub checks: Checks,
@@ -140,7 +140,7 @@ impl Outage {
         }
     }
 
-    /// What is wrong with the memory, if anything.
+    /// Returns the errors of the memory.
     pub fn failed(&self) -> Vec<String> {
         let Checks { audit, rules, locks_missed, copies, all_ended, failures, .. } = &self.checks;
         let mut failed = failures.clone();

@@ -1,6 +1,6 @@
 //! Lets an outage happen.
 //!
-//! Invariant: what is counted are transactions whose caller was told that they are committed.
+//! Invariant: only transactions are counted whose caller was told that they are committed.
 
 use super::books::{Account, Books};
 use super::judge::{Known, judge};
@@ -30,8 +30,8 @@ use tarn_workloads::{Untold, Workload};
 const SLICE: Nanos = Nanos(20_000);
 /// A transaction that has not ended so long after the end never will.
 const PATIENCE: Nanos = Nanos(100_000_000);
-/// Who is dead is known by its lease, or at once: patience is for who is stuck. A thread of a full cluster
-/// may need milliseconds until its last try has ended, and must not be taken for one.
+/// A death is known by its lease, or at once: patience is for members that are stuck. A thread of a full cluster may need
+/// milliseconds until its last try has ended, and must not be taken for one.
 const TERMS: Terms = Terms { patience_ns: 20_000_000, look_every_ns: 1_000 };
 const LOOK_EVERY_NS: u64 = 10_000;
 
@@ -41,7 +41,7 @@ fn pace(shape: &Shape) -> Pace {
     Pace { sweep_share, copy_share, look_every_ns: LOOK_EVERY_NS, ..Pace::default() }
 }
 
-/// What coroutines share.
+/// The shared part of coroutines.
 struct Desk {
     stop: Cell<bool>,
     /// Acknowledged transactions, by interval.
@@ -67,7 +67,7 @@ impl Desk {
     }
 }
 
-/// Who is there.
+/// The nodes and their coordinators.
 struct Cast<W: Workload> {
     workload: Rc<W>,
     books: Books<W>,
@@ -189,7 +189,7 @@ async fn keep_copies((cx, desk): (Rc<Context>, Rc<Desk>), pace: Pace) {
 /// Runs a workload through an outage; `progress` is told how much of it is over, in thousandths.
 ///
 /// # Errors
-/// What cannot be, or could not be done.
+/// A plan that cannot be run, or work that failed.
 pub fn run<W: Workload + 'static>(
     workload: W,
     plan: &Plan,
@@ -285,7 +285,7 @@ fn play<W: Workload + 'static>(
     let (mut to_crash, mut is_unswept) = (true, false);
     let crashing = shape.compute_nodes - shape.crash_compute..shape.compute_nodes;
     let mut to_restart: Vec<u16> = crashing.map(|slot| slot as u16).collect();
-    // What died so late that it is not made good at the end is, before memory is judged.
+    // A node that died so late that it is not made good at the end is made good before memory is judged.
     let is_due = |now: Nanos| now < end || now < end + PATIENCE && !is_mended(cast, stage);
     while is_due(stage.fabric.now()) {
         let now = stage.fabric.now();

@@ -71,8 +71,8 @@ impl Stage {
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
-    /// Whether all that a slot's lives left is recovered. One that has crashed is a member until that is
-    /// noticed: whoever joined before would write over logs that are needed.
+    /// Whether the logs of all of a slot's lives are recovered. A crashed life is a member until the crash is noticed: a
+    /// new life that joined before would write over logs that are needed.
     pub(super) fn is_free(&self, slot: u16) -> bool {
         let is_unrecovered = |dead: NodeId| dead.slot.0 == slot;
         self.members_of(slot).is_empty()

@@ -1,7 +1,7 @@
-//! Planted faults: what the judge of an outage is for, it notices.
+//! Planted faults: the judge of an outage notices each.
 //!
-//! Invariant: each test does one thing to a memory that would have been found sound, just before it is
-//! judged, by the engine's own hooks; it fails if that goes unnoticed.
+//! Invariant: each test does one thing to a memory that would have been found sound, just before it is judged, by the
+//! engine's own hooks; it fails if that goes unnoticed.
 
 use super::report::Outage;
 use super::run::run_and_meddle;
@@ -67,7 +67,7 @@ fn lives(cx: &Context, wanted: Standing) -> Vec<NodeId> {
         .collect()
 }
 
-/// What the living have left in their log areas: the last transaction of each, which was acknowledged.
+/// The entries in the log areas of the living: the last transaction of each, which was acknowledged.
 fn left_by_the_living(cx: &Context) -> Vec<Logged> {
     let members = lives(cx, Standing::Member);
     let all = members.into_iter().map(|life| logged(cx, life));
@@ -79,7 +79,7 @@ fn reverse(cx: &Context, one: &Logged) {
     block_on(plant_undone(cx, one.id)).expect("nothing is broken");
 }
 
-/// The first transaction that changed so many records, undone; what the judge says.
+/// Undoes the first transaction that changed so many records; returns the judge's findings.
 fn reversed<W: Workload + 'static>(mix: (&str, u64), records: usize) -> Vec<String> {
     let meddle = |cx: &Rc<Context>| {
         let all = left_by_the_living(cx);

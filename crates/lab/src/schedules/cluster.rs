@@ -28,7 +28,7 @@ use tarn_store::ids::{Failure, UsageError};
 use tarn_store::placement::catalog::Options;
 use tarn_workloads::Workload;
 
-/// What is believed of clocks that run off, and how many times that they run off at most: some stand almost still.
+/// The drift that is assumed of clocks that run off, and the factor by which they run off at most: some stand almost still.
 const RUN_OFF_PPM: u32 = 1_000;
 const RUN_OFF_TIMES: u32 = 900;
 const HARDWARE: &str = "cx5-100g";
@@ -51,7 +51,7 @@ pub struct Cluster {
     pub fabric: SimFabric,
     /// The database.
     pub database: Arc<Database>,
-    /// Who is in the cluster, as the service itself sees it.
+    /// The membership service, as the service itself sees it.
     pub service: Arc<EmbeddedMembership>,
     seed: u64,
     threads: u16,
@@ -68,7 +68,7 @@ impl Cluster {
     /// The cluster that `seed` has drawn, with the workload's tables in it.
     ///
     /// # Errors
-    /// Names what cannot be: a protocol, a variant.
+    /// Names the unknown protocol or variant.
     pub fn new<W: Workload>(
         workload: &W,
         subject: &Subject,
@@ -78,7 +78,7 @@ impl Cluster {
         let options = Options {
             placement: drawn.placement,
             coordinators_max: drawn.coordinators() as u32,
-            // Short ones, but for who needs more.
+            // Short ones, but for workloads that need more.
             log_bytes: if is_asked_for(&drawn.workload) { workload.log_bytes() } else { 8 << 10 },
             chunk_bytes: 4 << 10,
             spare_bytes: 1 << 20,
@@ -163,13 +163,13 @@ impl Cluster {
     /// A thread of a compute node.
     ///
     /// # Errors
-    /// A thread number beyond what owner tags can name.
+    /// A thread number too large for owner tags.
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
         let port = self.fabric.port(node.id, thread, self.seed);
         let mut cx = Context::new(Arc::clone(node), port, thread, self.address_cache)?;
         if self.database.protocol.needs().timestamps {
-            // A counter of this process is looked at when a turn begins, and a thread's time may be ahead of that:
-            // then a snapshot misses what had ended before. A round takes its time.
+            // A counter of this process is looked at when a turn begins, and a thread's time may be ahead of that: then a
+            // snapshot misses transactions that had ended before. A round takes its time.
             cx.timestamps = Timestamps::Pool(pool_word());
         }
         Ok(Rc::new(cx))
@@ -197,7 +197,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What was loaded: the first write of each record.
+    /// The loaded records: the first write of each.
     pub fn loaded(&self) -> Ref<'_, [RecordedWrite]> {
         Ref::map(self.loaded.borrow(), Vec::as_slice)
     }

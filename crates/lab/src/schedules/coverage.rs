@@ -1,7 +1,6 @@
-//! What runs have reached: in which phase transactions were when their nodes died, every reason to abort,
-//! every event of recovery.
+//! The coverage of runs: the phases of transactions when their nodes died, every reason to abort, every event of recovery.
 //!
-//! Invariant: a cell is there with its count also if that is 0, so that what was never reached is said.
+//! Invariant: a cell is there with its count also if that is 0, so a cell that was never reached is named.
 
 use super::{Subject, mixture};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Where the coroutines of one seed leave what they counted, and what they found wrong.
+//! Where the coroutines of one seed leave their counts and the errors that they found.
 //!
 //! Invariant: counts only grow while a seed runs, and a sum over seeds is the sum of each count, but for the longest time.
 
@@ -15,7 +15,7 @@ pub struct Settled {
     pub aborted: u64,
 }
 
-/// What happened to transactions, calls, shards and leases beside what was counted as aborts and commits.
+/// Events of transactions, calls, shards and leases beside commits and aborts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Incidents {
     /// Transactions whose outcome was unknown at first, by how they were resolved.
@@ -48,7 +48,7 @@ impl Incidents {
     }
 }
 
-/// What calls there were.
+/// Counts of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Calls {
     /// Calls whose reply came, and was right.
@@ -68,7 +68,7 @@ impl Calls {
     }
 }
 
-/// What became of moves.
+/// Counts of moves.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Moves {
     /// Shards that another node has got.
@@ -88,7 +88,7 @@ impl Moves {
     }
 }
 
-/// What became of changes.
+/// Counts of changes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct LeaseChanges {
     /// Lengths that were asked for and came, or were on their way at the end.
@@ -106,7 +106,7 @@ pub struct LeaseChanges {
 }
 
 impl LeaseChanges {
-    /// Takes in what the managers of a run did.
+    /// Takes in the counts of a run's managers.
     pub(super) fn note(&mut self, told: &Adjustments) {
         (self.looks, self.adjusted) = (told.looks, told.count);
         (self.adjust_longest_ns, self.clocks) = (told.longest_ns, told.clocks.len() as u64);
@@ -123,7 +123,7 @@ impl LeaseChanges {
     }
 }
 
-/// What coroutines leave behind.
+/// The counts and failures of coroutines.
 #[derive(Default)]
 pub(super) struct Left<T> {
     pub(super) tally: T,
@@ -137,7 +137,7 @@ pub(super) struct Left<T> {
 #[derive(Default)]
 pub(super) struct Desk<T> {
     pub(super) left: RefCell<Left<T>>,
-    /// Whoever looks after others may go.
+    /// Keepers may go.
     pub(super) is_over: Cell<bool>,
     /// Probes that have not ended.
     pub(super) probes: Cell<usize>,

@@ -1,8 +1,7 @@
-//! What a seed means: the cluster, the workload, the trouble and the fault that it draws.
+//! The meaning of a seed: the cluster, the workload, the trouble and the fault that it draws.
 //!
-//! Invariant: a function of the seed. Clusters are small and records few, so that transactions meet;
-//! each source of variety is drawn by itself, so that runs differ in all of them (swarm testing: Groce
-//! et al., "Swarm Testing", ISSTA 2012).
+//! Invariant: a function of the seed. Clusters are small and records few, so that transactions meet; each source of variety
+//! is drawn by itself, so that runs differ in all of them (swarm testing: Groce et al., "Swarm Testing", ISSTA 2012).
 
 use super::mixture::{self, Mix};
 use super::read_leases::ReadLeases;
@@ -22,7 +21,7 @@ const INDEXED_IN: u32 = 3;
 const MORE_TRANSACTIONS: u64 = 8;
 /// The stream of a run's shape.
 const DRAW_STREAM: u64 = 0x6472_6177;
-/// The stream of what only protocols with shards draw.
+/// The stream of draws that only protocols with shards use.
 const SHARDS_STREAM: u64 = 0x7368_6172_6473;
 /// Every second seed runs the mixture, which reaches everything.
 const WORKLOADS: [(&str, &[&str]); 8] = [
@@ -46,11 +45,11 @@ pub(super) fn is_asked_for(workload: &str) -> bool {
     ASKED_FOR.iter().any(|(name, ..)| *name == workload)
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// A memory node dies: rounds to it end in an error, and what it held is gone.
+    /// A memory node dies: rounds to it end in an error, and its contents are gone.
     MemoryNode {
         /// Which.
         slot: u16,
@@ -75,7 +74,7 @@ pub enum What {
 pub struct Fault {
     /// In virtual nanoseconds.
     pub at_ns: u64,
-    /// What.
+    /// The fault.
     pub what: What,
 }
 
@@ -84,7 +83,7 @@ pub struct Fault {
 pub struct Moving {
     /// Each node gives one away so often, in virtual nanoseconds on average.
     pub every_ns: u64,
-    /// For so long whoever holds locks is waited for.
+    /// For so long a move waits for the holders of locks.
     pub patience_ns: u64,
 }
 
@@ -99,7 +98,7 @@ pub struct Drawn {
     pub records: u64,
     /// Zipf exponent of the keys.
     pub zipf: f64,
-    /// What the mixture is made of.
+    /// The parts of the mixture.
     pub mix: Mix,
     /// Memory nodes.
     pub memory_nodes: usize,
@@ -119,9 +118,9 @@ pub struct Drawn {
     pub address_cache: usize,
     /// Whether indexes grow; otherwise chains do.
     pub growth: bool,
-    /// What goes wrong all the time.
+    /// The faults that may happen all the time.
     pub chaos: Chaos,
-    /// What goes wrong once each.
+    /// The faults that happen once each.
     pub faults: Vec<Fault>,
     /// Empty memory nodes, to which copies go that were lost.
     pub spares: usize,
@@ -135,18 +134,18 @@ pub struct Drawn {
     pub moving: Option<Moving>,
     /// Readers' leases, under a protocol that has any.
     pub read_leases: Option<ReadLeases>,
-    /// What leases are worth, if there are any. Clocks may drift by more than they allow for.
+    /// The terms of leases, if there are any. Clocks may drift by more than they allow for.
     pub lease: Option<LeaseTerms>,
     /// One transaction in so many is dropped by its caller half-way; 0: none.
     pub drop_one_in: u32,
-    /// What a bucket of an index looks like.
+    /// The shape of an index bucket.
     pub bucket: BucketShape,
     /// Slots laid out for 100 records.
     pub slots_per_100_records: u32,
 }
 
 impl Drawn {
-    /// What `seed` means; `workload` is the only one, if given.
+    /// Returns the meaning of `seed`; `workload` is the only one, if given.
     pub fn of(seed: u64, workload: Option<&str>) -> Drawn {
         Drawn::within(seed, workload, true)
     }
@@ -273,7 +272,7 @@ impl Drawn {
         self.faults.iter().any(|fault| is_it(fault.what))
     }
 
-    /// Whether the run needs somebody who looks after the dead.
+    /// Whether the run needs keepers of the dead.
     pub fn has_faults(&self) -> bool {
         !self.faults.is_empty() || self.lease.is_some()
     }
@@ -317,7 +316,7 @@ fn crew(rng: &mut Rng) -> (usize, usize, usize) {
     }
 }
 
-/// Up to three, near each other or not: what dies while others recover it is what is looked for.
+/// Up to three, near each other or not: a death while others recover from another is the interesting case.
 fn faults(rng: &mut Rng, (nodes, replicas): (usize, usize), compute_nodes: usize) -> Vec<Fault> {
     if rng.random_range(0..3) == 0 {
         return Vec::new();
@@ -333,7 +332,7 @@ fn faults(rng: &mut Rng, (nodes, replicas): (usize, usize), compute_nodes: usize
         let what = match rng.random_range(0..5) {
             0 | 1 => {
                 let slot = rng.random_range(0..nodes as u16);
-                // What is promised: no more deaths than further copies.
+                // The promise: no more deaths than further copies.
                 if memory.len() + 1 >= replicas || memory.contains(&slot) {
                     continue;
                 }

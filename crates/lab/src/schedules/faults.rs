@@ -1,8 +1,8 @@
-//! What goes wrong once in a run, and when: nodes die, are taken for dead, come back.
+//! The faults that happen once in a run, and their times: nodes die, are taken for dead, come back.
 //!
-//! Invariant: nothing is asked of the engine that it does not claim (docs/fault-model.md): no more memory
-//! nodes die than there are further copies, and one compute node always lives. What the dead left is
-//! settled by the engine's own recovery, which runs on every compute node and may die with it.
+//! Invariant: nothing is asked of the engine that it does not claim (docs/fault-model.md): no more memory nodes die than
+//! there are further copies, and one compute node always lives. Logs and locks of the dead are settled by the engine's own
+//! recovery, which runs on every compute node and may die with it.
 
 use super::desk::Desk;
 use super::drawn::{Drawn, Fault, What};
@@ -43,7 +43,7 @@ pub(super) enum Event {
     Noticed(u16),
 }
 
-/// What happens, in the order in which it does.
+/// Returns the events of these faults, in order.
 pub(super) fn events(faults: &[Fault]) -> Vec<(Nanos, Event)> {
     let mut events = Vec::new();
     for fault in faults {
@@ -66,7 +66,7 @@ pub(super) fn is_member(cx: &Context) -> bool {
     cx.database().membership.is_member(cx.node.id)
 }
 
-/// What a coordinator does after a failure; whether it goes on. Where nothing breaks, nothing may fail.
+/// Handles a failure of a coordinator; returns whether the coordinator goes on. Where nothing breaks, nothing may fail.
 pub(super) async fn go_on_after<T>(
     failure: Failure,
     by: &mut Coordinator,

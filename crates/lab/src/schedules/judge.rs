@@ -1,9 +1,9 @@
-//! What is wrong with a run, if anything.
+//! Finds the errors of a run.
 //!
-//! Invariant: nothing is taken from what the engine says of itself but the history, and that is held
-//! against the memory that is left: every record's last version, replicas, locks, and the workload's invariants.
-//! It is looked at after every death, through the configuration that was opened last and after a sweep:
-//! no lock is left, members of a group are equal, no acknowledged transaction is lost.
+//! Invariant: of the engine's own reports only the history is used, and that is held against the memory that is left: every
+//! record's last version, replicas, locks, and the workload's invariants. Memory is looked at after every death, through
+//! the configuration that was opened last and after a sweep: no lock is left, members of a group are equal, no acknowledged
+//! transaction is lost.
 
 use super::cluster::Cluster;
 use super::drawn::Drawn;
@@ -20,34 +20,34 @@ use tarn_store::history::{RecordedTxn, RecordedWrite};
 use tarn_store::ids::{Failure, UsageError};
 use tarn_workloads::{Invariant, Workload};
 
-/// What kind of thing is wrong.
+/// The kind of an error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// The history is not what the protocol guarantees.
+    /// The history breaks the protocol's guarantee.
     History,
     /// Locks are left, replicas differ, records are misplaced.
     Audit,
-    /// The memory does not hold what the history wrote last.
+    /// The memory does not hold the last writes of the history.
     Memory,
     /// A rule of the workload is broken.
     Invariant,
-    /// A transaction failed or never ended, or was resolved against what its caller had been told.
+    /// A transaction failed or never ended, or was resolved against the outcome that its caller had been told.
     Failure,
     /// A broken invariant of ours.
     Panic,
 }
 
-/// What is wrong.
+/// An error.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
-    /// What kind of thing.
+    /// Its kind.
     pub kind: FindingKind,
     /// The counterexample.
     pub text: String,
 }
 
-/// What a run left.
+/// The results of a run.
 pub(super) struct Evidence<'a, T> {
     /// The history in the checker's terms.
     pub(super) recorded: &'a History,
@@ -74,7 +74,7 @@ pub(super) fn judge<W: Workload>(
     // A thread of the node that always lives, in a life of its own.
     let cx = cluster.context(&cluster.join(faults::standby(drawn).0)?, 2)?;
     let rules = block_on(look(&cx, workload, (&history, &cluster.loaded()), &tally));
-    // What the dead had committed, nobody has counted.
+    // The commits of the dead are not counted in any tally.
     let is_broken = |each: &Invariant| !each.ok && (each.of_memory || !drawn.has_faults());
     let found = rules.map(|looked| match looked {
         Looked::Wrong(finding) => Some(finding),
@@ -89,11 +89,11 @@ pub(super) fn judge<W: Workload>(
     }))
 }
 
-/// What a look at the memory has shown.
+/// The result of a look at the memory.
 enum Looked {
-    /// It is wrong by itself, or is not what the history says.
+    /// It is wrong by itself, or differs from the history.
     Wrong(Finding),
-    /// It is not; what the workload's rules say.
+    /// It is not wrong; the results of the workload's rules.
     Rules(Vec<Invariant>),
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Life {
     fabric: SimFabric,
 }
 
-/// A round that nobody waits for.
+/// A round without a coroutine that waits for it.
 struct LeftBehind {
     thread: Endpoint,
     phase: usize,
@@ -48,8 +48,8 @@ impl Life {
         self.is_dead.get()
     }
 
-    /// Where each of its coordinators is, and where transactions are that have rounds on their way and that
-    /// nobody waits for any more.
+    /// Returns the phase of each of its coordinators, and the phases of rounds on their way that no coroutine waits for any
+    /// more.
     pub(super) fn phases(&self) -> Vec<Option<usize>> {
         let mut all: Vec<Option<usize>> =
             self.phases.borrow().iter().map(|phase| phase.get()).collect();

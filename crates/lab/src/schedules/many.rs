@@ -1,8 +1,7 @@
 //! Many seeds side by side.
 //!
-//! Invariant: what is summed up are the seeds from the first to the last, or to the one with which enough have failed,
-//! in their order: the sum does not depend on the number of jobs. A budget of time ends the handing out
-//! of seeds, and nothing else.
+//! Invariant: the sum has the seeds from the first to the last, or to the one with which enough have failed, in their
+//! order: it does not depend on the number of jobs. A budget of time ends the handing out of seeds, and nothing else.
 
 use super::Subject;
 use super::report::Sum;
@@ -14,10 +13,10 @@ use std::time::{Duration, Instant};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_store::ids::UsageError;
 
-/// What to run.
+/// The seeds to run.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// On what.
+    /// The subject.
     pub subject: Subject,
     /// The first seed.
     pub first_seed: u64,
@@ -34,13 +33,12 @@ pub struct Order {
 /// Runs the seeds until enough of them have failed; `watch` is told the sum after each.
 ///
 /// # Errors
-/// Names what cannot be: a protocol, a variant, a workload.
+/// Names the unknown protocol, variant or workload.
 pub fn run_all(order: &Order, watch: &dyn Fn(&Sum)) -> Result<Sum, UsageError> {
     run_until(order, &AtomicBool::new(false), watch)
 }
 
-/// As [`run_all`], until somebody sets `stop`: no seed is begun after that, and what is summed up are all
-/// that were.
+/// As [`run_all`], until the caller sets `stop`: no seed is begun after that, and the sum has all that were begun.
 ///
 /// # Errors
 /// As [`run_all`].

@@ -1,7 +1,7 @@
 //! Calls over the same network as the transactions: datagrams that are lost, doubled, late and overtaken.
 //!
-//! Invariant: a call is executed once, and its caller gets the reply to it. The engine sends no messages
-//! yet; what will send them rests on this.
+//! Invariant: a call is executed once, and its caller gets the reply to it. The engine sends no messages yet; the code that
+//! will send them rests on this.
 
 use super::cluster::Cluster;
 use super::desk::{Calls, Desk};

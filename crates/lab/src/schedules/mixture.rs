@@ -30,10 +30,10 @@ pub const RANGES: &str = "ranges";
 const A: ColumnId = ColumnId(0);
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
 
-/// What transactions are drawn from.
+/// The distribution of transactions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mix {
-    /// What it is good for.
+    /// The purpose of the mix.
     pub name: &'static str,
     /// Its tables.
     pub layouts: Vec<Layout>,
@@ -140,8 +140,8 @@ pub struct Plan {
     range: Option<Range>,
     wishes: Vec<Wish>,
     gives_up: bool,
-    /// What it writes everywhere, with the number of the try mixed in: no two tries write alike, so
-    /// that who saw what an aborted one wrote cannot be taken for a reader of the next.
+    /// The value that it writes everywhere, with the number of the try mixed in. No two tries write alike, so a reader of
+    /// an aborted try's value cannot be taken for a reader of the next.
     value: u64,
     tries: Cell<u64>,
     /// Transactions of all coordinators that were drawn before.
@@ -155,7 +155,7 @@ pub struct Mixture {
     drawn: Cell<u64>,
 }
 
-/// What committed transactions saw that must not be.
+/// Odd results of committed transactions: they must not be.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Odd {
     /// Torn rows.
@@ -207,7 +207,7 @@ impl Mixture {
             }
         }
         let value = rng.random_range(1..u64::MAX);
-        // Drawn last: seeds without indexes keep what they draw.
+        // Drawn last: seeds without indexes keep their draws.
         let range = self.mix.ordered.as_ref().and_then(|it| it.plan(rng, read_only));
         if range.is_some_and(|range| !range.leaves_wishes()) {
             wishes.clear();
@@ -232,7 +232,7 @@ impl Plan {
         (self.value.is_multiple_of(2) && reads && !changes_a_range) || self.value % 32 == 1
     }
 
-    /// Runs it once; what it saw that must not be.
+    /// Runs it once; returns its odd results.
     async fn run(&self, tx: &mut Transaction<'_>, mix: &Mix) -> Result<Odd, Failure> {
         let mut asked: Vec<(Wish, Handle)> = Vec::new();
         let (mut odd, mut shown) = (Odd::default(), Shown::new());
@@ -259,7 +259,7 @@ impl Plan {
         if self.gives_up { tx.abort() } else { Ok(odd) }
     }
 
-    /// Looks at what was fetched, and writes.
+    /// Looks at the fetched rows, and writes.
     fn use_rows(
         &self,
         tx: &mut Transaction<'_>,

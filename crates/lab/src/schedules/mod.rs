@@ -1,14 +1,14 @@
 //! Random schedules: the engine under every order that the contract allows, by seed.
 //!
-//! Map: [`drawn`] is what a seed means: cluster, workload, trouble and fault. [`mixture`] is a workload
-//! of everything that a transaction can ask for. [`cluster`] builds what was drawn, [`run`] runs one
-//! seed: `play` is its course, `work` what a coordinator does, `faults` what dies and who looks after it, `life` a life of a compute node, `slots` what becomes of its slot, [`moves`] what becomes of shards, `probe` whether transactions still work at the
-//! end, [`desk`] where all of them leave their counts, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds side by side,
-//! [`report`] says what came of them, [`coverage`] what they reached.
+//! Map: [`drawn`] is the meaning of a seed: cluster, workload, trouble and fault. [`mixture`] is a workload of everything
+//! that a transaction can ask for. [`cluster`] builds the drawn cluster, [`run`] runs one seed: `play` is its course,
+//! `work` a coordinator's transactions, `faults` the deaths and the keepers of the dead, `life` a life of a compute node,
+//! `slots` the later lives of its slot, [`moves`] the moves of shards, `probe` whether transactions still work at the end,
+//! [`desk`] where all of them leave their counts, [`messages`] calls beside the transactions. [`judge`] decides. [`many`]
+//! runs seeds side by side, [`report`] sums them up, [`coverage`] names the cells that they reached.
 //!
-//! Invariant: what a seed does is a function of the seed and the [`Subject`] alone, event for event: the
-//! digest of its trace is the same whoever runs it, beside whatever else. A sum over seeds does not
-//! depend on how many were run at a time.
+//! Invariant: a run is a function of the seed and the [`Subject`] alone, event for event: the digest of its trace is the
+//! same on every machine, beside any other work. A sum over seeds does not depend on how many were run at a time.
 
 pub mod cluster;
 pub mod coverage;
@@ -37,7 +37,7 @@ use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::services::Planted;
 use tarn_store::ids::UsageError;
 
-/// What is tested.
+/// The subject of a test.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Subject {
     /// The protocol's name.
@@ -87,7 +87,7 @@ impl Subject {
         command
     }
 
-    /// What a seed means for it: nothing that its protocol does not promise to survive is asked of it.
+    /// Returns the meaning of a seed for it: its protocol is asked to survive nothing beyond its promises.
     pub fn drawn(&self, seed: u64) -> Drawn {
         let caps = self.info().map(|info| info.caps);
         let ranges = caps.is_none_or(|caps| caps.ranges);
@@ -120,13 +120,13 @@ impl Subject {
         self.needs().read_leases
     }
 
-    /// What its protocol needs; nothing, if there is none.
+    /// The needs of its protocol; none, if there is no such protocol.
     fn needs(&self) -> Needs {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
         protocol.map_or(Needs::NONE, |protocol| protocol.needs())
     }
 
-    /// Refuses a workload that needs what the protocol does not promise.
+    /// Refuses a workload that needs more than the protocol promises.
     ///
     /// # Errors
     /// Names the workload, and which are allowed.
@@ -141,13 +141,13 @@ impl Subject {
         }
     }
 
-    /// What histories are held against, in words; `None` if there is no such protocol or variant.
+    /// The isolation that histories are held against, in words; `None` if there is no such protocol or variant.
     pub fn isolation(&self) -> Option<&'static str> {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant).ok()?;
         Some(guaranteed(&protocol).name())
     }
 
-    /// What there is to know about the protocol.
+    /// The description of the protocol.
     pub fn info(&self) -> Option<&'static ProtocolInfo> {
         ALL.iter().find(|info| info.name == self.protocol)
     }

@@ -1,8 +1,8 @@
 //! Shards that move while transactions run and nodes die, under a protocol that has any.
 //!
 //! Invariant: a function of the seed. Each life of a compute node gives away shards of its own that are asked for, to any
-//! member, the one that only looks after others included; some moves are given up half-way. Whoever dies at one leaves
-//! a shard that others open; a shard of a node that lives is open at the end.
+//! member, the standby included; some moves are given up half-way. A node that dies at a move leaves a shard that others
+//! open; a shard of a node that lives is open at the end.
 
 use super::desk::Desk;
 use super::drawn::Moving;
@@ -23,8 +23,9 @@ const MOVES_STREAM: u64 = 0x6d6f_7665_7300;
 /// One move in so many is dropped half-way.
 const DROP_ONE_IN: u32 = 8;
 const TURNS_MAX: u32 = 12;
-/// Moves that a node begins. Who goes on moving what is asked for, faster than messages come, keeps transactions from
-/// ending for as long as he likes (seed 3217, in which three of ten messages are lost): nothing promises that they do.
+/// The number of moves that a node begins. A node that goes on moving shards with requests, faster than messages come,
+/// keeps transactions from ending for as long as it likes (seed 3217, in which three of ten messages are lost). No promise
+/// says that they end.
 const MOVES_MAX: u32 = 200;
 
 /// Moves shards of this node until its first thread's coordinators have ended.
@@ -75,7 +76,7 @@ pub(super) async fn keep_moving<T>(cx: Rc<Context>, (moving, seed): (Moving, u64
     }
 }
 
-/// A shard of a member that nobody grants and nobody moves any more.
+/// Describes a shard of a member that is neither granted nor moved any more.
 pub(super) fn left_closed(database: &Database) -> Option<String> {
     let membership = &database.membership;
     let is_left = |shard: &ShardId| {

@@ -1,8 +1,8 @@
-//! Ordered indexes of the mixture: what they are, what transactions ask of them, and what must be so.
+//! Ordered indexes of the mixture: their shapes, the requests of transactions to them, and the rules that must hold.
 //!
-//! Invariant: indexes are over the number that a row says, which is one of few where there are any, so
-//! that unique ones refuse, and leaves fill, empty, split and merge. What a scan shows is held against
-//! rows that the same transaction reads: that is judged of those that committed.
+//! Invariant: indexes are over the number in a row, which is one of few where there are any. So unique ones refuse, and
+//! leaves fill, empty, split and merge. The entries of a scan are held against rows that the same transaction reads: that
+//! is judged of those that committed.
 
 use super::mixture::Wish;
 use crate::harness::layout::Layout;
@@ -53,7 +53,7 @@ pub(super) struct Range {
     then: Then,
 }
 
-/// What is done about what a scan has shown.
+/// The use that a transaction makes of a scan's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     /// The transaction's wishes follow.
@@ -64,7 +64,7 @@ enum Then {
     Delete,
 }
 
-/// What a scan has shown: what the rows said, and their keys.
+/// The entries of a scan: the numbers in the rows, and their keys.
 pub(super) type Shown = Vec<(u64, u64)>;
 
 impl Ordered {
@@ -99,7 +99,7 @@ impl Ordered {
         format!("indexes of {} values: {}", self.values, all.join(", "))
     }
 
-    /// What the row of `key` says in a try that draws `chance`; `count` transactions were drawn before.
+    /// Returns the number of the row of `key` in a try that draws `chance`; `count` transactions were drawn before.
     pub(super) fn value(&self, chance: u64, (table, key): (TableId, u64), count: u64) -> u64 {
         let draw = mix(chance ^ mix(u64::from(table.0) << 32 | key));
         let zone = count / ZONE_TRANSACTIONS % ZONES;
@@ -135,7 +135,7 @@ impl Ordered {
 }
 
 impl Range {
-    /// Whether what it shows is changed.
+    /// Whether the rows of its entries are changed.
     pub(super) fn changes(&self) -> bool {
         self.then == Then::Delete
     }
@@ -155,7 +155,7 @@ impl Range {
         tx.scan(self.index, if self.backward { scan.backward() } else { scan })
     }
 
-    /// Reads it and does what is to be done then. What it showed, and how much of that is odd.
+    /// Reads it and uses its entries. Returns the entries, and how many of them are odd.
     pub(super) async fn run(&self, tx: &mut Transaction<'_>) -> Result<(Shown, u64), Failure> {
         let handle = self.ask(tx);
         tx.fetch().await?;
@@ -192,8 +192,8 @@ impl Range {
         (outside.count() + disordered + usize::from(too_many)) as u64
     }
 
-    /// Whether what it showed contradicts what a row says that the transaction has read and not changed:
-    /// `None` if the row is not there.
+    /// Whether its entries contradict the number of a row that the transaction has read and not changed: `None` if the row
+    /// is not there.
     pub(super) fn contradicts(
         &self,
         shown: &Shown,
@@ -224,7 +224,7 @@ pub(super) fn first_word(payload: &[u8]) -> u64 {
     u64::from_le_bytes(*payload.first_chunk().expect("a row has 8 bytes"))
 }
 
-/// What the row of an entry says.
+/// Returns the number of an entry's row.
 fn said(key: &[u8]) -> u64 {
     u64::from_be_bytes(*key.first_chunk().expect("a part"))
 }

@@ -1,8 +1,8 @@
-//! Runs what a seed means: coordinators, what goes wrong beside them, and who looks after the dead.
+//! Plays a seed: coordinators, the faults beside them, and the keepers of the dead.
 //!
-//! Invariant: the world is looked at only between steps of virtual time, so that what is done there is a
-//! function of the seed. A run ends when every coordinator of the living has ended and nothing is left
-//! to be looked after; one that does not end in time is a finding.
+//! Invariant: the world is looked at only between steps of virtual time, so the actions there are a function of the seed. A
+//! run ends when every coordinator of the living has ended and nothing is left to be looked after; one that does not end in
+//! time is a finding.
 
 use super::cluster::Cluster;
 use super::coverage::{Deaths, Kind};
@@ -41,10 +41,10 @@ const DEADLINE: Nanos = Nanos(2_000_000);
 const STEP: Nanos = Nanos(20_000);
 /// Keepers' thread, behind those of coordinators and of calls.
 const KEEPER: u16 = 2;
-/// Behind that, whoever sees to readers' leases.
+/// Behind that, the keeper of readers' leases.
 const LEASE_KEEPER: u16 = 3;
 
-/// What a run left.
+/// The results of a run.
 pub(super) struct Played {
     pub(super) history: Vec<RecordedTxn>,
     pub(super) decisions: Vec<(TxnId, Resolution)>,
@@ -85,7 +85,7 @@ impl<'a, W: Workload> Play<'a, W> {
     /// Sets the stage.
     ///
     /// # Errors
-    /// Names what cannot be.
+    /// Names the value that cannot be used.
     pub(super) fn new(
         workload: &'a W,
         cluster: &'a Cluster,
@@ -211,8 +211,8 @@ impl<'a, W: Workload> Play<'a, W> {
         self.contexts.push(cx);
     }
 
-    /// The thread does what others need of it, if the protocol needs anything: as long as any coordinator of
-    /// any thread is there; beside faults until all is over, since whoever asks at the end needs it too.
+    /// The thread answers requests of others, if the protocol sends any, as long as any coordinator of any thread is there.
+    /// Beside faults it answers until all is over, since probes at the end need it too.
     pub(super) fn serve(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
         let (desk, has_faults) = (self.desk, self.drawn.has_faults());
         self.lives.serve(&life.is_dead, cx, move || !has_faults || desk.is_over.get());

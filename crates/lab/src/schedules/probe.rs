@@ -1,8 +1,8 @@
 //! Whether transactions still work, asked when a cluster that has lost nodes is mended.
 //!
-//! Invariant: on every compute node that lives, a thread that ran transactions before commits a write in
-//! every group in which anything was loaded. What a fault may still cause is tried again a few times;
-//! anything else, and a thread that does not get there, is a finding.
+//! Invariant: on every compute node that lives, a thread that ran transactions before commits a write in every group in
+//! which anything was loaded. A failure that a fault may still cause is tried again a few times; any other failure, and a
+//! thread that does not get there, is a finding.
 
 use super::cluster::Cluster;
 use super::desk::Desk;
@@ -14,7 +14,7 @@ use tarn_store::ids::Failure;
 use tarn_store::index::{group_of, hash_of};
 use tarn_store::schema::{Cells, ColumnId, TableId};
 
-/// So often a transaction is tried whose thread has not yet noticed what died.
+/// So often a transaction is tried whose thread has not yet noticed a death.
 const TRIES_MAX: u32 = 20;
 /// How long it waits in between.
 const WAIT: Nanos = Nanos(20_000);

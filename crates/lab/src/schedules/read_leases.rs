@@ -21,7 +21,7 @@ const LOOK_EVERY: Nanos = Nanos(2_000);
 /// Of so many looks one asks for a change, where changes are asked for often.
 const TURNS_MAX: u32 = 800;
 
-/// The stream of what only protocols with readers' leases draw.
+/// The stream of draws that only protocols with readers' leases use.
 const READ_LEASES_STREAM: u64 = 0x6c65_6173_6573;
 
 /// Readers' leases.
@@ -43,20 +43,20 @@ impl ReadLeases {
     /// From no lease at all to one that no writer waits out while anything else happens.
     pub const LENGTHS_NS: [u32; 5] = [0, 2_000, 8_000, 30_000, 120_000];
 
-    /// What `seed` means, from a stream of its own.
+    /// Returns the leases that `seed` means, from a stream of its own.
     pub(super) fn of(seed: u64) -> ReadLeases {
         let mut rng = seeded(seed, READ_LEASES_STREAM);
         let mut pick = |choices: &[u64]| choices[rng.random_range(0..choices.len())];
         let length_ns = pick(&ReadLeases::LENGTHS_NS.map(u64::from)) as u32;
         let change_every_ns = pick(&[0, 0, 2_000, 8_000, 30_000]);
-        // In this order seeds by which tests show what leases without a rule of theirs come to mean what they did before.
+        // In this order the seeds of tests that show the effect of a missing lease rule keep their meaning.
         let adjust_every_ns = pick(&[0, 0, 20_000, 60_000, 0, 0, 0, 0]);
         let least_ns = pick(&[1, 2_000]) as u32;
         let most_ns = pick(&[2_000, 30_000, 120_000]) as u32;
         ReadLeases { length_ns, change_every_ns, adjust_every_ns, least_ns, most_ns }
     }
 
-    /// What the manager goes by; clocks are looked after where somebody `recovers` who is expelled.
+    /// Returns the manager's policy; clocks are monitored where a keeper `recovers` expelled members.
     ///
     /// # Errors
     /// None that is drawn.

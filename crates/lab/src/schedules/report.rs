@@ -1,8 +1,8 @@
-//! What came of many seeds, for people (`Display`) and for programs (`Serialize`).
+//! The sum of many seeds, for people (`Display`) and for programs (`Serialize`).
 //!
-//! Invariant: all but `wall` is a function of the order: the same on every machine, with any number of
-//! jobs. Every reason to abort and every phase of the protocol has its count, also if it is zero; what
-//! cannot be reached in a variant is said with the reason, and shown in the variant that reaches it.
+//! Invariant: all but `wall` is a function of the order: the same on every machine, with any number of jobs. Every reason
+//! to abort and every phase of the protocol has its count, also if it is zero. A phase that a variant cannot reach stands
+//! with the reason, and is shown in the variant that reaches it.
 
 use super::Subject;
 use super::coverage::{
@@ -51,7 +51,7 @@ pub struct Conflicts {
     pub share: f64,
 }
 
-/// What died.
+/// Counts of deaths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Faults {
     /// Seeds in which nothing did.
@@ -75,19 +75,19 @@ pub struct Failed {
     pub seed: u64,
     /// Its trace.
     pub digest: String,
-    /// What kind of thing is wrong.
+    /// The kind of the error.
     pub kind: FindingKind,
     /// The counterexample.
     pub counterexample: String,
-    /// What the seed means.
+    /// The meaning of the seed.
     pub drawn: String,
-    /// What goes wrong in it all the time.
+    /// The faults that may happen in it all the time.
     pub chaos: String,
     /// The command that runs it again.
     pub replay: String,
 }
 
-/// What this machine took.
+/// The cost on this machine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Wall {
     /// Processor, cores, system.
@@ -109,7 +109,7 @@ pub struct Sum {
     pub protocol: String,
     /// Its variant.
     pub variant: String,
-    /// What histories were held against.
+    /// The isolation that histories were held against.
     pub isolation: Option<&'static str>,
     /// The only workload; `None`: each seed draws one.
     pub workload: Option<String>,
@@ -139,12 +139,12 @@ pub struct Sum {
     pub conflicts: Conflicts,
     /// Buckets split.
     pub splits: u64,
-    /// What died.
+    /// Counts of deaths.
     pub faults: Faults,
-    /// What happened besides.
+    /// Other events.
     #[serde(flatten)]
     pub incidents: Incidents,
-    /// What was reached, cell by cell.
+    /// The coverage, cell by cell.
     pub coverage: Coverage,
     /// Events that happened.
     pub events: u64,
@@ -157,7 +157,7 @@ pub struct Sum {
     /// All that did.
     #[serde(skip)]
     pub failures: Vec<Failed>,
-    /// What it took.
+    /// The cost of the run.
     pub wall: Wall,
     #[serde(skip)]
     pub(super) tally: Tally,
@@ -221,7 +221,7 @@ impl Sum {
         }
     }
 
-    /// Names what was reached, when all seeds are added.
+    /// Names the cells that were reached, when all seeds are added.
     fn cover(&mut self, subject: &Subject) {
         let (incidents, Deaths { lapsed, restarts, .. }) = (&self.incidents, self.deaths);
         let (crashes, zombies) = (self.deaths.nodes(Kind::Crash), self.deaths.nodes(Kind::Zombie));
@@ -253,7 +253,7 @@ impl Sum {
                 Only::InVariant(_) | Only::WhereMemoryIsNear => true,
                 Only::WithoutMemoryDeath => row == KINDS[Kind::MemoryNode as usize],
                 Only::InPassing => KINDS.contains(&row),
-                Only::WithOrderedIndexes => false, // the seeds have them, but for what was asked for
+                Only::WithOrderedIndexes => false, // the seeds have them, unless another workload was asked for
             };
             let mut limits = limits.iter().filter(|limit| limit.phase == name);
             let limit = limits.find(applies).map(|limit| limit.why);
@@ -266,7 +266,7 @@ impl Sum {
         self.coverage = Coverage::of(&self.deaths, &self.tally, cells, events, &cannot);
     }
 
-    /// Names what was counted, when all seeds are added.
+    /// Names the counts, when all seeds are added.
     pub fn finish(&mut self, subject: &Subject) {
         self.cover(subject);
         let info = subject.info();

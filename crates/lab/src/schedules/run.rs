@@ -21,28 +21,28 @@ use tarn_store::history::{RecordedTxn, enter};
 use tarn_store::ids::{AbortReason, UsageError};
 use tarn_workloads::{Settings, Workload, with_workload};
 
-/// What came of one seed.
+/// The results of one seed.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// The seed.
     pub seed: u64,
     /// Of the trace: equal for equal runs, and only for those.
     pub digest: u64,
-    /// What the coordinators did.
+    /// The counters of the coordinators.
     pub tally: Tally,
     /// Events that happened: verbs, completions, messages.
     pub events: u64,
     /// Virtual time that passed.
     pub passed: Nanos,
-    /// What was about to go wrong.
+    /// The faults and the rest of the seed's meaning.
     pub drawn: Drawn,
     /// Where transactions were when their nodes died.
     pub deaths: Deaths,
-    /// What happened besides.
+    /// Other events.
     pub incidents: Incidents,
-    /// What is wrong, if anything.
+    /// The first error.
     pub finding: Option<Finding>,
-    /// What its transactions read and wrote; empty if the run ended in a panic.
+    /// The reads and writes of its transactions; empty if the run ended in a panic.
     pub history: History,
 }
 
@@ -61,7 +61,7 @@ impl Ran {
 /// Runs a seed.
 ///
 /// # Errors
-/// Names what cannot be: a protocol, a variant, a workload.
+/// Names the unknown protocol, variant or workload.
 pub fn run_seed(subject: &Subject, seed: u64) -> Result<Ran, UsageError> {
     subject.refuse_workload()?;
     let drawn = subject.drawn(seed);

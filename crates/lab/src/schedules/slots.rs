@@ -1,7 +1,7 @@
-//! What becomes of compute nodes' slots: they are expelled, their numbers taken over, they come back.
+//! The later fate of compute nodes' slots: they are expelled, their numbers taken over, they come back.
 //!
-//! Invariant: two coordinators never run under one number at a time, but for one that was declared dead:
-//! a slot that comes back leaves out the numbers that others have taken.
+//! Invariant: two coordinators never run under one number at a time, but for one that was declared dead: a slot that comes
+//! back leaves out the numbers that others have taken.
 
 use super::coverage::Kind;
 use super::life::Life;
@@ -14,7 +14,7 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
-/// Threads of those who take over numbers, behind those of coordinators, of calls and of keepers.
+/// Threads of the heirs of numbers, behind those of coordinators, of calls and of keepers.
 const HEIRS: u16 = 4;
 
 impl<W: Workload> Play<'_, W> {
@@ -33,8 +33,8 @@ impl<W: Workload> Play<'_, W> {
         self.let_succeed(life.id);
     }
 
-    /// A living node takes the number of a coordinator of a node that was declared dead, which may go on
-    /// and whose log may be needed: whoever takes it has to wait.
+    /// A living node takes the number of a coordinator of a node that was declared dead. That node may go on, and its log
+    /// may be needed: the heir has to wait.
     fn let_succeed(&mut self, dead: NodeId) {
         let slot = usize::from(dead.slot.0);
         let number = self.first_number(slot, 0);

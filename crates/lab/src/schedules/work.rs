@@ -1,7 +1,7 @@
-//! What one coordinator of a seed does: its transactions, some of which their caller drops half-way.
+//! The work of one coordinator of a seed: its transactions, some of which their caller drops half-way.
 //!
-//! Invariant: a function of the seed. A coordinator ends after the transactions that it was given, or when
-//! too many of them have failed, or when its node is no member any more.
+//! Invariant: a function of the seed. A coordinator ends after the transactions that it was given, or when too many of them
+//! have failed, or when its node is no member any more.
 
 use super::desk::Desk;
 use super::drawn::Drawn;

@@ -1,7 +1,7 @@
 //! A simulated cluster: memory nodes and compute nodes of a hardware profile, with a database on them.
 //!
-//! Invariant: the database is laid out by the same catalog as on the embedded cluster; what cannot be
-//! simulated is refused before any memory is asked for.
+//! Invariant: the database is laid out by the same catalog as on the embedded cluster; a cluster that cannot be simulated
+//! is refused before any memory is asked for.
 
 use super::Config;
 use super::stamps::Source;
@@ -37,7 +37,7 @@ impl SimCluster {
     /// A cluster of fresh memory with log areas for every coordinator.
     ///
     /// # Errors
-    /// Names what cannot be.
+    /// Names the value that cannot be used.
     pub fn new(
         schemas: &[TableSchema],
         config: &Config,
@@ -58,7 +58,7 @@ impl SimCluster {
             mode: Mode::Timed,
             seed: shape.seed,
         };
-        // One slot more, for whoever gives out timestamps.
+        // One slot more, for the node that gives out timestamps.
         let membership = EmbeddedMembership::new(shape.compute_nodes + 1);
         let membership = membership.leasing_reads(shape.read_lease_ns)?;
         let membership = Arc::new(membership.adjusting_reads(shape.read_lease_policy));
@@ -156,7 +156,7 @@ impl SimCluster {
         self.config.cluster.version_cache_entries = entries;
     }
 
-    /// From the next phase on, compute nodes count what they are asked for, or do not.
+    /// From the next phase on, compute nodes count requests for their shards, or do not.
     pub fn set_counts_load(&mut self, counts_load: bool) {
         self.counts_load = counts_load;
     }
@@ -169,7 +169,7 @@ impl SimCluster {
     /// A thread of a compute node that is to run.
     ///
     /// # Errors
-    /// A thread number beyond what owner tags can name.
+    /// A thread number too large for owner tags.
     pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
         let mut cx = self.context(node, thread)?;
         self.set_timestamps(&mut cx, self.config.timestamps);
@@ -179,7 +179,7 @@ impl SimCluster {
     /// A thread of a compute node at rest: its timestamps take no time.
     ///
     /// # Errors
-    /// A thread number beyond what owner tags can name.
+    /// A thread number too large for owner tags.
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
         let shape = &self.config.cluster;
         let port = self.fabric.port(node.id, thread, shape.seed);
@@ -187,7 +187,7 @@ impl SimCluster {
     }
 }
 
-/// Refuses what this machine has not the memory to simulate.
+/// Refuses a cluster that needs more memory than this machine has.
 fn check_memory(catalog: &Catalog, config: &Config, records: u64) -> Result<(), OpenError> {
     let shape = &config.cluster;
     let pages = catalog.group_bytes().div_ceil(PAGE_BYTES as u64) * shape.memory_nodes as u64;
@@ -212,7 +212,7 @@ mod tests {
     use tarn::cluster::ClusterConfig;
     use tarn_store::schema::ColumnType;
 
-    /// Who reads as of a timestamp below those in memory finds nothing, however often it tries.
+    /// A reader with a timestamp below those in memory finds nothing, however often it tries.
     #[test]
     fn another_variant_goes_on_behind_the_timestamps_that_were_given() {
         let cluster = ClusterConfig { protocol: "motor".into(), ..ClusterConfig::default() };

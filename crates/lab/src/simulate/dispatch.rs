@@ -43,7 +43,7 @@ pub(crate) struct Dispatch<'a, W: Workload> {
     routes: Routes,
     queues: Vec<Queue<W::Input>>,
     rng: RefCell<Rng>,
-    /// Which shards are asked for more than others, and who keeps what happens.
+    /// The hot shards, and the trail of the events.
     heat: Option<Heat>,
     is_over: Cell<bool>,
 }
@@ -104,7 +104,7 @@ impl<'a, W: Workload> Dispatch<'a, W> {
         draws.find(is_hot).unwrap_or(input)
     }
 
-    /// Nobody takes a transaction any more.
+    /// From now on no coroutine takes a transaction.
     pub(crate) fn stop(&self) {
         self.is_over.set(true);
         self.queues.iter().for_each(|queue| queue.bell.ring_all());
@@ -117,7 +117,7 @@ impl<'a, W: Workload> Dispatch<'a, W> {
     }
 }
 
-/// What one node's coroutines take from.
+/// The source of one node's coroutines.
 pub(crate) struct Own<'d, 'a, W: Workload> {
     dispatch: &'d Dispatch<'a, W>,
     cx: Rc<Context>,

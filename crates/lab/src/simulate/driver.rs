@@ -40,17 +40,17 @@ use tarn_workloads::{Invariant, Workload};
 
 /// A transaction that has not ended so long after its phase never will.
 const PATIENCE: Nanos = Nanos(100_000_000);
-/// Whoever watches is told after so much virtual time.
+/// The caller's watch is told after so much virtual time.
 const SLICE: Nanos = Nanos(100_000);
 
 /// A thread, and the numbers of its coordinators.
 pub(super) type Crew = (Rc<Context>, Vec<u32>);
 
-/// A phase, and what hardware it used in its measured part.
+/// A phase, and the hardware that it used in its measured part.
 pub struct SimPhase {
-    /// What the coordinators did.
+    /// The counters of the coordinators.
     pub phase: Phase,
-    /// What they used.
+    /// The hardware that they used.
     pub used: Usage,
     /// Transactions that were given up in its measured part.
     pub given_up: u64,
@@ -65,11 +65,11 @@ pub struct Driver<W: Workload> {
     clients: Option<usize>,
     /// Which shards are asked for more than others, and whether they move.
     heat: Option<Heat>,
-    /// What is remembered of addresses when a phase begins; else nothing.
+    /// The addresses that threads remember when a phase begins; none without it.
     warmth: Option<Warmth>,
     /// Where all records lie, if anything is to be remembered.
     atlas: AddressCache,
-    /// Who gives out timestamps, once somebody has wanted that.
+    /// The node that gives out timestamps, once a phase has needed it.
     stamp_node: Option<StampNode>,
     tally: W::Tally,
 }
@@ -78,7 +78,7 @@ impl<W: Workload> Driver<W> {
     /// Makes the cluster.
     ///
     /// # Errors
-    /// Names what cannot be.
+    /// Names the value that cannot be used.
     pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
         let mut config = config.clone();
         config.cluster.options = workload.sized(&config.cluster.options);
@@ -94,7 +94,7 @@ impl<W: Workload> Driver<W> {
         &self.cluster
     }
 
-    /// The cluster, to change what the next phase runs.
+    /// The cluster, to change the configuration of the next phase.
     pub fn cluster_mut(&mut self) -> &mut SimCluster {
         &mut self.cluster
     }
@@ -146,7 +146,7 @@ impl<W: Workload> Driver<W> {
         &self.workload
     }
 
-    /// What the transactions of all phases add up to.
+    /// The sum of the transactions of all phases.
     pub fn tally(&self) -> &W::Tally {
         &self.tally
     }
@@ -203,7 +203,7 @@ impl<W: Workload> Driver<W> {
         Ok(contexts.into_iter().map(Rc::new).zip(numbers).collect())
     }
 
-    /// Has threads remember what they are to.
+    /// Has threads remember the addresses that they are to know.
     fn warm(&self, contexts: &mut [Context]) -> Result<(), OpenError> {
         let Some(warmth) = self.warmth else { return Ok(()) };
         let (database, map) = (self.cluster.database(), ShardMap::default());
@@ -218,7 +218,7 @@ impl<W: Workload> Driver<W> {
         Router::new(&self.cluster.database().catalog, map, nodes.map(NodeSlot).collect())
     }
 
-    /// What the phase's source of timestamps needs before anybody runs.
+    /// Prepares the phase's source of timestamps, before any coroutine runs.
     fn prepare_timestamps(&mut self) -> Result<(), OpenError> {
         let (cluster, source) = (&self.cluster, self.cluster.config().timestamps);
         if source == Source::Service && self.stamp_node.is_none() {
@@ -231,7 +231,7 @@ impl<W: Workload> Driver<W> {
         Ok(())
     }
 
-    /// Who serves timestamps in this phase.
+    /// The node that serves timestamps in this phase.
     fn serving_timestamps(&self) -> Option<&StampNode> {
         let is_asked = self.cluster.config().timestamps == Source::Service;
         self.stamp_node.as_ref().filter(|_| is_asked)
@@ -290,7 +290,7 @@ impl<W: Workload> Driver<W> {
         self.phase_seen(length, watch, None)
     }
 
-    /// As [`Driver::phase`], with somebody who looks at its transactions. It is the same run.
+    /// As [`Driver::phase`], with a recorder that looks at its transactions. It is the same run.
     ///
     /// # Errors
     /// As there.
@@ -324,7 +324,7 @@ impl<W: Workload> Driver<W> {
         for (cx, numbers) in &contexts {
             numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
             if cx.answers() {
-                // Until then somebody may begin to ask it, whether it has coordinators or not.
+                // Until then a node may begin to ask it, whether it has coordinators or not.
                 let is_over = || signals.has_stopped() && !cx.has_coordinators();
                 scheduler.spawn(&cx.port, serve::run(cx, is_over));
             }
@@ -367,7 +367,7 @@ impl<W: Workload> Driver<W> {
             scheduler.drain();
         }
         drop(scheduler);
-        // Whatever comes next begins above what is in memory by now.
+        // The timestamps of the next phase begin above those that are in memory by now.
         let heard = contexts.iter().map(|(cx, _)| cx.timestamps.known(cx));
         heard.for_each(|known| database.counter.raise(known));
         let used = after.1.since(&before.1);
@@ -387,7 +387,7 @@ impl<W: Workload> Driver<W> {
     }
 }
 
-/// What the coordinators of a phase have in common.
+/// The shared part of a phase's coordinators.
 struct Cast<'a, W: Workload> {
     workload: &'a W,
     retry: Retry,

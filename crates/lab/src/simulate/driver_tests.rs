@@ -1,7 +1,7 @@
-//! Phases on one memory: what an earlier one committed stays committed.
+//! Phases on one memory: commits of an earlier phase stay committed.
 //!
-//! Invariants checked: under every protocol that can be asked for, another variant of it goes on where the one
-//! before it ended, timestamps among it, wherever they come from.
+//! Invariants checked: under every protocol that can be asked for, another variant of it goes on where the one before it
+//! ended, timestamps among it, wherever they come from.
 
 use super::*;
 use tarn::cluster::ClusterConfig;
@@ -72,8 +72,8 @@ fn another_variant_goes_on_where_the_one_before_it_ended() {
     }
 }
 
-/// Snapshots of a source that begins below what is in memory find nothing, and its commits are lost: each comes here
-/// behind each other one.
+/// A source that begins below the timestamps in memory gives snapshots that find nothing, and its commits are lost. Each
+/// source comes here behind each other one.
 #[test]
 fn another_source_goes_on_above_what_the_one_before_gave() {
     use Source::{Clock, Counter, Pool, Service};
@@ -106,13 +106,13 @@ fn the_service_is_paid_for() {
     };
     let (free, asked) = (ran(Source::Counter), ran(Source::Service));
     assert!(free.0 == 0.0 && (0.9..1.3).contains(&asked.0), "{} messages a commit", asked.0);
-    // A call there and back over two links and a switch, and what its ends spend.
+    // A call there and back over two links and a switch, and the time that its ends spend.
     let more = asked.1 - free.1;
     assert!((1_000..5_000).contains(&more), "{more} ns");
     assert_eq!(ran(Source::Service).2, asked.2, "the same run again");
 }
 
-/// What a run before the phase would know is known, by those who would know it, and nothing else.
+/// The addresses that a run before the phase would know are known, by the threads that would know them, and no others.
 #[test]
 fn addresses_are_known_to_whoever_ran_there() {
     let known = |by_node: bool, transactions_per_record: f64| {

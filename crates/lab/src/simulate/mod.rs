@@ -1,13 +1,12 @@
-//! The benchmark on a cluster that does not exist: the same engine, workloads and checks, in virtual
-//! time.
+//! The benchmark on a cluster that does not exist: the same engine, workloads and checks, in virtual time.
 //!
-//! Map: [`cluster`] is the simulated hardware with a database on it; [`driver`] loads it and runs
-//! phases, `dispatch` routes what clients draw to nodes, [`stamps`] gives out timestamps, [`warmth`] is
-//! what is remembered at the start; [`hotspot`] has some shards asked for more than others; [`run`] is the whole benchmark in its order; [`report`] says what came of it.
-//! [`nic`] measures the simulated hardware alone, [`nic::published`] is what was measured on real one.
+//! Map: [`cluster`] is the simulated hardware with a database on it; [`driver`] loads it and runs phases, `dispatch` routes
+//! the transactions of clients to nodes, [`stamps`] gives out timestamps, [`warmth`] has threads remember addresses at the
+//! start; [`hotspot`] has some shards asked for more than others; [`run`] is the whole benchmark in its order; [`report`]
+//! shows all figures. [`nic`] measures the simulated hardware alone, [`nic::published`] has figures of real hardware.
 //!
-//! Invariant: but for what stands under `wall`, a report is a function of its configuration and seed,
-//! the same on every machine.
+//! Invariant: but for the part under `wall`, a report is a function of its configuration and seed, the same on every
+//! machine.
 
 pub mod cluster;
 pub(crate) mod dispatch;
@@ -29,7 +28,7 @@ pub const COORDINATORS_MAX: u64 = 1 << 16;
 /// Most coordinators of one thread.
 pub const COROUTINES_MAX: u64 = 1 << 10;
 
-/// What to run on.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The database, and how many nodes of each kind there are.

@@ -1,7 +1,7 @@
-//! What a simulated run says: an object for programs, a table for people; the same figures in both.
+//! The report of a simulated run: an object for programs, a table for people; the same figures in both.
 //!
-//! Invariant: seconds and microseconds are virtual, and the same for the same configuration and seed
-//! on every machine; whatever depends on this machine stands under `wall`.
+//! Invariant: seconds and microseconds are virtual, and the same for the same configuration and seed on every machine; all
+//! figures that depend on this machine stand under `wall`.
 
 use crate::harness::checks::Checks;
 use crate::harness::leases::LeaseReport;
@@ -24,15 +24,15 @@ pub struct SimReport {
     pub protocol: String,
     /// Its variant.
     pub variant: String,
-    /// What the transactions ran on: always `sim`.
+    /// The fabric that the transactions ran on: always `sim`.
     pub fabric: &'static str,
     /// The hardware profile.
     pub profile: String,
     /// Whether constants of it were set for this run.
     pub profile_modified: bool,
-    /// Which, to what, and what they were.
+    /// The constants that were set, with their new and old values.
     pub overrides: Vec<Change>,
-    /// What hardware that is.
+    /// A description of that hardware.
     pub hardware: String,
     /// Seed of every generator.
     pub seed: u64,
@@ -44,10 +44,10 @@ pub struct SimReport {
     pub memory_bytes: u64,
     /// Records loaded.
     pub records: u64,
-    /// What the measured phase came to.
+    /// The figures of the measured phase.
     #[serde(flatten)]
     pub measured: Measured,
-    /// What became of readers' leases, all phases, if there were any.
+    /// Readers' leases in all phases, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_leases: Option<LeaseReport>,
     /// Verbs executed, completions delivered and messages sent in the measured phase.
@@ -60,14 +60,14 @@ pub struct SimReport {
     pub busiest: Vec<Busy>,
     /// Of all that happened, all phases: equal for equal runs.
     pub digest: String,
-    /// What the checks found.
+    /// The findings of the checks.
     #[serde(flatten)]
     pub checks: Checks,
-    /// What it took this machine: the only part that differs from run to run.
+    /// The cost on this machine: the only part that differs from run to run.
     pub wall: Wall,
 }
 
-/// What was chosen.
+/// The configuration that was chosen.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chosen {
     /// Compute nodes.
@@ -82,7 +82,7 @@ pub struct Chosen {
     pub replicas: usize,
     /// Where records go.
     pub placement: &'static str,
-    /// What an index bucket looks like.
+    /// The shape of an index bucket.
     pub bucket: BucketShape,
     /// Slots laid out for 100 records.
     pub slots_per_100_records: u32,
@@ -107,7 +107,7 @@ pub struct Chosen {
 /// A part of the hardware, and for which share of the measured phase it was busy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Busy {
-    /// What kind of part.
+    /// The kind of the part.
     pub part: &'static str,
     /// Whose.
     pub of: String,
@@ -132,7 +132,7 @@ pub struct Utilisation {
     pub control_cpu: Option<f64>,
 }
 
-/// What this machine took.
+/// The cost on this machine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Wall {
     /// Processor, cores, system.
@@ -155,7 +155,7 @@ pub struct Wall {
 const SATURATED: f64 = 0.9;
 
 impl Utilisation {
-    /// Of what was used.
+    /// Returns the utilisation of this usage.
     pub fn of(used: &Usage) -> Utilisation {
         let most = |parts: &[Part]| {
             let shares = parts.iter().filter_map(|part| used.busiest(*part));

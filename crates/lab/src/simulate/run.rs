@@ -1,8 +1,7 @@
 //! The whole simulated benchmark in its order: open, load, verify, measure, judge.
 //!
-//! Invariant: the verification phase runs the same configuration as the measured one, on the same
-//! memory, before it; the invariants are judged on what both left behind. The wall clock is read
-//! between phases and decides nothing.
+//! Invariant: the verification phase runs the same configuration as the measured one, on the same memory, before it. The
+//! invariants are judged on the memory that both phases left. The wall clock is read between phases and decides nothing.
 
 use super::driver::{Driver, SimPhase};
 use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
@@ -21,10 +20,10 @@ use std::time::Instant;
 use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
-/// What to do.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// On what.
+    /// The configuration.
     pub config: Config,
     /// Length of the measured phase, in virtual milliseconds.
     pub virtual_ms: f64,
@@ -52,7 +51,7 @@ pub(crate) fn measured_length(plan: &Plan) -> Length {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// What cannot be, or could not be done. A check that fails is no error: the report says so.
+/// A configuration that cannot be used, or work that failed. A check that fails is no error: the report says so.
 #[expect(clippy::disallowed_methods, reason = "the program's clock")]
 pub fn run<W>(workload: W, plan: &Plan, watch: &dyn Watch) -> Result<SimReport, RunError>
 where
@@ -110,7 +109,7 @@ where
     Ok(report_of(&driver, plan, &measured, records, checks, wall))
 }
 
-/// What stands at the head of a history beside what every run says.
+/// Returns the part of a history's head that only simulated runs have.
 fn own_meta(config: &Config) -> impl Iterator<Item = (String, String)> {
     let own = [
         ("fabric", "sim".to_owned()),

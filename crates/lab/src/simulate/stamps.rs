@@ -1,8 +1,8 @@
-//! Timestamps of a simulated cluster: where they come from, and what gives them out.
+//! Timestamps of a simulated cluster: their sources, and the node that gives them out.
 //!
-//! Invariant: whatever the source, it gives timestamps above all that are in memory: phases of one memory may have
-//! different sources, and what one has given the process's counter knows before the next one begins. Only that
-//! counter costs nothing; every other source is asked by verbs or messages, or waited for.
+//! Invariant: each source gives timestamps above all that are in memory. Phases of one memory may have different sources;
+//! the process's counter knows the timestamps of one phase before the next one begins. Only that counter costs nothing;
+//! every other source is asked by verbs or messages, or waited for.
 
 use crate::harness::named::named;
 use crate::harness::simulated::refused;
@@ -29,7 +29,7 @@ const CORES: u16 = 16;
 named! {
     /// Where timestamps come from.
     pub enum Source {
-        /// A counter that all nodes share and that costs nothing: what public code of Motor's kind has in each process.
+        /// A counter that all nodes share and that costs nothing: public code of Motor's kind has one in each process.
         Counter = "counter",
         /// A service on a node of its own in the compute pool, by messages.
         Service = "service",
@@ -41,7 +41,7 @@ named! {
 }
 
 impl Source {
-    /// What a cluster has unless somebody says otherwise: nothing that one process alone has, if nodes are to agree.
+    /// The default of a cluster: no source that one process alone has, if nodes are to agree.
     pub fn of(protocol: &AnyProtocol, compute_nodes: usize) -> Source {
         match protocol.needs().timestamps && compute_nodes > 1 {
             true => Source::Service,
@@ -81,7 +81,7 @@ impl StampNode {
     /// Serves in this phase, until `is_over`.
     ///
     /// # Errors
-    /// Names what cannot be.
+    /// Names the value that cannot be used.
     pub fn start<'a>(
         &'a self,
         database: &Arc<Database>,
@@ -121,7 +121,7 @@ impl SimCluster {
     }
 }
 
-/// At rest, before timestamps come from the pool: its word counts on behind what is in memory. (A service sees to
+/// At rest, before timestamps come from the pool: its word counts on behind the timestamps in memory. (A service sees to
 /// that itself, and clocks are far ahead.)
 ///
 /// # Errors

@@ -1,9 +1,10 @@
-//! What is remembered of addresses when a phase begins, as in the middle of a run that is longer than can be simulated.
+//! The addresses that threads remember when a phase begins, as in the middle of a run that is longer than can be simulated.
 //!
-//! Invariant: nothing is known that such a run would not know. Its transactions are drawn as the phase draws them, each
-//! runs where it would run, and whoever runs it remembers where the records lie whose keys its input says. Only loading tells addresses,
-//! and an address is a guess ([`tarn_store::memory::address_cache`]). Nodes that grant locks remember the version tables of those of
-//! these records whose locks are theirs. After a run without end all know all that was loaded.
+//! Invariant: nothing is known that such a run would not know. Its transactions are drawn as the phase draws them, and each
+//! runs where it would run. The thread that runs it remembers where the records lie whose keys its input says. Only loading
+//! tells addresses, and an address is a guess ([`tarn_store::memory::address_cache`]). Nodes that grant locks remember the
+//! version tables of those of these records whose locks are theirs. After a run without end all threads know all that was
+//! loaded.
 
 use rand::RngExt as _;
 use std::cell::RefCell;
@@ -59,7 +60,7 @@ impl Warmth {
         if self.knows_all() {
             return self.atlas_entries(records);
         }
-        // Who remembers alone has seen its part of the transactions at the most.
+        // A thread that remembers alone has seen its part of the transactions at the most.
         let seen = self.transactions(records).div_ceil(caches as u64);
         let seen = if self.by_node { records } else { seen.min(records) };
         (seen * ROOM) as usize
@@ -98,7 +99,7 @@ impl Warmth {
         AddressCache::new(self.atlas_entries(records))
     }
 
-    /// Gives each of these threads what it remembers.
+    /// Gives each of these threads the addresses that it remembers.
     pub(super) fn warm<W: Workload>(
         &self,
         workload: &W,

@@ -17,7 +17,7 @@ pub(crate) const COLOURS: usize = 8;
 /// An axis whose values differ by more than this is logarithmic.
 const LOGARITHMIC_FROM: f64 = 40.0;
 
-/// A value to draw, and what its tooltip says.
+/// A value to draw, and the text of its tooltip.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Mark {
     pub x: f64,

@@ -1,9 +1,8 @@
 //! How much memory a simulated run will take of this machine.
 //!
-//! Invariant: an upper bound for what decides, so that runs side by side fit: the image of the loaded
-//! records, the tables of pages, the lines that a run can change, a recorded history with its graph, and
-//! the addresses that threads remember.
-//! A test holds it against what runs take.
+//! Invariant: an upper bound for the large parts, so that runs side by side fit: the image of the loaded records, the
+//! tables of pages, the lines that a run can change, a recorded history with its graph, and the addresses that threads
+//! remember. A test holds it against the memory of runs.
 
 use crate::simulate::run::Plan;
 use tarn::memory::caches_bytes;
@@ -26,10 +25,10 @@ const TRANSACTION_NS: f64 = 4_000.0;
 /// A recorded transaction, as recorded, as judged, and as a node of a graph.
 const RECORDED_BYTES: u64 = 1_200;
 
-/// Bytes that `plan` will take with this workload.
+/// Returns the bytes that `plan` will take with this workload.
 ///
 /// # Errors
-/// What cannot be laid out.
+/// A database that cannot be laid out.
 pub fn memory_bytes<W: Workload>(workload: &W, plan: &Plan) -> Result<u64, UsageError> {
     let (schemas, records) = (workload.schemas(), workload.records());
     let shape = &plan.config.cluster;

@@ -11,7 +11,7 @@ use tarn::cluster::ClusterConfig;
 use tarn_sim::profile::Profile;
 use tarn_workloads::{Settings, Workload, kvs::Kvs, smallbank::SmallBank, ycsb::Ycsb};
 
-/// The estimate, and what the simulated memory took.
+/// The estimate, and the memory that the simulation took.
 fn both<W: Workload>(records: u64, replicas: usize) -> (u64, u64) {
     let workload = W::new(&Settings { profile: None, records: Some(records), zipf: None });
     let workload = workload.expect("a workload");

@@ -1,9 +1,9 @@
 //! Sweeps: one command run over a grid of parameters, every point a process of its own.
 //!
-//! Map: [`grid`] makes points out of axes; [`pool`] runs points side by side and brings back their
-//! reports, as far as memory goes by [`estimate`]. [`report`] puts them together for programs and in a
-//! table, [`page`] in figures. What a point is run with are arguments of this program, so that whoever has a list of
-//! configurations (a sweep, a reproduction of a paper's figures) needs nothing else:
+//! Map: [`grid`] makes points out of axes; [`pool`] runs points side by side and brings back their reports, as far as
+//! memory goes by [`estimate`]. [`report`] puts them together for programs and in a table, [`page`] in figures. A point is
+//! run with arguments of this program, so a list of configurations (a sweep, a reproduction of a paper's figures) needs
+//! nothing else:
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -18,8 +18,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Invariant: a point's report is what the same arguments give when they are run alone: points share
-//! nothing but the machine, and nothing of the machine but what stands under `wall` is in a report.
+//! Invariant: a point's report is the report of the same arguments when they are run alone: points share nothing but the
+//! machine, and only the part under `wall` in a report depends on the machine.
 
 pub(crate) mod chart;
 pub mod estimate;
@@ -47,7 +47,7 @@ impl Axis {
     /// Reads `NAME=VALUE,VALUE,…`; values that contain commas are separated by semicolons.
     ///
     /// # Errors
-    /// Says what is wrong with the text.
+    /// Describes the mistake in the text.
     pub fn parse(text: &str) -> Result<Axis, UsageError> {
         let refuse = |allowed: &str| UsageError {
             field: "sweep".into(),
@@ -76,17 +76,17 @@ impl Axis {
 /// One run of a sweep.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Point {
-    /// What tells it from the others: parameters with their values.
+    /// The parameters that tell it from the others, with their values.
     pub labels: Vec<(String, String)>,
     /// Arguments of the program, its command first; `--json` is added when it is run.
     pub arguments: Vec<String>,
-    /// Memory that it takes, in bytes, as far as one can tell beforehand; 0 if nobody knows. Points
-    /// run side by side only as far as this much memory is there.
+    /// Memory that it takes, in bytes, as far as one can tell beforehand; 0 if that is unknown. Points run side by side
+    /// only as far as this much memory is there.
     pub memory_bytes: u64,
 }
 
 impl Point {
-    /// What a person calls it: `coordinators=9 replicas=1`, or all arguments if it has no labels.
+    /// Its name for people: `coordinators=9 replicas=1`, or all arguments if it has no labels.
     pub fn name(&self) -> String {
         if self.labels.is_empty() {
             return self.arguments.join(" ");

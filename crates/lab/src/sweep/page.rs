@@ -75,7 +75,7 @@ impl<'a> Series<'a> {
     }
 }
 
-/// What a tooltip says of a point.
+/// Returns a tooltip's text for a point.
 fn told(point: &Ran) -> String {
     let figures = [THROUGHPUT, P50, P99, CONFLICTS].map(|figure| {
         let value = figure.of(&point.report).map_or_else(|| "–".to_owned(), brief);
@@ -241,7 +241,7 @@ fn table(html: &mut String, report: &SweepReport) {
     html.push_str("</table></div>\n");
 }
 
-/// What each point was run with: its command, and what its report says was chosen.
+/// The configuration of each point: its command, and the values that its report says were chosen.
 fn configuration(html: &mut String, report: &SweepReport) {
     html.push_str("<h2>Configuration</h2>\n");
     for point in &report.points {

@@ -1,9 +1,8 @@
 //! Runs points side by side: each is this program started once more, with the point's arguments.
 //!
-//! Invariant: what a point reports is read from its standard output and never changed here. A point
-//! starts when fewer than `jobs` run and the memory that it is thought to take is there, beside what
-//! the running ones will still take; one always may. When a point fails, or the caller stops the pool,
-//! the points that run are ended, waited for, and named.
+//! Invariant: the report of a point is read from its standard output and never changed here. A point starts when fewer than
+//! `jobs` run and its estimated memory is there, beside the memory that the running ones will still take; one always may.
+//! When a point fails, or the caller stops the pool, the points that run are ended, waited for, and named.
 
 use super::Point;
 use crate::machine;
@@ -28,7 +27,7 @@ pub struct Pool {
     jobs: usize,
 }
 
-/// What a point came to.
+/// The results of a point.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Done {
     /// The object that it printed.
@@ -39,7 +38,7 @@ pub struct Done {
     pub seconds: f64,
 }
 
-/// Who is told how far a pool is.
+/// It is told how far a pool is.
 pub trait Watch {
     /// A point begins.
     fn begins(&self, point: &Point);
@@ -47,7 +46,7 @@ pub trait Watch {
     fn ended(&self, point: &Point, done: &Done, finished: usize, of: usize);
 }
 
-/// Tells nobody.
+/// A watch that shows nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Silent;
 
@@ -63,7 +62,7 @@ pub enum PoolError {
     Failed {
         /// Its name.
         point: String,
-        /// What it said, or how it ended.
+        /// Its last message, or how it ended.
         why: String,
         /// It refused its arguments (exit code 2).
         is_usage: bool,
@@ -192,7 +191,7 @@ impl Pool {
             index,
             child,
             start: Instant::now(),
-            // Somebody must read while it writes, or it would wait for ever.
+            // A thread must read while it writes, or it would wait for ever.
             out: std::thread::spawn(move || read(out)),
             err: std::thread::spawn(move || read(err)),
         })
@@ -268,7 +267,7 @@ fn failed(point: &Point, why: String) -> PoolError {
     PoolError::Failed { point: point.name(), why, is_usage: false }
 }
 
-/// Ends what still runs, and waits for it: nobody is left behind.
+/// Ends the points that still run, and waits for them: no process is left behind.
 fn end_all(running: &mut Vec<Running>) {
     for it in running.iter_mut() {
         // One that has ended by itself in the meantime needs no ending.

@@ -1,7 +1,7 @@
-//! What a sweep came to: an object for programs, a table for people.
+//! The results of a sweep: an object for programs, a table for people.
 //!
-//! Invariant: the reports of the points stand here as the points gave them; the table shows figures of
-//! theirs and adds none. A figure that a report does not have is shown as a dash.
+//! Invariant: the reports of the points stand here as the points gave them; the table shows figures of theirs and adds
+//! none. A figure that a report does not have is shown as a dash.
 
 use super::pool::Done;
 use super::{Axis, Point};
@@ -13,9 +13,9 @@ use std::fmt;
 /// See the module's text.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SweepReport {
-    /// What all points have in common: the command and its flags.
+    /// The part that all points have in common: the command and its flags.
     pub arguments: Vec<String>,
-    /// What was varied.
+    /// The varied parameters.
     pub axes: Vec<Axis>,
     /// The points, the first axis varying slowest.
     pub points: Vec<Ran>,
@@ -30,7 +30,7 @@ pub struct Ran {
     pub arguments: Vec<String>,
     /// Whether all of its checks passed.
     pub passed: bool,
-    /// What it printed.
+    /// Its output.
     pub report: Value,
 }
 
@@ -39,9 +39,9 @@ pub struct Ran {
 pub struct Figure {
     /// Where it stands in the report.
     pub path: &'static str,
-    /// What it is called, unit included.
+    /// Its name, unit included.
     pub name: &'static str,
-    /// What it is multiplied by to be shown.
+    /// The factor that it is multiplied by to be shown.
     pub scale: f64,
 }
 
@@ -100,7 +100,7 @@ impl Ran {
         }
     }
 
-    /// The verdict on its checks, and what was not checked.
+    /// The verdict on its checks, and whether the history was checked.
     pub fn verdict(&self) -> &'static str {
         match self.report.pointer("/history/verdict").and_then(Value::as_str) {
             _ if !self.passed => "FAILED",
@@ -110,7 +110,7 @@ impl Ran {
         }
     }
 
-    /// What a person calls it.
+    /// Its name for people.
     pub fn name(&self) -> String {
         Point { labels: self.labels.clone(), ..Point::default() }.name()
     }
@@ -120,7 +120,7 @@ impl Ran {
 pub const COLUMNS: [Figure; 5] = [THROUGHPUT, P50, P99, P999, CONFLICTS];
 
 impl SweepReport {
-    /// Puts points and what they came to together.
+    /// Puts points and their results together.
     ///
     /// # Panics
     /// If there are not as many of both.

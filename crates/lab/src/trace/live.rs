@@ -1,7 +1,7 @@
-//! A transaction that is being recorded: its tries, what its coordinator waits for, what is on its way.
+//! A transaction that is being recorded: its tries, its coordinator's waits, its rounds on their way.
 //!
-//! Invariant: a try is over when the engine has counted its abort or its commit; what the coordinator
-//! waits for after that is the next try's.
+//! Invariant: a try is over when the engine has counted its abort or its commit; a wait of the coordinator after that is
+//! the next try's.
 
 use super::{Pick, Transaction, Try, Wait};
 use std::cmp::Reverse;
@@ -17,7 +17,7 @@ pub(super) struct Live {
     pub(super) on_the_way: usize,
     /// The caller has the reply.
     pub(super) has_ended: bool,
-    /// The last try was aborted or committed: what is awaited next is another one's.
+    /// The last try was aborted or committed: the next wait is another one's.
     pub(super) try_is_over: bool,
     /// Phases entered since the last round.
     pub(super) entered: Vec<&'static str>,

@@ -1,7 +1,7 @@
 //! The timeline of single transactions: a simulated run, looked at closely.
 //!
-//! Map: [`recorder`] watches a run and keeps the transactions that were asked for (`live` is one of them); [`places`] says what
-//! lies at the addresses they touched; [`run`] is both in their order. [`text`] and [`svg`] draw.
+//! Map: [`recorder`] watches a run and keeps the transactions that were asked for (`live` is one of them); [`places`] names
+//! the records and logs at the addresses that they touched; [`run`] is both in their order. [`text`] and [`svg`] draw.
 //!
 //! ```text
 //! transaction ─ tries ─┬─ rounds ─ batches (one a memory node) ─ verbs
@@ -9,9 +9,9 @@
 //!                      └─ waits
 //! ```
 //!
-//! Invariant: being watched changes nothing: the run of a trace is the run that `tarn sim --no-verify`
-//! measures with the same flags, event for event, which the digest shows. Times are virtual, in
-//! nanoseconds since the run began. The same flags and seed give the same trace, byte for byte.
+//! Invariant: being watched changes nothing: the run of a trace is the run that `tarn sim --no-verify` measures with the
+//! same flags, event for event, which the digest shows. Times are virtual, in nanoseconds since the run began. The same
+//! flags and seed give the same trace, byte for byte.
 
 mod live;
 pub mod places;
@@ -42,7 +42,7 @@ named! {
     }
 }
 
-/// What to keep of a run.
+/// The transactions of a run to keep.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// So many transactions.
@@ -96,9 +96,9 @@ pub struct Shape {
 pub struct Transaction {
     /// How many began before it.
     pub number: u64,
-    /// What kind it is.
+    /// Its kind.
     pub procedure: &'static str,
-    /// Who ran it.
+    /// The coordinator that ran it.
     pub coordinator: u32,
     /// On which compute node.
     pub compute_node: u16,
@@ -144,7 +144,7 @@ pub struct Round {
     pub batches: Vec<Batch>,
 }
 
-/// What a round asks of one memory node.
+/// The requests of a round to one memory node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Batch {
     /// The memory node.
@@ -170,11 +170,11 @@ pub struct Batch {
 pub struct VerbSeen {
     /// `READ`, `WRITE`, `CAS`, `FAA`.
     pub kind: &'static str,
-    /// What lies there, and what is done with it, if the kind does not say so.
+    /// The thing that lies there, and the action on it, if the kind does not say so.
     pub what: String,
     /// Payload.
     pub bytes: usize,
-    /// A compare-and-swap that found something else: who holds the lock.
+    /// A compare-and-swap that found something else: the holder of the lock.
     pub refused: Option<String>,
     /// Where.
     #[serde(skip)]
@@ -202,7 +202,7 @@ pub struct Message {
 /// Time that passed without a round of the try on its way.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Wait {
-    /// For what.
+    /// The reason.
     pub why: &'static str,
     /// From then on.
     pub from_ns: u64,

@@ -1,7 +1,7 @@
-//! What lies at an address: a table's record, its lock, a bin, a bucket, a log.
+//! Names the thing at an address: a table's record, its lock, a bin, a bucket, a log.
 //!
-//! Invariant: read from the catalog's plan and from the memory that the run left. A record that moved
-//! or went away after it was touched is named by its place (bucket and slot) instead of its key.
+//! Invariant: read from the catalog's plan and from the memory that the run left. A record that moved or went away after it
+//! was touched is named by its place (bucket and slot) instead of its key.
 
 use super::{Batch, Transaction, VerbSeen};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ enum Spot {
     Slot { bucket: u64, slot: u64, head: Address, into: u64 },
 }
 
-/// Names what the verbs of `transactions` touched; `cx` reads memory while the cluster is at rest.
+/// Names the things that the verbs of `transactions` touched; `cx` reads memory while the cluster is at rest.
 pub fn name_all(cx: &Context, transactions: &mut [Transaction]) {
     let mut places = Places { cx, catalog: &cx.database().catalog, keys: BTreeMap::new() };
     for txn in transactions {
@@ -175,7 +175,7 @@ fn part(slot: &Slot, verb: &VerbSeen, into: u64) -> String {
     format!("{} of", slot.field_at(into as usize))
 }
 
-/// What a verb does beyond its kind, at so many bytes into something.
+/// Describes the action of a verb beyond its kind, at so many bytes into something.
 fn act(verb: &VerbSeen, into: u64, thing: &str) -> String {
     let lock = into == LOCK_AT as u64;
     let words = match (verb.kind, verb.bytes) {

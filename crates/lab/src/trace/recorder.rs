@@ -1,12 +1,12 @@
-//! Watches a run: who is polled, what is posted, what comes back; keeps the transactions asked for.
+//! Watches a run: turns of coroutines, rounds that are posted, answers that come back; keeps the transactions asked for.
 //!
-//! Three things are put together. The simulator tells what happens to rounds ([`Observer`]). The wrapped
-//! coroutine tells whose turn it is, so that a round is known to be its coordinator's. And what the
-//! engine counts tells why: phases entered, tries aborted or committed since the last look, all of the
-//! same coordinator, since no other of the thread had a turn in between.
+//! Three things are put together. The simulator tells the events of rounds ([`Observer`]). The wrapped coroutine tells
+//! whose turn it is, so a round is known to be its coordinator's. The engine's counters tell why: phases entered, tries
+//! aborted or committed since the last look, all of the same coordinator, since no other of the thread had a turn in
+//! between.
 //!
-//! Invariant: nothing here is seen by the run. A transaction is kept or dropped when it has ended and
-//! nothing of it is on its way.
+//! Invariant: nothing here is seen by the run. A transaction is kept or dropped when it has ended and nothing of it is on
+//! its way.
 
 use super::live::{Live, Rank, UNKNOWN, rank};
 use super::{Batch, Message, Round, Transaction, Try, VerbSeen, Wanted};
@@ -24,7 +24,7 @@ use tarn_fabric::round::{Verb, VerbKind};
 use tarn_sim::observe::{Observer, Seen};
 use tarn_store::ids::AbortReason;
 
-/// Tags of so many tries of a coordinator are remembered: to say who held a lock that was refused.
+/// Tags of so many tries of a coordinator are remembered: to name the holder of a lock that was refused.
 const TAGS: usize = 4;
 
 /// See the module's text; clones are the same recorder.
@@ -41,7 +41,7 @@ struct State {
     begun: u64,
     ended: u64,
     turn: Option<Turn>,
-    /// What each coordinator runs, if it is to be kept.
+    /// The transaction of each coordinator, if it is to be kept.
     open: BTreeMap<u32, u64>,
     tags: BTreeMap<u32, VecDeque<u64>>,
     live: BTreeMap<u64, Live>,
@@ -49,7 +49,7 @@ struct State {
     kept: Vec<(Rank, Transaction)>,
 }
 
-/// Whose turn it is, and what its thread had counted at the last look.
+/// Whose turn it is, and the counters of its thread at the last look.
 struct Turn {
     coordinator: u32,
     cx: Rc<Context>,
@@ -92,7 +92,7 @@ impl Recorder {
         self.0.borrow_mut().from = Some(now);
     }
 
-    /// What tells the recorder of a coordinator's transactions.
+    /// Returns a witness that tells the recorder of a coordinator's transactions.
     pub(crate) fn pen(&self, coordinator: u32, cx: &Rc<Context>) -> Pen {
         Pen { recorder: self.clone(), coordinator, cx: Rc::clone(cx) }
     }
@@ -264,7 +264,7 @@ impl State {
         self.live.get_mut(number)
     }
 
-    /// Takes in what the engine has counted since the last look.
+    /// Takes in the engine's counts since the last look.
     fn look(&mut self, now: Nanos) {
         let Some(turn) = &mut self.turn else { return };
         let counted = turn.cx.metrics.snapshot();
@@ -357,7 +357,7 @@ impl State {
         self.settle(number);
     }
 
-    /// Who holds the locks that these verbs found taken.
+    /// Returns the holders of the locks that these verbs found taken.
     fn holders(&self, verbs: &[Verb]) -> BTreeMap<u64, String> {
         let swaps = verbs.iter().filter(|verb| verb.is(VerbKind::CompareAndSwap));
         let refused = swaps.filter(|verb| verb.value != verb.expected);

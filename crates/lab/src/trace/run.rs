@@ -1,4 +1,4 @@
-//! A trace in its order: open, load, run with somebody watching, name what was touched.
+//! A trace in its order: open, load, run with a recorder, name the places that were touched.
 //!
 //! Invariant: the run is that of `tarn sim --no-verify`: the same phases, the same draws.
 
@@ -12,10 +12,10 @@ use std::time::Instant;
 use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
-/// Runs `plan`'s measured phase, the verification phase left out, and keeps what is wanted of it.
+/// Runs `plan`'s measured phase, the verification phase left out, and keeps the wanted transactions.
 ///
 /// # Errors
-/// What cannot be, or could not be done; a transaction that failed.
+/// A configuration that cannot be used, work that failed, or a transaction that failed.
 #[expect(clippy::disallowed_methods, reason = "says how long loading took")]
 pub fn run<W: Workload>(
     workload: W,

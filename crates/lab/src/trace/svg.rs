@@ -277,7 +277,7 @@ impl<'a> Picture<'a> {
 /// Words beside the coordinator's lane.
 struct Said {
     ns: u64,
-    /// What comes first of what is said at one moment.
+    /// Its rank among the words of one moment.
     order: u8,
     words: String,
     class: &'static str,
@@ -307,7 +307,7 @@ fn said(txn: &Transaction) -> Vec<Said> {
     all
 }
 
-/// The lines beside a batch: its verbs, and what was refused.
+/// The lines beside a batch: its verbs, and the refused ones.
 fn labels(batch: &Batch) -> Vec<(String, &'static str)> {
     let mut lines = Vec::new();
     for verb in &batch.verbs {

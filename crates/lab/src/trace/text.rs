@@ -23,7 +23,7 @@ const LAST: usize = 97;
 /// A wait, or a processor that goes on later, is worth a line if it takes longer.
 const BUSY_NS: u64 = 100;
 
-/// What comes first of what happens at one moment.
+/// The rank of a line among those of one moment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Answer,
@@ -35,7 +35,7 @@ enum Order {
     Wait,
 }
 
-/// Somebody whom the coordinator sends something to.
+/// A node that the coordinator sends something to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Node {
     Memory(u16),
@@ -209,7 +209,7 @@ fn draw_batch(
     lines.push((batch.seen_ns, Order::Answer, line.end()));
 }
 
-/// What a verb does.
+/// Describes a verb.
 pub(crate) fn words(verb: &VerbSeen) -> String {
     match verb.kind {
         "READ" | "WRITE" => format!("{} {}, {} B", verb.kind, verb.what, verb.bytes),

@@ -1,7 +1,6 @@
-//! One schedule drawn: who sent what, where and when it landed, and what records became.
+//! One schedule drawn: messages and verbs, where and when they landed, and the records after them.
 //!
-//! Map: [`names`] says what lies at an address, [`scene`] makes rows of a trace, [`text`] and [`svg`] draw
-//! them.
+//! Map: [`names`] names the thing at an address, [`scene`] makes rows of a trace, [`text`] and [`svg`] draw them.
 //!
 //! Invariant: a drawing is a function of litmus and schedule, byte for byte.
 

@@ -1,7 +1,7 @@
-//! What lies at an address of a litmus's small database, in words.
+//! Names the thing at an address of a litmus's small database.
 //!
-//! Invariant: knows the catalog's plan and the layout of a slot's head, and nothing of a protocol. What it
-//! has no word for it calls by group and offset.
+//! Invariant: this module knows the catalog's plan and the layout of a slot's head, and nothing of a protocol. A place
+//! without a name is called by group and offset.
 
 use super::super::cluster::{Cluster, TABLE};
 use super::super::script::RecordIndex;
@@ -23,7 +23,7 @@ struct Known {
 /// Where in something an address is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named<'a> {
-    /// What it is in.
+    /// The thing that the address is in.
     pub name: &'a str,
     /// The first byte of that.
     pub at: Address,
@@ -31,7 +31,7 @@ pub struct Named<'a> {
     pub offset: usize,
     /// Whether it begins with LOCK and VERSION.
     pub is_record: bool,
-    /// What lies there, if it is a slot of several versions.
+    /// The field there, if it is a slot of several versions.
     pub field: Option<Field>,
 }
 
@@ -70,7 +70,7 @@ impl Names {
         Names { records, areas }
     }
 
-    /// What lies at an address.
+    /// Returns the name of the place at an address.
     pub fn at(&self, address: Address) -> Option<Named<'_>> {
         let within = |known: &&Known| offset_in(known, address).is_some();
         match self.records.iter().find(within) {

@@ -1,7 +1,7 @@
-//! Rows of a trace: one a verb, a beginning, an end, a fault; and what each made of the records.
+//! Rows of a trace: one for each verb, beginning, end and fault, with the records after it.
 //!
-//! Invariant: rows are in the order of the execution. Lines of one verb that land one after another are
-//! one row. A record's state is said at the step that changed it, as the words of memory say it.
+//! Invariant: rows are in the order of the execution. Lines of one verb that land one after another are one row. A record's
+//! state stands at the step that changed it, as the words of memory have it.
 
 use super::super::desk::Desk;
 use super::super::model::LitmusModel;
@@ -13,7 +13,7 @@ use tarn_sim::explore::{Fault, Replayed, Step, What};
 use tarn_store::ids::OwnerTag;
 use tarn_store::layout::{LOCK_AT, VERSION_AT};
 
-/// What a row is about, for its colour.
+/// The kind of a row, for its colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
     /// A READ, or a round's end.
@@ -35,9 +35,9 @@ pub struct Row {
     pub actor: Option<usize>,
     /// The step in which it was sent, and the memory node where it landed.
     pub arrow: Option<(u32, u16)>,
-    /// What happened.
+    /// The event.
     pub words: String,
-    /// What records became.
+    /// The state of the records that it changed.
     pub state: String,
     /// For its colour.
     pub tone: Tone,
@@ -46,7 +46,7 @@ pub struct Row {
 /// See the module's text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scene {
-    /// What it shows.
+    /// The title of the drawing.
     pub title: String,
     /// The judge's word.
     pub verdict: String,
@@ -54,7 +54,7 @@ pub struct Scene {
     pub actors: Vec<String>,
     /// Memory nodes, each a lane.
     pub memory_nodes: usize,
-    /// What happened.
+    /// The events.
     pub rows: Vec<Row>,
 }
 
@@ -89,7 +89,7 @@ impl Scene {
     }
 }
 
-/// What is known of a record's head at one node.
+/// The known words of a record's head at one node.
 type Head = [Option<u64>; 2];
 
 struct Making<'a> {
@@ -166,7 +166,7 @@ impl Making<'_> {
         }
     }
 
-    /// What a piece did, in words.
+    /// Describes the effect of a piece.
     fn piece(&self, piece: &Piece<'_>) -> String {
         let named = self.names.at(piece.target.address());
         let is_head = named.as_ref().is_some_and(|it| it.is_record && it.offset == LOCK_AT);
@@ -202,7 +202,7 @@ impl Making<'_> {
         }
     }
 
-    /// Takes in what a piece shows of records' heads; what it changed, in words.
+    /// Takes in the words of records' heads that a piece shows; returns a description of its changes.
     fn change(&mut self, piece: &Piece<'_>) -> String {
         let (mut said, mut cells) = (Vec::new(), Vec::new());
         for (word, (before, after)) in piece.before.iter().zip(piece.after).enumerate() {
@@ -260,13 +260,13 @@ fn part(offset: Option<usize>, piece: &Piece<'_>) -> String {
 }
 
 fn with_lines(words: &str, lines: u32) -> String {
-    // Only the count of before goes, not what was said of the first line.
+    // Only the count of lines is replaced, not a count in the description of the first line.
     let counted = words.strip_suffix(" lines)").and_then(|it| it.rsplit_once(" ("));
     let base = counted.map_or(words, |(base, _)| base);
     format!("{base} ({lines} lines)")
 }
 
-/// What happened, in words, and its tone; nothing for what needs no row.
+/// Describes an event, and returns its tone; `None` for an event that needs no row.
 fn words(what: &What) -> Option<(String, Tone)> {
     let node = |node: &NodeId| format!("compute node {}", node.slot.0);
     Some(match what {

@@ -1,10 +1,10 @@
-//! A hotspot that moves, and what resharding makes of it.
+//! A hotspot that moves, and the effect of resharding on it.
 //!
-//! Map: [`Hotspot`] says which shards are hot and when; `trail` keeps what happened; [`run`] measures three cases on
-//! clusters of their own; [`report`] says what came of it.
+//! Map: [`Hotspot`] says which shards are hot and when; `trail` keeps the events; [`run`] measures three cases on clusters
+//! of their own; [`report`] compares them.
 //!
-//! Invariant: a function of plan and seed, in virtual time. Hot shards are as many in every case, and so is their share of the
-//! transactions: cases differ in whose the hot shards are at the start, and in whether shards move.
+//! Invariant: a function of plan and seed, in virtual time. Hot shards are as many in every case, and so is their share of
+//! the transactions: cases differ in whose the hot shards are at the start, and in whether shards move.
 
 pub mod report;
 pub mod run;
@@ -32,10 +32,10 @@ pub struct Hotspot {
 }
 
 impl Hotspot {
-    /// Refuses what cannot be.
+    /// Refuses a hotspot that cannot be.
     ///
     /// # Errors
-    /// Names the field, its value, what is allowed.
+    /// Names the field, its value, and the allowed ones.
     pub fn validate(&self) -> Result<(), UsageError> {
         let refuse = |field: &str, value: String, allowed: String| {
             Err(UsageError { field: field.into(), value, allowed })

@@ -1,4 +1,4 @@
-//! What a moving hotspot came to, for people (`Display`) and for programs (`Serialize`).
+//! The results of a moving hotspot, for people (`Display`) and for programs (`Serialize`).
 //!
 //! Invariant: times are virtual. Throughput after resharding is that of the last intervals before the hotspot goes on, or
 //! the end comes, beside the balanced case's in the same intervals.
@@ -14,7 +14,7 @@ use std::fmt;
 use tarn_engine::services::shard_rule::Terms;
 use tarn_workloads::Workload;
 
-/// Intervals of a stay of the hotspot that say what resharding has come to: the last of it, at most so many.
+/// Intervals of a stay of the hotspot that show the effect of resharding: the last of it, at most so many.
 const LAST: usize = 3;
 
 /// One case.
@@ -87,7 +87,7 @@ pub struct HotspotReport {
     pub of_balanced: Vec<f64>,
     /// Mean and longest interruption in µs; `None` if no shard moved.
     pub interruption_us: Option<[f64; 2]>,
-    /// What the checks of the case that moves found: nothing that was acknowledged is lost.
+    /// The findings of the checks of the case that moves: no acknowledged transaction is lost.
     #[serde(flatten)]
     pub checks: Checks,
 }

@@ -20,12 +20,12 @@ use tarn_workloads::Workload;
 /// Intervals of the recorded phase: so short that shards move in it.
 const RECORDED_INTERVAL: Nanos = Nanos(200_000);
 
-/// What to do.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct HotspotPlan {
-    /// On what, and for how long.
+    /// The configuration, and the length.
     pub plan: Plan,
-    /// What is hot.
+    /// The hot shards.
     pub hotspot: Hotspot,
     /// When shards move.
     pub terms: Terms,
@@ -35,7 +35,7 @@ pub struct HotspotPlan {
     pub recorded: Nanos,
 }
 
-/// What a phase's driver is told of a hotspot.
+/// A hotspot, as a phase's driver is told.
 #[derive(Clone)]
 pub(crate) struct Heat {
     pub(crate) hotspot: Hotspot,
@@ -47,7 +47,7 @@ pub(crate) struct Heat {
 /// Runs the cases.
 ///
 /// # Errors
-/// What cannot be, or could not be done. A check that fails is no error: the report says so.
+/// A plan that cannot be run, or work that failed. A check that fails is no error: the report says so.
 pub fn run<W: Workload>(
     workload: impl Fn() -> Result<W, RunError>,
     it: &HotspotPlan,
@@ -92,7 +92,7 @@ fn measure<W: Workload>(
     Ok(Case::of(name, &trail, measured.phase, it))
 }
 
-/// A phase in which shards move often, and what the checker says of it.
+/// Runs a phase in which shards move often; returns the checker's verdict on it.
 fn recorded<W: Workload>(
     driver: &mut Driver<W>,
     it: &HotspotPlan,

@@ -1,6 +1,6 @@
-//! What happened while a hotspot moved: transactions by interval, moves of shards.
+//! Events while a hotspot moved: transactions by interval, moves of shards.
 //!
-//! Invariant: what is counted here changes nothing of the run.
+//! Invariant: counting changes nothing of the run.
 
 use serde::Serialize;
 use std::cell::RefCell;
@@ -12,9 +12,9 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::AbortReason;
 use tarn_store::placement::shard_map::ShardId;
 
-/// How often whoever waits for the first lock at the new owner looks.
+/// How often a waiter for the first lock at the new owner looks.
 const LOOK_EVERY: Nanos = Nanos(500);
-/// A shard that nobody asks for so long after it was given is not hot.
+/// A shard without a request for so long after it was given is not hot.
 const GRANTED_WITHIN: Nanos = Nanos(5_000_000);
 
 /// A move of a shard.
@@ -30,7 +30,8 @@ pub struct Moved {
     pub at_ms: f64,
     /// From then until its new owner had it.
     pub handover_us: f64,
-    /// From then until its new owner was first asked for a lock and the shard was open; `None` if nobody asked soon.
+    /// From then until its new owner was first asked for a lock and the shard was open; `None` if there was no request
+    /// soon.
     pub interruption_us: Option<f64>,
     /// Tries that were refused since the shard was not open where they looked, until then.
     pub refused: u64,

@@ -1,8 +1,8 @@
 //! Calls at one service node, in a closed loop, by the message layer that every fabric has.
 //!
-//! Invariant: a thread's calls are made by one coroutine, which polls the layer and then looks at them:
-//! what a call costs its caller is what the profile says, not how often somebody looks. Calls of one
-//! thread go to different cores, because the layer packs what goes to one.
+//! Invariant: a thread's calls are made by one coroutine, which polls the layer and then looks at them. So the cost of a
+//! call to its caller is that of the profile, however often the coroutine looks. Calls of one thread go to different cores,
+//! because the layer packs those to one core.
 
 use super::{Calls, Found, Watch, count, fabric, port};
 use std::future::Future;
@@ -22,7 +22,7 @@ const ECHO: HandlerId = HandlerId(0);
 /// Datagrams that a caller takes at a time.
 const BUDGET: usize = 16;
 
-/// Nothing is sent again: what waits, waits.
+/// Nothing is sent again: a request in the queue waits.
 fn config(calls: Calls) -> RpcConfig {
     let credits = calls.depth.max(32);
     RpcConfig { credits, retransmit_after: Nanos(1_000_000_000), ..RpcConfig::default() }

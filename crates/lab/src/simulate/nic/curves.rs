@@ -15,9 +15,9 @@ use toml::{Table, Value};
 pub struct Curve {
     /// As it is asked for.
     pub name: String,
-    /// What it shows.
+    /// A description of the curve.
     pub about: String,
-    /// Its points, and what is varied of each.
+    /// Its points, each with the label of its varied parameter.
     pub points: Vec<(String, Point)>,
 }
 
@@ -67,7 +67,7 @@ impl Curve {
         found.unwrap_or_else(|| panic!("no point {label} on the curve {}", self.name)).1
     }
 
-    /// What is varied of one of its points.
+    /// The label of one of its points.
     pub fn varied(&self, point: Point) -> &str {
         self.points.iter().find(|(_, known)| *known == point).map_or("", |(label, _)| label)
     }

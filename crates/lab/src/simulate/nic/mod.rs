@@ -44,7 +44,7 @@ pub enum Loop {
     RingEachAlone,
 }
 
-/// Who posts which verbs.
+/// The threads that post verbs, and the verbs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verbs {
@@ -63,7 +63,7 @@ pub struct Verbs {
     pub posting: Loop,
 }
 
-/// Who calls whom.
+/// The callers and the node that answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calls {
@@ -83,14 +83,14 @@ pub struct Calls {
     pub reply_bytes: u16,
     /// Work of the handler.
     pub handler_ns: u32,
-    /// What is counted for each call: questions that were packed into it.
+    /// Counted for each call: the questions that were packed into it.
     pub together: u16,
     /// Whether it asks the timestamp service, for as many as are counted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stamps: bool,
 }
 
-/// What is measured.
+/// A point of a curve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Point {
@@ -114,7 +114,7 @@ pub struct Latency {
 /// For which share of the time the busiest part of a kind was busy.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Share {
-    /// What kind of part.
+    /// The kind of the part.
     pub part: &'static str,
     /// Share of the time.
     pub share: f64,
@@ -125,7 +125,7 @@ pub struct Share {
 pub struct Measurement {
     /// The curve's name.
     pub curve: &'static str,
-    /// What was measured.
+    /// The measured point.
     pub point: Point,
     /// Verbs or calls, in millions a second.
     pub rate_mops: f64,
@@ -133,7 +133,7 @@ pub struct Measurement {
     pub latency_us: Latency,
     /// All parts that were used, the busiest of each kind, the busiest first.
     pub busy: Vec<Share>,
-    /// What was published.
+    /// The published figures.
     pub beside: Vec<Beside>,
 }
 
@@ -180,7 +180,7 @@ pub fn measure(
     Ok(Measurement { curve, point, rate_mops, latency_us, busy: shares(&used), beside })
 }
 
-/// What a run came to.
+/// The results of a run.
 struct Found {
     rate_mops: f64,
     latency_us: Latency,
@@ -194,7 +194,7 @@ fn run(profile: &Profile, point: Point) -> Result<Found, ConfigError> {
     }
 }
 
-/// Times of what begins and ends while it is watched.
+/// Times of operations that begin and end while it is watched.
 struct Watch {
     is_on: Cell<bool>,
     took_ns: RefCell<Histogram<u64>>,
@@ -222,7 +222,7 @@ impl Watch {
     }
 }
 
-/// Warms up, counts, and says what was used meanwhile.
+/// Warms up and counts; returns the usage meanwhile.
 fn count(fabric: &SimFabric, scheduler: &mut Scheduler<'_>, watch: &Watch) -> Found {
     scheduler.run_until(WARM_UP);
     let start = fabric.usage();

@@ -1,8 +1,7 @@
-//! What was measured on real NICs: figures with their citations.
+//! Figures of real NICs, with their citations, as `figures.toml` states them.
 //!
-//! Invariant: nothing here is used by the model. A figure that a constant of the profile was taken from
-//! says so, because the model cannot miss it; the others test it. A miss that is understood is explained
-//! where the figure stands.
+//! Invariant: nothing here is used by the model. A figure that a constant of the profile was taken from says so, because
+//! the model cannot miss it; the others test it. A miss that is understood is explained where the figure stands.
 
 use super::{Found, Point, curves::curve};
 use serde::{Deserialize, Serialize};
@@ -10,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use tarn_sim::profile::{Profile, Standing};
 
-/// What of a point was published.
+/// The property of a point that was published.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
@@ -72,7 +71,7 @@ pub fn figures() -> &'static [Figure] {
 /// A published figure beside the model's.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Beside {
-    /// What is compared.
+    /// The property that is compared.
     pub quantity: &'static str,
     /// The model's figure.
     pub model: f64,
@@ -80,7 +79,7 @@ pub struct Beside {
     pub published: f64,
     /// The model's figure over the published one.
     pub ratio: f64,
-    /// Who measured it.
+    /// The publication.
     pub source: &'static str,
     /// `measured`, `derived` or `assumed`, as the constant that rests on it; else `predicted`.
     pub standing: &'static str,
@@ -102,7 +101,7 @@ pub fn standing_name(standing: Standing) -> &'static str {
 /// Within this a figure is met.
 const MET: std::ops::RangeInclusive<f64> = 0.9..=1.1;
 
-/// What was published of `point` on this hardware, beside what was found; `rate_of` runs another point.
+/// Returns the figures that were published of `point` on this hardware, beside the model's; `rate_of` runs another point.
 pub(super) fn beside<E>(
     profile: &Profile,
     point: Point,

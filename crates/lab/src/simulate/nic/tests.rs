@@ -43,7 +43,7 @@ fn the_doorbell_curve_rises_to_32_threads_and_falls_from_there() {
     assert!(at(&profile, "doorbell", "read 96 alone").rate_mops > 2.0 * rate(32));
 }
 
-/// Little's law: what is in flight is rate times latency, whatever the model.
+/// Little's law: the number in flight is rate times latency, whatever the model.
 #[test]
 fn rates_and_latencies_agree_with_one_another() {
     for name in Profile::names() {
