@@ -168,7 +168,8 @@ fn draw_try(
     for round in &it.rounds {
         let nobody = if round.awaited { "" } else { " (nobody waits for it)" };
         say(round.posted_ns(), Order::Round, '┣', &format!("━ {}{nobody}", round.name()));
-        let resumed = round.resumed_ns.filter(|resumed| resumed - round.completed_ns > BUSY_NS);
+        let resumed =
+            round.resumed_ns.filter(|resumed| resumed.saturating_sub(round.completed_ns) > BUSY_NS);
         if let Some(resumed) = resumed {
             let us = (resumed - round.completed_ns) as f64 / 1e3;
             say(resumed, Order::Busy, '┃', &format!(" its thread was busy for {us:.2} µs"));
