@@ -5,6 +5,7 @@
 
 use super::order::{FaultKind, Item, Order};
 use crate::harness::layout::Layout;
+use crate::harness::lines::{put, put_part};
 use crate::machine;
 use serde::Serialize;
 use std::fmt;
@@ -227,23 +228,18 @@ impl fmt::Display for Sum {
         let Sum { protocol, variant, crashes, total, .. } = self;
         let isolation = self.isolation.unwrap_or("nothing");
         let layout = self.layout.map_or(String::new(), |name| format!(", records {name}"));
-        writeln!(
-            f,
-            "every order of {protocol} ({variant}{layout}), {crashes} crashes, held against: {isolation}"
-        )?;
-        writeln!(
-            f,
+        put!(f =>
+            "every order of {protocol} ({variant}{layout}), {crashes} crashes, held against: \
+             {isolation}")?;
+        put!(f =>
             "{:<18} {:<6} {:<8} {:>10} {:>10} {:>12} {:>9} {:>8}  outcome",
-            "litmus", "shape", "fault", "executions", "states", "steps", "steps/s", "seconds"
-        )?;
+            "litmus", "shape", "fault", "executions", "states", "steps", "steps/s", "seconds")?;
         self.litmus.iter().try_for_each(|row| row.fmt(f))?;
         let Total { executions, states, steps, steps_per_s, seconds, .. } = total;
-        writeln!(
-            f,
-            "{:<34} {executions:>10} {states:>10} {steps:>12} {steps_per_s:>9.0} {seconds:>8.1}  {} of {} \
-             exhausted, {} violations",
-            "total", total.exhausted, total.items, total.violations
-        )?;
+        put!(f =>
+            "{:<34} {executions:>10} {states:>10} {steps:>12} {steps_per_s:>9.0} {seconds:>8.1}  \
+             {} of {} exhausted, {} violations",
+            "total", total.exhausted, total.items, total.violations)?;
         writeln!(f, "{}; {} at a time", self.machine, self.jobs)?;
         for (row, found) in self.violations() {
             writeln!(f, "\n{} {} {}: {} steps", row.litmus, row.shape, row.fault, found.steps)?;
@@ -258,12 +254,9 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Row { litmus, shape, fault, executions, states, steps, steps_per_s, seconds, .. } =
             self;
-        write!(
-            f,
+        put_part!(f =>
             "{litmus:<18} {shape:<6} {fault:<8} {executions:>10} {states:>10} {steps:>12} \
-             {steps_per_s:>9.0} {seconds:>8.1}  {}",
-            self.outcome
-        )?;
+             {steps_per_s:>9.0} {seconds:>8.1}  {}", self.outcome)?;
         if !self.violations.is_empty() {
             write!(f, ", VIOLATED")?;
         } else if let Some(bound) = self.bounded_by {

@@ -12,6 +12,16 @@ macro_rules! formatted_row {
 }
 pub(crate) use formatted_row as row;
 
+/// Writes a line: `put!(to => "{} of {}", done, all)`.
+macro_rules! put {
+    ($to:expr => $($text:tt)+) => { writeln!($to, $($text)+) };
+}
+/// The same without the end of the line.
+macro_rules! put_part {
+    ($to:expr => $($text:tt)+) => { write!($to, $($text)+) };
+}
+pub(crate) use {put, put_part};
+
 /// One line.
 pub(crate) fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
     writeln!(f, "  {name:<18} {value}")

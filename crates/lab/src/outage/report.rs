@@ -6,6 +6,7 @@
 
 use super::{Plan, Shape};
 use crate::harness::checks::{AuditReport, Invariants};
+use crate::harness::lines::put;
 use crate::sweep::chart::escape;
 use serde::Serialize;
 use std::fmt::{self, Write as _};
@@ -176,16 +177,10 @@ impl Outage {
         );
         for tick in 0..=4 {
             let per_s = most * f64::from(tick) / 4.0;
-            let _ = writeln!(
-                svg,
+            let _ = put!(svg =>
                 "<path class=\"rule\" d=\"M{left} {:.1}H{:.1}\"/><text class=\"soft\" x=\"{:.1}\" \
                  y=\"{:.1}\" text-anchor=\"end\">{:.2} M/s</text>",
-                y(per_s),
-                left + width,
-                left - 4.0,
-                y(per_s) + 4.0,
-                per_s / 1e6
-            );
+                y(per_s), left + width, left - 4.0, y(per_s) + 4.0, per_s / 1e6);
         }
         let mut line = String::new();
         for (index, per_s) in self.throughput_per_s.iter().enumerate() {
@@ -198,29 +193,19 @@ impl Outage {
         let mut last = f64::NEG_INFINITY;
         for event in &self.events {
             let at = x(event.at_ms);
-            let _ = writeln!(
-                svg,
-                "<path class=\"event\" d=\"M{at:.1} {top}V{:.1}\"><title>{:.3} ms: {}</title></path>",
-                top + height,
-                event.at_ms,
-                escape(&event.what)
-            );
+            let _ = put!(svg =>
+                "<path class=\"event\" d=\"M{at:.1} {top}V{:.1}\"><title>{:.3} ms: \
+                 {}</title></path>", top + height, event.at_ms, escape(&event.what));
             if at - last > 48.0 {
-                let _ = writeln!(
-                    svg,
+                let _ = put!(svg =>
                     "<text class=\"soft\" x=\"{at:.1}\" y=\"{:.1}\">{:.1} ms</text>",
-                    top + height + 16.0,
-                    event.at_ms
-                );
+                    top + height + 16.0, event.at_ms);
                 last = at;
             }
         }
-        let _ = writeln!(
-            svg,
+        let _ = put!(svg =>
             "<text class=\"soft\" x=\"{left}\" y=\"{:.1}\">virtual time; a mark is something that \
-             happened</text>\n</svg>",
-            top + height + 36.0
-        );
+             happened</text>\n</svg>", top + height + 36.0);
         svg
     }
 
@@ -260,22 +245,13 @@ impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape = &self.shape;
         writeln!(f, "{}", self.title())?;
-        writeln!(
-            f,
-            "{} records, {} replicas, {} spare memory nodes, {} coordinators; crash at {} ms, noticed {}; \
-             machines are back after {} ms",
-            self.records,
-            shape.replicas,
-            shape.spare_nodes,
-            shape.compute_nodes * shape.threads * shape.coroutines,
-            shape.crash_at_ms,
-            if shape.lease_ms > 0.0 {
-                format!("by leases of {} ms", shape.lease_ms)
-            } else {
-                "at once".into()
-            },
-            shape.restart_ms
-        )?;
+        put!(f =>
+            "{} records, {} replicas, {} spare memory nodes, {} coordinators; crash at {} ms, \
+             noticed {}; machines are back after {} ms",
+            self.records, shape.replicas, shape.spare_nodes,
+            shape.compute_nodes * shape.threads * shape.coroutines, shape.crash_at_ms,
+            if shape.lease_ms > 0.0 { format!("by leases of {} ms", shape.lease_ms) } else { "at once".into() },
+            shape.restart_ms)?;
         let most = self.throughput_per_s.iter().copied().fold(1.0, f64::max);
         for (index, per_s) in self.throughput_per_s.iter().enumerate() {
             let from = index as f64 * shape.interval_ms;
@@ -288,14 +264,9 @@ impl fmt::Display for Outage {
             }
         }
         writeln!(f, "before the crash   {:.3} M transactions/s", self.before_per_s / 1e6)?;
-        writeln!(
-            f,
-            "after it           {:.3} M transactions/s, {:.1} % less (first {MEAN_OF} intervals; lowest \
-             {:.3})",
-            self.after_per_s / 1e6,
-            self.drop_percent,
-            self.lowest_per_s / 1e6
-        )?;
+        put!(f =>
+            "after it           {:.3} M transactions/s, {:.1} % less (first {MEAN_OF} intervals; \
+             lowest {:.3})", self.after_per_s / 1e6, self.drop_percent, self.lowest_per_s / 1e6)?;
         writeln!(f, "backups promoted   {}", ms(self.promoted_after_ms))?;
         writeln!(f, "dead recovered     {}", ms(self.recovered_after_ms))?;
         writeln!(f, "throughput back    {}", ms(self.back_after_ms))?;
@@ -305,12 +276,9 @@ impl fmt::Display for Outage {
         let Checks { audit, rules, unknown, .. } = &self.checks;
         if failed.is_empty() {
             let count = rules.each.len();
-            return writeln!(
-                f,
-                "memory             sound: {}; {count} rules of the workload, held against what was \
-                 acknowledged ({unknown} transactions in doubt)",
-                audit.detail
-            );
+            return put!(f =>
+                "memory             sound: {}; {count} rules of the workload, held against what \
+                 was acknowledged ({unknown} transactions in doubt)", audit.detail);
         }
         writeln!(f, "memory             {}", failed.join("; "))
     }

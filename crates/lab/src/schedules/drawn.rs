@@ -5,7 +5,7 @@
 
 use super::mixture::{self, Mix};
 use super::read_leases::ReadLeases;
-use crate::harness::lines::placement_name;
+use crate::harness::lines::{placement_name, put_part};
 use rand::RngExt as _;
 use serde::Serialize;
 use std::fmt;
@@ -380,24 +380,16 @@ impl fmt::Display for Drawn {
             write!(f, ", {}", ordered.name())?;
         }
         let placement = placement_name(self.placement);
-        write!(
-            f,
-            "; {memory_nodes} memory nodes, {replicas} replicas by {placement}; {compute_nodes} compute \
-             nodes × {} threads × {} coordinators × {} transactions; {} addresses remembered; growth {}; \
-             ",
-            self.threads,
-            self.coroutines,
-            self.transactions,
-            self.address_cache,
-            if self.growth { "on" } else { "off" },
-        )?;
-        write!(
-            f,
+        put_part!(f =>
+            "; {memory_nodes} memory nodes, {replicas} replicas by {placement}; {compute_nodes} \
+             compute nodes × {} threads × {} coordinators × {} transactions; {} addresses \
+             remembered; growth {}; ",
+            self.threads, self.coroutines, self.transactions, self.address_cache,
+            if self.growth { "on" } else { "off" })?;
+        put_part!(f =>
             "buckets of {} slots{}, {} for 100 records; ",
-            self.bucket.slots,
-            if self.bucket.read_whole { " read whole" } else { "" },
-            self.slots_per_100_records
-        )?;
+            self.bucket.slots, if self.bucket.read_whole { " read whole" } else { "" },
+            self.slots_per_100_records)?;
         if self.drop_one_in > 0 {
             write!(f, "one transaction in {} dropped; ", self.drop_one_in)?;
         }
@@ -423,11 +415,9 @@ impl Drawn {
             match what {
                 What::MemoryNode { slot } => write!(f, "memory node {slot} dies at {at_us} µs; ")?,
                 What::Zombie { slot } => write!(f, "compute node {slot} expelled at {at_us} µs; ")?,
-                What::Crash { slot, noticed_after_ns } => write!(
-                    f,
+                What::Crash { slot, noticed_after_ns } => put_part!(f =>
                     "compute node {slot} crashes at {at_us} µs, noticed {} µs later; ",
-                    us(*noticed_after_ns)
-                )?,
+                    us(*noticed_after_ns))?,
             }
         }
         let restarts = if self.restarts { "the dead come back" } else { "the dead stay away" };

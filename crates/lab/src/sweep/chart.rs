@@ -4,6 +4,7 @@
 //! dark. The same lines give the same bytes.
 
 use super::report::brief;
+use crate::harness::lines::{put, put_part};
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 520.0;
@@ -155,14 +156,10 @@ impl Chart {
         let (left, right, bottom, top) = (along_x(0.0), along_x(1.0), along_y(0.0), along_y(1.0));
         for tick in &up.ticks {
             let y = along_y(up.place(*tick));
-            let _ = writeln!(
-                svg,
-                "<path class=\"grid\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                left - 6.0,
-                y + 3.5,
-                tick_name(*tick)
-            );
+            let _ = put!(svg =>
+                "<path class=\"grid\" d=\"M{left:.1} {y:.1}H{right:.1}\"/><text class=\"tick\" \
+                 x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                left - 6.0, y + 3.5, tick_name(*tick));
         }
         for (at, tick) in across.ticks.iter().enumerate() {
             let x = along_x(across.place(*tick));
@@ -170,25 +167,18 @@ impl Chart {
                 Scale::Number => tick_name(*tick),
                 Scale::Names(names) => escape(&names[at]),
             };
-            let _ = writeln!(
-                svg,
-                "<path class=\"axis\" d=\"M{x:.1} {bottom:.1}v4\"/>\
-                 <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
-                bottom + 16.0
-            );
+            let _ = put!(svg =>
+                "<path class=\"axis\" d=\"M{x:.1} {bottom:.1}v4\"/><text class=\"tick\" \
+                 x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>", bottom + 16.0);
         }
         let middle = (top + bottom) / 2.0;
-        let _ = write!(
-            svg,
-            "<path class=\"axis\" d=\"M{left:.1} {bottom:.1}H{right:.1}\"/>\n\
-             <text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
-             <text class=\"name\" transform=\"translate(14 {middle:.1}) rotate(-90)\" \
+        let _ = put_part!(svg =>
+            "<path class=\"axis\" d=\"M{left:.1} {bottom:.1}H{right:.1}\"/>\n<text class=\"name\" \
+             x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n<text class=\"name\" \
+             transform=\"translate(14 {middle:.1}) rotate(-90)\" \
              text-anchor=\"middle\">{}</text>\n",
-            (left + right) / 2.0,
-            HEIGHT - 10.0,
-            named(&self.x_name, across),
-            named(&self.y_name, up)
-        );
+            (left + right) / 2.0, HEIGHT - 10.0, named(&self.x_name, across),
+            named(&self.y_name, up));
     }
 }
 
@@ -217,11 +207,9 @@ fn draw(svg: &mut String, line: &Line, across: &Span, up: &Span) {
     for ((x, y), mark) in places.iter().zip(&line.marks) {
         let title = escape(&mark.title);
         // A larger disc that is not seen makes the small one easy to point at.
-        let _ = writeln!(
-            svg,
-            "<g><title>{title}</title><circle class=\"reach\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"11\"/>\
-             <circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>"
-        );
+        let _ = put!(svg =>
+            "<g><title>{title}</title><circle class=\"reach\" cx=\"{x:.1}\" cy=\"{y:.1}\" \
+             r=\"11\"/><circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>");
     }
     svg.push_str("</g>\n");
 }

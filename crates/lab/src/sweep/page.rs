@@ -8,6 +8,7 @@ use super::report::{
     CONFLICTS, Figure, P50, P99, Ran, SweepReport, THROUGHPUT, UTILISATION, brief,
 };
 use super::{Axis, style::STYLE};
+use crate::harness::lines::put_part;
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -206,22 +207,14 @@ fn utilisation(html: &mut String, series: &Series<'_>) {
 
 /// A chart with its caption and legend.
 pub(crate) fn figure(html: &mut String, chart: &Chart) {
-    let _ = write!(
-        html,
-        "<figure>\n<figcaption>{}</figcaption>\n{}",
-        escape(&chart.title),
-        chart.svg()
-    );
+    let _ = put_part!(html =>
+        "<figure>\n<figcaption>{}</figcaption>\n{}", escape(&chart.title), chart.svg());
     if chart.lines.iter().any(|line| !line.name.is_empty()) {
         html.push_str("<ul class=\"legend\">");
         for line in &chart.lines {
-            let _ = write!(
-                html,
-                "<li><svg viewBox=\"0 0 24 8\" class=\"key\"><g class=\"{}\">\
-                 <path class=\"line\" d=\"M1 4H23\"/></g></svg>{}</li>",
-                class(line),
-                escape(&line.name)
-            );
+            let _ = put_part!(html =>
+                "<li><svg viewBox=\"0 0 24 8\" class=\"key\"><g class=\"{}\"><path class=\"line\" \
+                 d=\"M1 4H23\"/></g></svg>{}</li>", class(line), escape(&line.name));
         }
         html.push_str("</ul>\n");
     }
@@ -266,13 +259,9 @@ fn configuration(html: &mut String, report: &SweepReport) {
             lines.extend(config.iter().map(|(name, value)| format!("{name} = {value}")));
         }
         let digest = point.report.get("digest").and_then(Value::as_str).unwrap_or("–");
-        let _ = write!(
-            html,
+        let _ = put_part!(html =>
             "<details><summary>{}</summary>\n<pre>tarn {}\n\n{}\ndigest = {}</pre></details>\n",
-            escape(&point.name()),
-            escape(&point.arguments.join(" ")),
-            escape(&lines.join("\n")),
-            escape(digest)
-        );
+            escape(&point.name()), escape(&point.arguments.join(" ")), escape(&lines.join("\n")),
+            escape(digest));
     }
 }

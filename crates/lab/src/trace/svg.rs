@@ -7,6 +7,7 @@
 use super::text::words;
 use super::{Batch, Message, Round, Trace, Transaction, Try};
 use crate::harness::letters::clipped;
+use crate::harness::lines::put;
 use crate::sweep::chart::escape;
 use std::fmt::Write as _;
 
@@ -113,11 +114,9 @@ impl<'a> Picture<'a> {
         self.draw_lanes(svg, bottom);
         for cut in &self.scale.cuts {
             let x = LEFT - 5.0;
-            let _ = writeln!(
-                svg,
-                "<path class=\"cut\" d=\"M{x:.1} {cut:.1}l5 -3l0 6l5 -3\">\
-                 <title>time is cut short here</title></path>"
-            );
+            let _ = put!(svg =>
+                "<path class=\"cut\" d=\"M{x:.1} {cut:.1}l5 -3l0 6l5 -3\"><title>time is cut short \
+                 here</title></path>");
         }
         self.txn.tries.iter().for_each(|it| self.draw_try(svg, it));
         // Last, so that no arrow crosses them.
@@ -138,12 +137,10 @@ impl<'a> Picture<'a> {
         for (x, name) in own.into_iter().chain(nodes) {
             let anchor = if x == LEFT { "end" } else { "middle" };
             let at = if x == LEFT { x + 8.0 } else { x };
-            let _ = writeln!(
-                svg,
-                "<text class=\"soft\" x=\"{at:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{name}</text>\
-                 <path class=\"lane\" d=\"M{x:.1} {:.1}V{bottom:.1}\"/>",
-                y + 6.0
-            );
+            let _ = put!(svg =>
+                "<text class=\"soft\" x=\"{at:.1}\" y=\"{y:.1}\" \
+                 text-anchor=\"{anchor}\">{name}</text><path class=\"lane\" d=\"M{x:.1} \
+                 {:.1}V{bottom:.1}\"/>", y + 6.0);
         }
     }
 
@@ -175,24 +172,17 @@ impl<'a> Picture<'a> {
     /// Words to the left of the coordinator's lane, with their time.
     fn say(&self, svg: &mut String, ns: u64, y: f64, words: &str, class: &str) {
         let us = (ns - self.txn.began_ns) as f64 / 1e3;
-        let _ = writeln!(
-            svg,
-            "<text class=\"soft small\" x=\"60\" y=\"{y:.1}\" text-anchor=\"end\">{us:.2} µs</text>\
-             <text class=\"{class}\" x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 10.0,
-            escape(words)
-        );
+        let _ = put!(svg =>
+            "<text class=\"soft small\" x=\"60\" y=\"{y:.1}\" text-anchor=\"end\">{us:.2} \
+             µs</text><text class=\"{class}\" x=\"{:.1}\" y=\"{y:.1}\" \
+             text-anchor=\"end\">{}</text>", LEFT - 10.0, escape(words));
     }
 
     fn bar(&self, svg: &mut String, class: &str, (from, to): (f64, f64), title: &str) {
-        let _ = writeln!(
-            svg,
-            "<rect class=\"{class}\" x=\"{:.1}\" y=\"{from:.1}\" width=\"8\" height=\"{:.1}\">\
-             <title>{}</title></rect>",
-            LEFT - 4.0,
-            (to - from).max(1.0),
-            escape(title)
-        );
+        let _ = put!(svg =>
+            "<rect class=\"{class}\" x=\"{:.1}\" y=\"{from:.1}\" width=\"8\" \
+             height=\"{:.1}\"><title>{}</title></rect>",
+            LEFT - 4.0, (to - from).max(1.0), escape(title));
     }
 
     fn draw_round(&self, svg: &mut String, round: &Round) {
@@ -223,25 +213,14 @@ impl<'a> Picture<'a> {
             us(batch.seen_ns)
         );
         let (arrived, left) = (self.y(batch.arrived_ns), self.y(batch.left_ns));
-        let _ = writeln!(
-            svg,
-            "<g><title>{}</title><path class=\"go{dashed}\" marker-end=\"url(#go)\" \
-             d=\"M{LEFT:.1} {:.1}L{:.1} {:.1}L{:.1} {arrived:.1}\"/>\
-             <rect class=\"box\" x=\"{:.1}\" y=\"{arrived:.1}\" width=\"8\" height=\"{:.1}\"/>\
-             <path class=\"come{dashed}\" marker-end=\"url(#come)\" \
-             d=\"M{:.1} {left:.1}L{:.1} {:.1}L{LEFT:.1} {:.1}\"/></g>",
-            escape(&title),
-            self.y(batch.posted_ns),
-            LEFT + NIC,
-            self.y(batch.sent_ns),
-            x - 5.0,
-            x - 4.0,
-            (left - arrived).max(2.0),
-            x - 5.0,
-            LEFT + NIC,
-            self.y(batch.taken_ns),
-            self.y(batch.seen_ns)
-        );
+        let _ = put!(svg =>
+            "<g><title>{}</title><path class=\"go{dashed}\" marker-end=\"url(#go)\" d=\"M{LEFT:.1} \
+             {:.1}L{:.1} {:.1}L{:.1} {arrived:.1}\"/><rect class=\"box\" x=\"{:.1}\" \
+             y=\"{arrived:.1}\" width=\"8\" height=\"{:.1}\"/><path class=\"come{dashed}\" \
+             marker-end=\"url(#come)\" d=\"M{:.1} {left:.1}L{:.1} {:.1}L{LEFT:.1} {:.1}\"/></g>",
+            escape(&title), self.y(batch.posted_ns), LEFT + NIC, self.y(batch.sent_ns), x - 5.0,
+            x - 4.0, (left - arrived).max(2.0), x - 5.0, LEFT + NIC, self.y(batch.taken_ns),
+            self.y(batch.seen_ns));
     }
 
     fn draw_labels(&self, svg: &mut String, batch: &Batch) {
@@ -249,12 +228,9 @@ impl<'a> Picture<'a> {
         let arrived = self.y(batch.arrived_ns);
         for (line, (words, class)) in labels(batch).into_iter().enumerate() {
             let y = arrived + 4.0 + LINE * line as f64;
-            let _ = writeln!(
-                svg,
+            let _ = put!(svg =>
                 "<text class=\"{class}\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-                x + 9.0,
-                escape(&words)
-            );
+                x + 9.0, escape(&words));
         }
     }
 
@@ -262,15 +238,10 @@ impl<'a> Picture<'a> {
         let at = self.compute.iter().position(|node| *node == message.to).expect("it has a lane");
         let x = self.lane(self.memory.len() + at);
         let (from, to) = (self.y(message.sent_ns), self.y(message.arrived_ns));
-        let _ = writeln!(
-            svg,
-            "<path class=\"go\" marker-end=\"url(#go)\" d=\"M{LEFT:.1} {from:.1}L{:.1} {to:.1}\"/>\
-             <text class=\"mono\" x=\"{:.1}\" y=\"{:.1}\">message, {} B</text>",
-            x - 2.0,
-            x + 9.0,
-            to + 4.0,
-            message.bytes
-        );
+        let _ = put!(svg =>
+            "<path class=\"go\" marker-end=\"url(#go)\" d=\"M{LEFT:.1} {from:.1}L{:.1} \
+             {to:.1}\"/><text class=\"mono\" x=\"{:.1}\" y=\"{:.1}\">message, {} B</text>",
+            x - 2.0, x + 9.0, to + 4.0, message.bytes);
     }
 }
 

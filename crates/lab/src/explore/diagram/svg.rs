@@ -5,6 +5,7 @@
 //! The same scene gives the same bytes.
 
 use super::scene::{Row, Scene, Tone};
+use crate::harness::lines::put;
 use crate::sweep::chart::escape;
 use crate::trace::svg::document;
 use std::fmt::Write as _;
@@ -70,24 +71,17 @@ impl Picture<'_> {
         let memory = memory.map(|at| (self.memory(at), format!("memory node {at}")));
         for (x, name) in actors.chain(memory) {
             let y = self.top - HEADING + 8.0;
-            let _ = writeln!(
-                svg,
-                "<text class=\"soft small\" x=\"{x:.0}\" y=\"{y:.0}\" text-anchor=\"middle\">{}</text>\
-                 <path class=\"lane\" d=\"M{x:.0} {:.0}V{bottom:.0}\"/>",
-                escape(&name),
-                y + 6.0
-            );
+            let _ = put!(svg =>
+                "<text class=\"soft small\" x=\"{x:.0}\" y=\"{y:.0}\" \
+                 text-anchor=\"middle\">{}</text><path class=\"lane\" d=\"M{x:.0} \
+                 {:.0}V{bottom:.0}\"/>", escape(&name), y + 6.0);
         }
     }
 
     fn row(&self, svg: &mut String, at: usize, row: &Row) {
         let y = self.y(at);
-        let _ = writeln!(
-            svg,
-            "<text class=\"soft small\" x=\"12\" y=\"{:.0}\">{}</text>",
-            y + 4.0,
-            row.step
-        );
+        let _ = put!(svg =>
+            "<text class=\"soft small\" x=\"12\" y=\"{:.0}\">{}</text>", y + 4.0, row.step);
         let class = match row.tone {
             Tone::Plain => "mono",
             Tone::Change => "mono strong",
@@ -99,40 +93,25 @@ impl Picture<'_> {
             (Some(actor), Some((posted, node))) => {
                 let (from, to) = (self.actor(actor), self.memory(usize::from(node)));
                 let colour = if row.tone == Tone::Plain { "come" } else { "go" };
-                let _ = writeln!(
-                    svg,
-                    "<path class=\"{colour}\" marker-end=\"url(#{colour})\" d=\"M{from:.0} {:.0}L{x:.0} \
-                     {y:.0}H{:.0}\"/>",
-                    self.y_of_step(posted),
-                    to - 3.0
-                );
+                let _ = put!(svg =>
+                    "<path class=\"{colour}\" marker-end=\"url(#{colour})\" d=\"M{from:.0} \
+                     {:.0}L{x:.0} {y:.0}H{:.0}\"/>", self.y_of_step(posted), to - 3.0);
             }
             (Some(actor), None) => {
                 let lane = self.actor(actor);
-                let _ = writeln!(
-                    svg,
+                let _ = put!(svg =>
                     "<rect class=\"box\" x=\"{:.0}\" y=\"{:.0}\" width=\"8\" height=\"8\"/>",
-                    lane - 4.0,
-                    y - 4.0
-                );
+                    lane - 4.0, y - 4.0);
             }
             (None, _) => {}
         }
-        let _ = writeln!(
-            svg,
+        let _ = put!(svg =>
             "<text class=\"{class}\" x=\"{:.0}\" y=\"{:.0}\">{}</text>",
-            x + 8.0,
-            y - 3.0,
-            escape(&row.words)
-        );
+            x + 8.0, y - 3.0, escape(&row.words));
         if !row.state.is_empty() {
-            let _ = writeln!(
-                svg,
+            let _ = put!(svg =>
                 "<text class=\"mono\" x=\"{:.0}\" y=\"{:.0}\">{}</text>",
-                self.memory(self.scene.memory_nodes - 1) + 12.0,
-                y + 4.0,
-                escape(&row.state)
-            );
+                self.memory(self.scene.memory_nodes - 1) + 12.0, y + 4.0, escape(&row.state));
         }
     }
 }
