@@ -282,6 +282,31 @@ impl<W: Workload> Driver<W> {
         Some(Dispatch::new(&self.workload, nodes, router, clients, self.heat.clone()))
     }
 
+    /// Adds the coroutines of a phase: coordinators, services, keepers of shards and leases, the node of timestamps.
+    fn spawn<'a>(
+        &'a self,
+        scheduler: &mut Scheduler<'a>,
+        cast: &Cast<'a, W>,
+        (contexts, all): (&'a [Crew], &'a [Rc<Context>]),
+    ) -> Result<(), OpenError> {
+        let (signals, desk) = (cast.signals, cast.desk);
+        for (cx, numbers) in contexts {
+            numbers.iter().for_each(|number| cast.begin(scheduler, cx, *number));
+            if cx.answers() {
+                // Until then a node may begin to ask it, whether it has coordinators or not.
+                let is_over = || signals.has_stopped() && !cx.has_coordinators();
+                scheduler.spawn(&cx.port, serve::run(cx, is_over));
+            }
+        }
+        self.balance(scheduler, all, signals);
+        Self::keep_leases(scheduler, all, signals);
+        if let Some(node) = self.serving_timestamps() {
+            let seats = contexts.iter().map(|(_, them)| them.len()).sum::<usize>();
+            node.start(self.cluster.database(), scheduler, move || desk.has_left() == seats)?;
+        }
+        Ok(())
+    }
+
     /// Runs one phase; `watch` is told now and then.
     ///
     /// # Errors
@@ -321,20 +346,7 @@ impl<W: Workload> Driver<W> {
         let dispatch = dispatch.as_ref();
         let cast =
             Cast { workload, retry, desk: &desk, signals: &signals, record, recorder, dispatch };
-        for (cx, numbers) in &contexts {
-            numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
-            if cx.answers() {
-                // Until then a node may begin to ask it, whether it has coordinators or not.
-                let is_over = || signals.has_stopped() && !cx.has_coordinators();
-                scheduler.spawn(&cx.port, serve::run(cx, is_over));
-            }
-        }
-        self.balance(&mut scheduler, &all, &signals);
-        Self::keep_leases(&mut scheduler, &all, &signals);
-        if let Some(node) = self.serving_timestamps() {
-            let (seats, desk) = (contexts.iter().map(|(_, them)| them.len()).sum::<usize>(), &desk);
-            node.start(database, &mut scheduler, move || desk.has_left() == seats)?;
-        }
+        self.spawn(&mut scheduler, &cast, (&contexts, &all))?;
         let start = fabric.now();
         let of = length.warm_up + length.measured;
         let mut run_to = |until: Nanos, is_enough: &dyn Fn() -> bool| {
