@@ -29,14 +29,14 @@ struct Inbox<I> {
     count: AtomicUsize,
 }
 
-/// Those of all threads.
+/// The inboxes of all threads.
 pub(super) struct Inboxes<I> {
     of: Vec<Inbox<I>>,
     threads_per_node: usize,
 }
 
 impl<I> Inboxes<I> {
-    /// Of so many threads.
+    /// Makes an inbox for each of so many threads.
     pub(super) fn new(threads: usize, threads_per_node: usize) -> Inboxes<I> {
         let inbox = |_| Inbox { waiting: Mutex::default(), count: AtomicUsize::new(0) };
         Inboxes { of: (0..threads).map(inbox).collect(), threads_per_node }
@@ -77,7 +77,7 @@ pub(super) struct Routed<'a, W: Workload> {
 }
 
 impl<'a, W: Workload> Routed<'a, W> {
-    /// Those of thread number `thread` of all.
+    /// Makes the source of thread number `thread` of all.
     pub(super) fn new(
         inboxes: &'a Inboxes<W::Input>,
         signals: &'a Signals,

@@ -57,7 +57,7 @@ pub struct Report {
 pub struct Chosen {
     /// Coordinator threads.
     pub threads: usize,
-    /// Of which on one compute node.
+    /// Coordinator threads of one compute node.
     pub threads_per_node: usize,
     /// Compute nodes.
     pub compute_nodes: usize,
@@ -89,9 +89,9 @@ pub struct Chosen {
     pub workload: BTreeMap<&'static str, String>,
     /// Not counted before the measured phase.
     pub warm_up_seconds: f64,
-    /// Of the measured phase, as asked for.
+    /// Length of the measured phase, as asked for.
     pub seconds: f64,
-    /// Of the verification phase, as asked for; 0 for none.
+    /// Length of the verification phase, as asked for; 0 for none.
     pub verify_seconds: f64,
 }
 

@@ -41,14 +41,14 @@ use tarn_store::schema::{TableId, TableSchema};
 pub const TABLE: TableId = TableId(0);
 /// Addresses that a coordinator remembers which does.
 const REMEMBERED: usize = 16;
-/// Of every generator: nothing that is explored draws.
+/// Seed of every generator: nothing that is explored draws.
 pub const SEED: u64 = 1;
 /// How long readers' leases are, and writers' waits: all that is asked is which waits fit into which windows.
 const READ_LEASE_NS: u32 = 1;
 /// Where timestamps are counted: the second line of the superblock's page, which has no other use.
 const TIMESTAMPS_AT: u64 = 64;
 const _: () = assert!(TIMESTAMPS_AT + 8 <= SUPERBLOCK_BYTES);
-/// Of each node's lock table: every state's digest looks at all of it.
+/// Size of each node's lock table: every state's digest looks at all of it.
 const LOCK_TABLE_BYTES: u64 = 1 << 10;
 /// Keys that are tried for one record.
 const KEYS_MAX: u64 = 1 << 20;
@@ -118,12 +118,12 @@ impl Cluster {
         self.keys[record.0]
     }
 
-    /// Whose key it is.
+    /// Returns the record with this key.
     pub fn record(&self, key: u64) -> Option<RecordIndex> {
         self.keys.iter().position(|known| *known == key).map(RecordIndex)
     }
 
-    /// Whose entry says `value` and leads to the record of `key`.
+    /// Returns the holder of an entry of `value` that leads to the record of `key`.
     pub fn holder(&self, key: u64, value: u64) -> Holder {
         match self.record(key) {
             Some(record) => Holder::Record(record),
@@ -147,7 +147,7 @@ impl Cluster {
         self.node(self.litmus.compute_nodes())
     }
 
-    /// Of compute nodes, the deputy's and the steward's included.
+    /// The number of compute nodes, deputy and steward included.
     pub fn compute_nodes(&self) -> usize {
         usize::from(self.litmus.compute_nodes()) + 2
     }

@@ -117,7 +117,7 @@ impl Part {
             Ok(()) => return (Ended::Committed(once.seen.clone()), true),
             Err(failure) if failure == Failure::user_abort() => return (Ended::Without, true),
             Err(Failure::Abort(AbortReason::UniqueViolation)) => return (Ended::Refused, true),
-            // Of tries that are bounded, the last.
+            // The last of the bounded tries.
             Err(Failure::Abort(_)) => return (Ended::Without, true),
             Err(failure) => failure,
         };
@@ -292,7 +292,7 @@ impl<'a> Once<'a> {
     }
 }
 
-/// The same number in every word.
+/// Writes the same number in every word of a row.
 pub(super) fn write(tx: &mut Transaction<'_>, handle: Handle, value: u64) {
     if let Some(row) = tx.get(handle) {
         let bytes = row.payload().len();

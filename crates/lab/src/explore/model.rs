@@ -72,7 +72,7 @@ struct Stage<'a> {
 }
 
 impl LitmusModel {
-    /// Of this cluster.
+    /// Makes the model of this cluster.
     pub fn new(cluster: Cluster, care: Care) -> LitmusModel {
         LitmusModel {
             cluster: Rc::new(cluster),

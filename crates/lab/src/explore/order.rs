@@ -97,7 +97,7 @@ pub struct Order {
     pub layout: Option<Layout>,
     /// Crashes of one execution.
     pub crashes: u32,
-    /// Of this kind; otherwise each kind by itself.
+    /// The kind of the crashes; otherwise each kind by itself.
     pub fault: Option<FaultKind>,
     /// When an item is given up.
     pub bounds: Bounds,

@@ -27,11 +27,11 @@ pub struct Ordered {
     pub fillers: Vec<u64>,
     /// Before anything else, the leaves of these values are split.
     pub splits: Vec<u64>,
-    /// Of the fillers, those that come after that, by transactions: leaves are loaded three quarters full.
+    /// Fillers that come after the splits, by transactions: leaves are loaded three quarters full.
     pub late: Vec<u64>,
 }
 
-/// As a litmus file states it.
+/// The index as a litmus file states it.
 #[derive(Clone, Deserialize, Debug)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FileOrdered {
@@ -100,7 +100,7 @@ impl Range {
     }
 }
 
-/// Whose entry a scan saw.
+/// The holder of an entry that a scan saw.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Holder {
     /// A record of the litmus.

@@ -47,7 +47,7 @@ pub struct Row {
     pub judged: u64,
     /// Steps that were executed, those again that lead back to a choice included.
     pub steps: u64,
-    /// Of these, those that were executed for the first time on their path.
+    /// Steps that were executed for the first time on their path.
     pub steps_new: u64,
     /// Steps by seconds.
     pub steps_per_s: f64,
@@ -73,7 +73,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Of an item whose exploration broke an invariant of ours; `command` runs it again.
+    /// Makes the row of an item whose exploration broke an invariant of ours; `command` runs it again.
     pub fn panicked(item: &Item, text: String, command: String) -> Row {
         let found =
             Found { text, steps: 0, transitions: 0, schedule: String::new(), replay: command };
@@ -88,7 +88,7 @@ impl Row {
         }
     }
 
-    /// Of an item that was explored.
+    /// Makes the row of an item that was explored.
     pub fn new(item: &Item, explored: &Explored, took: Duration, violations: Vec<Found>) -> Row {
         let progress = &explored.progress;
         let steps = progress.steps_new + progress.steps_again;
@@ -183,7 +183,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Of these rows.
+    /// Adds up these rows.
     pub fn new(order: &Order, litmus: Vec<Row>, took: Duration) -> Sum {
         let sum = |of: fn(&Row) -> u64| litmus.iter().map(of).sum::<u64>();
         let exhausted = litmus.iter().filter(|row| row.bounded_by.is_none()).count();

@@ -19,7 +19,7 @@ use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord};
 /// See the module's text.
 pub struct Service {
     inner: EmbeddedMembership,
-    /// Of each dead life, a digest of whom its recovery was granted to, one after another.
+    /// By dead life, a digest of the nodes that its recovery was granted to, one after another.
     claims: Mutex<BTreeMap<NodeId, u64>>,
 }
 

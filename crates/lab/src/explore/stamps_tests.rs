@@ -103,6 +103,6 @@ fn a_word_of_the_pool_keeps_what_every_source_promises() {
     let explored = explored.expect("a configuration");
     assert_eq!(explored.outcome, Outcome::Exhausted);
     assert!(explored.violations.is_empty(), "{}", explored.violations[0].text);
-    // Of four commits, two a taker, each may be whose it likes: 4 over 2.
+    // Four commits, two a taker, may be given in each order of takers: 4 over 2.
     assert_eq!(takers.ends.borrow().len(), 6);
 }

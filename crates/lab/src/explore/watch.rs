@@ -26,7 +26,7 @@ pub fn watched(
             last = names.join(" + ");
         }
         for at in 0..posted {
-            // As many phases as rounds: one each. Otherwise they share them.
+            // With as many phases as rounds each round has one. Otherwise they share them.
             let own = match names.len() as u64 == posted {
                 true => names[at as usize].to_owned(),
                 false => last.clone(),

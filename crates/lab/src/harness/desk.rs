@@ -122,7 +122,7 @@ pub(crate) async fn coroutine<W: Workload>(
         source.ended(ended.is_ok());
         if let Err(failure) = ended {
             if failure.is_retryable() {
-                // As often as its coordinator tries: the next one is drawn.
+                // It was tried as often as its coordinator tries: the next one is drawn.
                 seat.desk.given_up.set(seat.desk.given_up.get() + 1);
                 continue;
             }

@@ -21,7 +21,7 @@ pub struct LeaseReport {
     pub last_ns: u32,
     /// Read-only transactions that had a window.
     pub reads: u64,
-    /// Those of them that were in lease, of a hundred.
+    /// Share of these transactions that were in lease, in percent.
     pub in_lease_percent: f64,
     /// The time that 80 of a hundred of their windows did not exceed, by a tenth too long at the most; 0 if there were
     /// none.
@@ -66,7 +66,7 @@ pub struct ChangeReport {
     pub to_ns: u32,
     /// Time to adjust.
     pub took_us: f64,
-    /// Of the read-only transactions that it was decided by, so many of a hundred were in lease; none if there were none.
+    /// Share of the read-only transactions behind the decision that were in lease, in percent; `None` if there were none.
     pub in_lease_percent: Option<f64>,
 }
 
@@ -79,7 +79,7 @@ fn us(ns: u64) -> f64 {
 }
 
 impl LeaseReport {
-    /// Of a database that nothing runs on any more.
+    /// Reports on a database that nothing runs on any more; `None` without leases and manager.
     pub fn of(database: &Database, config: &ClusterConfig) -> Option<LeaseReport> {
         let is_asked = config.read_lease_ns > 0 || config.read_lease_policy.is_some();
         if !is_asked || !database.protocol.needs().read_leases {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Is told how far a run is.
 pub trait Watch: Sync {
-    /// So many of so many records are loaded.
+    /// Loading goes on: `_done` of `_all` records are there.
     fn loading(&self, _done: u64, _all: u64) {}
     /// Loading is over.
     fn loaded(&self, _records: u64, _seconds: f64) {}

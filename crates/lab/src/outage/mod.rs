@@ -29,7 +29,7 @@ pub struct Plan {
     pub protocol: (String, String),
     /// Machines, and the deaths.
     pub shape: Shape,
-    /// Of every generator.
+    /// Seed of every generator.
     pub seed: u64,
 }
 

@@ -14,7 +14,7 @@ use tarn_workloads::Workload;
 
 /// Intervals that a mean is taken of.
 const MEAN_OF: usize = 5;
-/// Of the time before the crash, this share is warm-up.
+/// The share of the time before the crash that is warm-up.
 const WARM_UP: f64 = 0.25;
 /// Back is so much of before.
 const BACK: f64 = 0.95;
@@ -63,7 +63,7 @@ pub struct Outage {
     pub profile: String,
     /// The cluster and its fate.
     pub shape: Shape,
-    /// Of every generator.
+    /// Seed of every generator.
     pub seed: u64,
     /// Acknowledged transactions a second, in each interval.
     pub throughput_per_s: Vec<f64>,

@@ -198,7 +198,7 @@ pub fn run<W: Workload + 'static>(
     run_and_meddle(workload, plan, progress, &|_| {})
 }
 
-/// The same; before memory is judged, something is done to it.
+/// As [`run`]; `meddle` changes memory before it is judged.
 pub(super) fn run_and_meddle<W: Workload + 'static>(
     workload: W,
     plan: &Plan,

@@ -93,7 +93,7 @@ impl Stage {
         lives.filter(|life| self.membership.is_member(*life)).collect()
     }
 
-    /// A thread of it.
+    /// Makes a thread of a compute node.
     pub(super) fn thread(
         &self,
         node: &Arc<ComputeNode>,

@@ -98,7 +98,7 @@ fn an_acknowledged_transaction_that_is_undone_whole_is_noticed() {
     assert!(said.iter().any(|it| it.starts_with("rows as loaded and as committed")), "{said:?}");
 }
 
-/// Of SmallBank's transactions those that change one record bring money in or take it out.
+/// SmallBank's transactions that change one record bring money in or take it out.
 #[test]
 fn money_of_a_transaction_that_is_undone_whole_is_noticed() {
     let meddle = |cx: &Rc<Context>| {
@@ -109,7 +109,7 @@ fn money_of_a_transaction_that_is_undone_whole_is_noticed() {
     assert!(said.iter().any(|it| it.starts_with("money is neither made nor lost")), "{said:?}");
 }
 
-/// Those in doubt are allowed for, one by one, and no more than they.
+/// The judge allows for each transaction in doubt, and for no more.
 #[test]
 fn what_crashes_leave_in_doubt_is_allowed_for_and_no_more() {
     let (mut unknown, mut noticed) = (0, 0);

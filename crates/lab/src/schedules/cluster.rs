@@ -133,7 +133,7 @@ impl Cluster {
         })
     }
 
-    /// Of every generator.
+    /// The seed of every generator.
     pub fn seed(&self) -> u64 {
         self.seed
     }

@@ -70,7 +70,7 @@ pub(super) fn lacks_compute_deaths(subject: &Subject, cell: &str) -> Option<&'st
 /// Events, and events of recovery, that come of the death of a memory node alone.
 const OF_MEMORY_DEATHS: [&str; 4] =
     ["memory_node_died", "promoted", "rereplicated", "found_followed"];
-/// Those that come of any death.
+/// Events that come of any death.
 const OF_DEATHS: [&str; 5] =
     ["finished", "found_released", "undone", "resolved_aborted", "resolved_committed"];
 
@@ -155,7 +155,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Of these counts; `cannot` says why a cell is 0 and cannot be otherwise.
+    /// Makes the cells of these counts; `cannot` says why a cell is 0 and cannot be otherwise.
     pub fn of(
         deaths: &Deaths,
         tally: &Tally,

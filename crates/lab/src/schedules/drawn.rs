@@ -150,8 +150,7 @@ impl Drawn {
         Drawn::within(seed, workload, true)
     }
 
-    /// The same, with ordered indexes only if there may be `ranges`. All else that the seed means it means
-    /// without them as well.
+    /// As [`Drawn::of`], with ordered indexes only if there may be `ranges`. All other parts of the seed's meaning stay.
     pub fn within(seed: u64, workload: Option<&str>, ranges: bool) -> Drawn {
         let mut rng = seeded(seed, DRAW_STREAM);
         let (drawn, profiles) = WORKLOADS[rng.random_range(0..WORKLOADS.len())];

@@ -19,7 +19,7 @@ pub(super) struct Life {
     pub(super) id: NodeId,
     /// Its threads have stopped.
     pub(super) is_dead: Rc<Cell<bool>>,
-    /// Of its coordinators that have not ended.
+    /// The phases of its coordinators that have not ended.
     phases: RefCell<Vec<PhaseCell>>,
     left_behind: RefCell<Vec<LeftBehind>>,
     fabric: SimFabric,

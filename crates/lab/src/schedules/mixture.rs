@@ -67,7 +67,7 @@ impl Mix {
         self.partly_in == 0 && self.modes[3] == 0 && self.ordered.is_none()
     }
 
-    /// The same with ordered indexes; in two of three cases over more records, so that there are several
+    /// Returns the mix with ordered indexes; in two of three cases over more records, so that there are several
     /// leaves.
     pub(super) fn with_indexes(self, rng: &mut Rng) -> Mix {
         let mut mix = self;
@@ -172,7 +172,7 @@ impl Odd {
 }
 
 impl Mixture {
-    /// Of this mix, with its keys drawn by Zipf's law with exponent `zipf`.
+    /// Makes a workload of this mix, with its keys drawn by Zipf's law with exponent `zipf`.
     ///
     /// # Errors
     /// An exponent that cannot be.

@@ -161,7 +161,7 @@ impl<'a, W: Workload> Play<'a, W> {
         self.lives.spawn(&life.is_dead, cx, changes);
     }
 
-    /// On a thread of its own, which has its own messages.
+    /// Starts the manager of readers' leases on a thread of its own, which has its own messages.
     fn keep_read_leases(
         &mut self,
         life: &Rc<Life>,
@@ -182,7 +182,7 @@ impl<'a, W: Workload> Play<'a, W> {
         Ok(())
     }
 
-    /// Of the coordinators of a slot's thread.
+    /// Returns the first number of the coordinators of a slot's thread.
     pub(super) fn first_number(&self, slot: usize, thread: usize) -> u32 {
         ((slot * self.drawn.threads + thread) * self.drawn.coroutines) as u32
     }

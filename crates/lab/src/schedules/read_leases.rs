@@ -18,7 +18,7 @@ use tarn_store::ids::UsageError;
 const CHANGES_STREAM: u64 = 0x6368_616e_6765;
 /// How often a node looks at the word of record beside its transactions, at the most.
 const LOOK_EVERY: Nanos = Nanos(2_000);
-/// Of so many looks one asks for a change, where changes are asked for often.
+/// The most looks of a node; where changes are asked for often, a few of them ask for one.
 const TURNS_MAX: u32 = 800;
 
 /// The stream of draws that only protocols with readers' leases use.

@@ -62,7 +62,7 @@ pub struct Faults {
     pub crashes: u64,
     /// Compute nodes that were expelled while they ran.
     pub zombies: u64,
-    /// Of these, leases that lapsed.
+    /// Expelled nodes whose lease had lapsed.
     pub lapsed: u64,
     /// Slots that got a new life.
     pub restarts: u64,
@@ -150,7 +150,7 @@ pub struct Sum {
     pub events: u64,
     /// Virtual time that passed.
     pub virtual_ms: f64,
-    /// Of all traces, in the order of their seeds; of one seed its trace's.
+    /// Digest of all traces, in the order of their seeds; for one seed the digest of its trace.
     pub digest: String,
     /// The first seed that failed.
     pub failed: Option<Failed>,
@@ -168,7 +168,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Of no seeds yet.
+    /// Makes the sum of no seeds yet.
     pub fn new(subject: &Subject, first_seed: u64, jobs: usize) -> Sum {
         let Subject { protocol, variant, workload, torn_lines, clocks_run_off, planted_move } =
             subject.clone();

@@ -26,7 +26,7 @@ use tarn_workloads::{Settings, Workload, with_workload};
 pub struct Ran {
     /// The seed.
     pub seed: u64,
-    /// Of the trace: equal for equal runs, and only for those.
+    /// Digest of the trace: equal for equal runs, and only for those.
     pub digest: u64,
     /// The counters of the coordinators.
     pub tally: Tally,

@@ -77,7 +77,7 @@ impl SimCluster {
         &self.database
     }
 
-    /// As it was asked for.
+    /// The configuration that was asked for.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -58,7 +58,7 @@ pub struct SimReport {
     pub utilisation: Utilisation,
     /// The busiest part of each kind by name.
     pub busiest: Vec<Busy>,
-    /// Of all that happened, all phases: equal for equal runs.
+    /// Digest of all events of all phases: equal for equal runs.
     pub digest: String,
     /// The findings of the checks.
     #[serde(flatten)]
@@ -100,7 +100,7 @@ pub struct Chosen {
     pub workload: BTreeMap<&'static str, String>,
     /// Not counted before the measured phase, in virtual milliseconds.
     pub warm_up_ms: f64,
-    /// Of the verification phase, as asked for; 0 for none.
+    /// Length of the verification phase in virtual milliseconds, as asked for; 0 for none.
     pub verify_ms: f64,
 }
 
@@ -109,7 +109,7 @@ pub struct Chosen {
 pub struct Busy {
     /// The kind of the part.
     pub part: &'static str,
-    /// Whose.
+    /// The machine or thread that it belongs to.
     pub of: String,
     /// Share of the time.
     pub share: f64,

@@ -43,7 +43,7 @@ fn warm_up(plan: &Plan) -> f64 {
     (plan.virtual_ms / 10.0).clamp(0.5, 5.0)
 }
 
-/// Of the measured phase.
+/// The length of the measured phase.
 pub(crate) fn measured_length(plan: &Plan) -> Length {
     Length::measured(virtual_ms(warm_up(plan)), virtual_ms(plan.virtual_ms))
 }

@@ -121,7 +121,7 @@ impl SimCluster {
     }
 }
 
-/// At rest, before timestamps come from the pool: its word counts on behind the timestamps in memory. (A service sees to
+/// Sets the pool's word, at rest, before timestamps come from it: the word counts on behind the timestamps in memory. (A service sees to
 /// that itself, and clocks are far ahead.)
 ///
 /// # Errors

@@ -141,7 +141,7 @@ impl Warmth {
             let mut see = |table: TableId, key: u64| {
                 let Some((slot, body)) = atlas.get(table, key) else { return };
                 contexts[thread].cache.borrow_mut().put(table, key, slot, body);
-                // Of a node's threads the first keeps account.
+                // The first thread of a node keeps account.
                 recent[threads[0]].push((table, key, slot));
             };
             if let Some((table, key)) = first {

@@ -73,7 +73,7 @@ pub enum PoolError {
         running: Vec<String>,
         /// How many had ended.
         finished: usize,
-        /// Of so many.
+        /// The number of all points.
         of: usize,
     },
 }

@@ -31,13 +31,13 @@ pub const TRANSACTIONS_MAX: u64 = 100;
 named! {
     /// Which transactions to keep.
     pub enum Pick {
-        /// Those that began first.
+        /// Transactions that began first.
         First = "first",
-        /// Those that took longest.
+        /// Transactions that took longest.
         Slowest = "slowest",
-        /// Of those with an aborted try, those that began first.
+        /// Transactions with an aborted try that began first.
         Aborted = "aborted",
-        /// Of those that were tried more than once, those with most tries.
+        /// Transactions with most tries, if they were tried more than once.
         Contended = "contended",
     }
 }
@@ -72,9 +72,9 @@ pub struct Trace {
     pub pick: &'static str,
     /// Transactions that ended in the measured phase, of the name asked for.
     pub of: u64,
-    /// Of all that happened in the run.
+    /// Digest of all events of the run.
     pub digest: String,
-    /// Those that were picked, in their order.
+    /// The picked transactions, in their order.
     pub transactions: Vec<Transaction>,
 }
 

@@ -21,7 +21,7 @@ const HEADING: f64 = 62.0;
 const LINE: f64 = 14.0;
 /// Letters that fit beside a node's lane.
 const LETTERS: usize = 34;
-/// Of a microsecond.
+/// The height of a microsecond.
 const SCALE: f64 = 64.0;
 /// A longer gap between two events is drawn as this.
 const GAP_MAX: f64 = 150.0;

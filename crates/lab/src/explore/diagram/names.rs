@@ -42,7 +42,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Of a cluster.
+    /// Collects the names of a cluster.
     pub fn of(cluster: &Cluster) -> Names {
         let mut records = Vec::new();
         let catalog = &cluster.catalog;

@@ -31,7 +31,7 @@ pub enum Tone {
 pub struct Row {
     /// The step.
     pub step: u32,
-    /// Whose.
+    /// The actor.
     pub actor: Option<usize>,
     /// The step in which it was sent, and the memory node where it landed.
     pub arrow: Option<(u32, u16)>,
@@ -59,7 +59,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Of a schedule that was run again.
+    /// Makes the scene of a schedule that was run again.
     pub fn of(title: String, model: &LitmusModel, replayed: &Replayed) -> Scene {
         let cluster = model.cluster();
         let names = Names::of(cluster);

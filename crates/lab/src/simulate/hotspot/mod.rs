@@ -17,7 +17,7 @@ use tarn_store::placement::shard_map::{SHARDS, ShardId};
 /// Some shards that are asked for more than others, and others after a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hotspot {
-    /// Of the transactions that write, so many have their first record there, in percent; besides those that have it
+    /// Share of the writing transactions that have their first record there, in percent; besides those that have it
     /// there by chance.
     pub share_percent: u32,
     /// How many shards.

@@ -13,7 +13,7 @@ use toml::{Table, Value};
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(from = "Stated")]
 pub struct Curve {
-    /// As it is asked for.
+    /// Its name on the command line.
     pub name: String,
     /// A description of the curve.
     pub about: String,

@@ -129,7 +129,7 @@ pub struct Measurement {
     pub point: Point,
     /// Verbs or calls, in millions a second.
     pub rate_mops: f64,
-    /// Of a batch, of a turn's verbs, or of a call.
+    /// Latency of a batch, of a turn's verbs, or of a call.
     pub latency_us: Latency,
     /// All parts that were used, the busiest of each kind, the busiest first.
     pub busy: Vec<Share>,
@@ -137,7 +137,7 @@ pub struct Measurement {
     pub beside: Vec<Beside>,
 }
 
-/// As it is printed.
+/// The verb's name in print.
 pub fn name_of(verb: VerbKind) -> &'static str {
     tarn_fabric::counters::VERB_NAMES[verb as usize]
 }
