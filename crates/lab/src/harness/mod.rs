@@ -1,11 +1,12 @@
 //! Steps that several kinds of runs have in common.
 //!
-//! Map: [`phase`] is a part of a run with its counters, `desk` the coroutines of a phase; [`watch`] is told how far a run is, and
-//! [`error`] says why there is none; `recording` is the verification phase's history and [`history`] hands it to the checker;
-//! [`measured`] is the sum of a phase, [`checks`] the verdicts on a run, [`leases`] the lengths of readers' leases, `lines` the
-//! form of all tables, `letters` that of drawings for terminals, `named` an enum with names. `simulated` makes a database on simulated hardware; `rest` loads tables and looks at memory while
-//! nothing runs; `mortal` are coroutines that die with their compute node, `panics` are caught as findings, and `layout` is the
-//! shape of records in random schedules and litmuses.
+//! Map: [`phase`] is a part of a run with its counters, `desk` the coroutines of a phase; [`watch`] is told how far a run
+//! is, and [`error`] says why there is none; `recording` is the verification phase's history and [`history`] hands it to
+//! the checker; [`measured`] is the sum of a phase, [`checks`] the verdicts on a run, [`leases`] the lengths of readers'
+//! leases; `lines` is the form of all tables, `letters` that of drawings for terminals, `named` an enum with names.
+//! `simulated` makes a database on simulated hardware; `rest` loads tables and looks at memory while nothing runs; `mortal`
+//! are coroutines that die with their compute node, `panics` are caught as findings, and `layout` is the shape of records in
+//! random schedules and litmuses.
 //!
 //! Invariant: nothing here knows which kind of run calls it.
 

@@ -231,3 +231,7 @@ fn wrap(text: &str) -> String {
     }
     lines.join("\n")
 }
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;
