@@ -6,10 +6,13 @@ use super::complaint::{about, only_with};
 use super::progress::Progress;
 use super::sim::{load_profile, with_settings};
 use super::whole_file::WholeFile;
-use super::{Stop, Verdict, print_json, print_object, say, verdict};
+use super::{Stop, Verdict, print_object, say, verdict};
 use std::path::PathBuf;
-use tarn_lab::reproduce::paper::by_name::{self, Asked, Named};
-use tarn_lab::reproduce::{ALL, Figure, page};
+use tarn_lab::reproduce::figure::{ALL, Figure};
+use tarn_lab::reproduce::page;
+use tarn_lab::reproduce::paper::data::{ALL as PAPERS, Paper, by_name};
+use tarn_lab::reproduce::paper::page::page as page_of;
+use tarn_lab::reproduce::paper::{Asked, evaluate as run_evaluation};
 
 /// Runs a published figure again on a simulated cluster of the paper's hardware. Prints a row for
 /// each published value, with the simulated one, their ratio and the busiest part. Then it prints
@@ -77,15 +80,14 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         list(arguments.json)?;
         return Ok(Verdict::Good);
     }
-    let name = arguments.figure.as_deref();
-    if let Some(paper) = by_name::ALL.iter().find(|paper| Some(paper.name) == name) {
+    if let Some(paper) = arguments.figure.as_deref().and_then(by_name) {
         return evaluate(paper, arguments);
     }
     let figure = figure_of(arguments)?;
-    let scale = if arguments.quick { (figure.quick)() } else { (figure.full)() };
+    let scale = if arguments.quick { &figure.quick } else { &figure.full };
     let html = arguments.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
-    let report = (figure.run)(&scale, arguments.seed, &Progress::new())?;
+    let report = figure.run(scale, arguments.seed, &Progress::new())?;
     if let Some(file) = html {
         file.finish(&page::page(&report))?;
     }
@@ -124,21 +126,18 @@ fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
 }
 
 /// Runs a paper's whole evaluation.
-fn evaluate(paper: &Named, arguments: &Arguments) -> Result<Verdict, Stop> {
+fn evaluate(paper: &'static Paper, arguments: &Arguments) -> Result<Verdict, Stop> {
     let Arguments { quick, seed, ref only, ref suppose, .. } = *arguments;
-    let profile = with_settings(load_profile("--profile", paper.profile)?, &arguments.set)?;
+    let profile = with_settings(load_profile("--profile", &paper.profile)?, &arguments.set)?;
     let (only, suppositions) = (only.clone(), suppose.clone());
-    let prepared = (paper.prepare)(&Asked { quick, seed, profile, only, suppositions })?;
+    let order = paper.order(Asked { quick, seed, profile, only, suppositions })?;
     let html = arguments.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
-    let evaluation = prepared(&Progress::new())?;
+    let evaluation = run_evaluation(&order, &Progress::new())?;
     if let Some(file) = html {
-        file.finish(&evaluation.page())?;
+        file.finish(&page_of(&evaluation))?;
     }
-    match arguments.json {
-        true => print_json(evaluation.json())?,
-        false => say(&evaluation.to_string())?,
-    }
+    verdict::print(&evaluation, arguments.json)?;
     Ok(told(&evaluation.failed()))
 }
 
@@ -146,12 +145,12 @@ fn evaluate(paper: &Named, arguments: &Arguments) -> Result<Verdict, Stop> {
 fn list(json: bool) -> Result<(), Stop> {
     if json {
         let listed = |name: &str, title: &str, source: &str| serde_json::json!({ "figure": name, "title": title, "source": source });
-        let figure = |it: &Figure| listed(it.name, it.title, it.source);
-        let papers = by_name::ALL.iter().map(|it| listed(it.name, it.title, it.source));
+        let figure = |it: &Figure| listed(&it.name, &it.title, &it.source);
+        let papers = PAPERS.iter().map(|it| listed(&it.name, &it.title, &it.source));
         return print_object(&ALL.iter().map(figure).chain(papers).collect::<Vec<_>>());
     }
-    let figures = ALL.iter().map(|it| (it.name, it.title));
-    for (name, title) in figures.chain(by_name::ALL.iter().map(|it| (it.name, it.title))) {
+    let figures = ALL.iter().map(|it| (it.name.0, it.title.0));
+    for (name, title) in figures.chain(PAPERS.iter().map(|it| (it.name.0, it.title.0))) {
         say(&format!("{name:<14} {title}\n"))?;
     }
     Ok(())
@@ -159,5 +158,5 @@ fn list(json: bool) -> Result<(), Stop> {
 
 /// Returns the names of the papers, separated by `between`.
 fn papers(between: &str) -> String {
-    by_name::ALL.map(|paper| paper.name).join(between)
+    PAPERS.iter().map(|paper| paper.name.0).collect::<Vec<&str>>().join(between)
 }

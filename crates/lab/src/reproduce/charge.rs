@@ -1,24 +1,28 @@
-//! What a published system's own software spends otherwise than the testbed's profile says.
+//! Times of a published system's own software that differ from the testbed's profile.
 //!
 //! Invariant: a charge is a constant of the profile with another value, and says where that value is from
 //! and how far it can be trusted, as the profile does. Charges belong to a system, never to a figure: none
-//! is chosen by what comes out.
+//! is chosen by its outcome.
 
-use serde::Serialize;
+use super::text::{self, Kept};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use tarn_sim::profile::{Profile, Standing};
 
 /// One constant, for one system.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Charge {
     /// Its section and name in the profile.
-    pub key: &'static str,
+    #[serde(deserialize_with = "text::kept_from")]
+    pub key: Kept,
     /// Its value, in the unit that the name ends in.
     pub value: f64,
     /// How far it can be trusted.
     pub standing: Standing,
     /// Where it is from.
-    pub source: &'static str,
+    #[serde(deserialize_with = "text::kept_from")]
+    pub source: Kept,
 }
 
 impl fmt::Display for Charge {

@@ -1,4 +1,4 @@
-//! What a series of points came to: throughput and latency by the number of coordinators.
+//! A series of measured points: throughput and latency by the number of coordinators.
 //!
 //! Invariant: the saturation point is the smallest number of coordinators, among those that were run,
 //! whose throughput reaches [`SATURATED`] of the series' highest; nothing is interpolated.
@@ -13,13 +13,13 @@ use std::fmt;
 /// Share of the peak at which a cluster counts as saturated.
 pub const SATURATED: f64 = 0.95;
 
-/// What the points of a series differ in.
+/// The quantity that the points of a series differ in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Axis {
     /// How many transactions are in progress at once.
     Coordinators,
-    /// How large the database is, in what the workload counts.
+    /// The size of the database, in the workload's unit.
     Size(&'static str),
 }
 
@@ -56,7 +56,7 @@ pub struct Point {
     pub coordinators: usize,
     /// Threads of each compute node.
     pub threads: usize,
-    /// How large the database was, in what the workload counts.
+    /// The size of the database, in the workload's unit.
     pub size: u64,
     /// Transactions that were aborted as often as the system tries, and given up.
     pub given_up: u64,
@@ -72,7 +72,7 @@ pub struct Point {
     pub verbs: BTreeMap<&'static str, f64>,
     /// Messages that one committed transaction sends, aborted tries included; those of services not.
     pub messages: f64,
-    /// Rounds that one committed transaction posts, aborted tries and those that nobody waits for included.
+    /// Rounds that one committed transaction posts, aborted tries and rounds that are not awaited included.
     #[serde(skip)]
     pub rounds: f64,
     /// How often one committed transaction enters each phase of its protocol, aborted tries included.
@@ -90,12 +90,12 @@ pub struct Point {
     pub bottleneck: Option<Busy>,
 }
 
-/// Points of one system, by what they differ in, rising.
+/// Points of one system, rising along the axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
     /// Its name in rows.
     pub name: &'static str,
-    /// What system, on what layout.
+    /// The system and its layout, in words.
     pub about: &'static str,
     /// Variant of the protocol.
     pub variant: &'static str,
@@ -103,9 +103,9 @@ pub struct Series {
     pub timestamps: Option<&'static str>,
     /// Whether its transactions run where the router says.
     pub is_routed: bool,
-    /// What differs from the testbed's profile: the system's own software.
+    /// Differences from the testbed's profile: the system's own software.
     pub charges: &'static [Charge],
-    /// What the points differ in.
+    /// The quantity that the points differ in.
     pub over: Axis,
     /// Whether transactions are isolated in it: the histories of others are not checked.
     pub is_safe: bool,
@@ -113,7 +113,7 @@ pub struct Series {
     pub history: &'static str,
     /// Transactions of that phase.
     pub history_transactions: u64,
-    /// What no retry could overcome.
+    /// Failures that no retry could overcome.
     pub failures: Vec<String>,
     /// The points.
     pub points: Vec<Point>,
@@ -172,7 +172,7 @@ impl Series {
         medians.reduce(f64::min).unwrap_or_default()
     }
 
-    /// What was busiest at the peak, in words.
+    /// The busiest parts at the peak, in words.
     pub fn limit(&self) -> String {
         self.peak().map(Point::limits).unwrap_or_default()
     }

@@ -2,10 +2,11 @@
 //!
 //! Invariant: but for `wall`, a function of the figure, its scale and its seed.
 
+use super::Scale;
 use super::curve::Series;
+use super::figure::Figure;
 use super::row::Row;
 use super::stage::Judged;
-use super::{Figure, Scale};
 use crate::bench::lines::{row, verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -17,13 +18,13 @@ use tarn_sim::profile::Profile;
 pub struct Reproduction {
     /// The figure's name on the command line.
     pub figure: &'static str,
-    /// What it shows.
+    /// Its heading.
     pub title: &'static str,
-    /// Who published it.
+    /// Authors, title, where the values stand.
     pub source: &'static str,
     /// The hardware profile.
     pub profile: String,
-    /// What hardware that is.
+    /// The hardware in words.
     pub hardware: String,
     /// Seed of every generator.
     pub seed: u64,
@@ -35,15 +36,15 @@ pub struct Reproduction {
     pub config: BTreeMap<&'static str, String>,
     /// Published values beside simulated ones.
     pub rows: Vec<Row>,
-    /// What a transaction sends, beside what the public code sends.
+    /// The verbs of a transaction, beside those of the public code.
     pub verbs: Vec<Sent>,
     /// All points.
     pub series: Vec<Series>,
-    /// What the checks found.
+    /// Verdicts on memory.
     pub judged: Vec<Judged>,
-    /// What a reader has to know.
+    /// Notes for a reader.
     pub notes: Vec<String>,
-    /// What it took this machine.
+    /// The real time on this machine.
     pub wall: Wall,
 }
 
@@ -56,13 +57,13 @@ pub struct Sent {
     pub series: &'static str,
     /// By the published system.
     pub counted: f64,
-    /// What that is made of.
+    /// Its parts.
     pub of: &'static str,
     /// By ours.
     pub simulated: f64,
 }
 
-/// What this machine took: the only part that differs from run to run.
+/// The real time on this machine: the only part that differs from run to run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Wall {
     /// Processor, cores, system.
@@ -73,22 +74,17 @@ pub struct Wall {
 
 impl Reproduction {
     /// Nothing run yet.
-    pub fn of(
-        figure: &Figure,
-        profile: &Profile,
-        (scale, seed): (&Scale, u64),
-        config: &[(&'static str, &str)],
-    ) -> Reproduction {
+    pub fn of(figure: &Figure, profile: &Profile, (scale, seed): (&Scale, u64)) -> Reproduction {
         Reproduction {
-            figure: figure.name,
-            title: figure.title,
-            source: figure.source,
+            figure: figure.name.0,
+            title: figure.title.0,
+            source: figure.source.0,
             profile: profile.name.clone(),
             hardware: profile.hardware.clone(),
             seed,
             repetitions: 1,
             scale: scale.clone(),
-            config: config.iter().map(|&(name, value)| (name, value.to_owned())).collect(),
+            config: figure.config.iter().map(|[name, value]| (name.0, value.to_string())).collect(),
             rows: Vec::new(),
             verbs: Vec::new(),
             series: Vec::new(),
@@ -98,7 +94,7 @@ impl Reproduction {
         }
     }
 
-    /// What the checks found wrong, if anything. A published value that is missed is not wrong.
+    /// Faults that the checks found. A published value that is missed is no fault.
     pub fn failed(&self) -> Vec<String> {
         let history = |series: &&Series| series.is_safe && series.history != "accepted";
         let histories = self.series.iter().filter(history);
@@ -111,13 +107,21 @@ impl Reproduction {
         histories.chain(failures).chain(memory).collect()
     }
 
+    /// Adds a series; its points join those of the sizes before.
+    pub(super) fn add(&mut self, series: Series) {
+        match self.series.iter_mut().find(|earlier| earlier.name == series.name) {
+            Some(earlier) => earlier.join(series),
+            None => self.series.push(series),
+        }
+    }
+
     /// The series of this name.
     pub fn series(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name)
     }
 }
 
-/// LogAreaOwners with commas between them.
+/// Numbers with commas between them.
 pub(super) fn each(numbers: &[u64]) -> String {
     numbers.iter().map(u64::to_string).collect::<Vec<String>>().join(", ")
 }

@@ -3,14 +3,14 @@
 //! Invariant: a row is never left out. One that misses says which parts were busiest; one that cannot be
 //! simulated says why. Whether a value agrees is decided by [`TOLERANCE`] and nothing else.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A simulated value agrees if it is within a quarter of the published one, or of its range.
 pub const TOLERANCE: f64 = 0.25;
 
 /// How a simulated value is held against the published one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
     /// The same.
@@ -31,7 +31,7 @@ pub enum Standing {
     Derived,
 }
 
-/// What a paper says.
+/// A published value.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Published {
     /// Lowest and highest, often the same.
@@ -51,7 +51,7 @@ impl Published {
         Published { range, relation, standing: Standing::Stated, source }
     }
 
-    /// The middle of the range: what ratios are of.
+    /// The middle of the range: ratios are of this value.
     pub fn value(&self) -> f64 {
         f64::midpoint(self.range.0, self.range.1)
     }
@@ -106,13 +106,13 @@ pub enum Verdict {
 /// See the module's text.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// What was measured, of which system, in which unit.
+    /// The measured quantity, the system, the unit.
     pub metric: String,
-    /// What the paper says.
+    /// The published value.
     pub published: Published,
     /// The series that it is held against.
     pub series: Option<&'static str>,
-    /// What the model says.
+    /// The simulated value.
     pub simulated: Option<f64>,
     /// Simulated over published; of a range, over its middle.
     pub ratio: Option<f64>,

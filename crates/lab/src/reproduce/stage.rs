@@ -6,6 +6,7 @@
 use super::Scale;
 use super::charge::{Charge, charged, of_clocks};
 use super::curve::{Axis, Point, Series};
+use super::text::{self, Kept};
 use crate::bench::checks::{AuditReport, HistoryReport, Invariants, guaranteed};
 use crate::bench::history::history_of;
 use crate::bench::measured::Measured;
@@ -17,12 +18,13 @@ use crate::simulate::report::{bottleneck, busiest};
 use crate::simulate::stamps::Source;
 use crate::simulate::warmth::Warmth;
 use crate::simulate::{Config, virtual_ms};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tarn::cluster::ClusterConfig;
 use tarn_check::Isolation;
 use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::services::lock::versions::VERSION_CACHE_ENTRIES_DEFAULT;
 use tarn_engine::session::coordinator::Retry;
 use tarn_fabric::clock::Nanos;
 use tarn_sim::profile::Profile;
@@ -53,6 +55,25 @@ pub struct Testbed {
     pub coroutines_min: usize,
 }
 
+/// The same of a data file, without the hardware.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Machines {
+    compute_nodes: usize,
+    memory_nodes: usize,
+    replicas: usize,
+    threads_max: usize,
+    coroutines_min: usize,
+}
+
+impl Machines {
+    /// These machines with this hardware.
+    pub(super) fn with(&self, profile: Profile) -> Testbed {
+        let &Machines { compute_nodes, memory_nodes, replicas, threads_max, coroutines_min } = self;
+        Testbed { profile, compute_nodes, memory_nodes, replicas, threads_max, coroutines_min }
+    }
+}
+
 impl Testbed {
     /// Threads of each compute node for so many coordinators.
     pub fn threads(&self, coordinators: usize) -> usize {
@@ -61,62 +82,90 @@ impl Testbed {
 }
 
 /// How a system lays its database out.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Layout {
     /// Its name in checks.
-    pub name: &'static str,
+    #[serde(deserialize_with = "text::kept_from")]
+    pub name: Kept,
     /// Where records go.
     pub placement: Placement,
-    /// What an index bucket looks like.
+    /// The shape of an index bucket.
     pub bucket: BucketShape,
     /// Slots for every 100 records.
     pub slots_per_100_records: u32,
     /// Addresses that each thread remembers.
+    #[serde(default)]
     pub address_cache_entries: usize,
-    /// What is remembered of addresses when a point begins, in place of that.
+    /// The addresses that are remembered when a point begins, in place of that.
+    #[serde(skip)]
     pub warmth: Option<Warmth>,
     /// Versions of a record, for protocols that keep several.
+    #[serde(default = "two")]
     pub versions: u8,
 }
 
 impl Layout {
-    /// What a protocol is asked for that keeps several versions. They lie apart from their slots, as in the
+    /// The layout that a protocol with several versions is asked for. Versions lie apart from their slots, as in the
     /// papers, however small they are.
     pub fn asked(&self) -> LayoutKind {
         LayoutKind::MultiVersion { cells: self.versions, records: Records::Apart }
     }
 }
 
+fn two() -> u8 {
+    2
+}
+
 /// Which system runs on a layout.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct System {
     /// Its name in rows.
-    pub name: &'static str,
-    /// What it is.
-    pub about: &'static str,
+    #[serde(deserialize_with = "text::kept_from")]
+    pub name: Kept,
+    /// Its description.
+    #[serde(deserialize_with = "text::kept_from")]
+    pub about: Kept,
     /// The protocol's name.
-    pub protocol: &'static str,
+    #[serde(deserialize_with = "text::kept_from")]
+    pub protocol: Kept,
     /// The protocol's variant.
-    pub variant: &'static str,
-    /// What its software spends otherwise than the testbed's profile says; mostly nothing.
+    #[serde(deserialize_with = "text::kept_from")]
+    pub variant: Kept,
+    /// Times of its software that differ from the testbed's profile; mostly none.
+    #[serde(default, deserialize_with = "text::charges")]
     pub charges: &'static [Charge],
-    /// How it tries a transaction that was aborted.
+    /// How it tries an aborted transaction again: `tries` in data, 0: until it commits.
+    #[serde(rename = "tries", default, deserialize_with = "text::retry")]
     pub retry: Retry,
-    /// Where its timestamps come from, if it takes any.
+    /// The source of its timestamps, if it takes any.
+    #[serde(default = "counter", deserialize_with = "text::source")]
     pub timestamps: Source,
     /// Whether its transactions run where the router says, and not where they are drawn.
+    #[serde(default)]
     pub is_routed: bool,
     /// Version tables that each of its nodes remembers, if it remembers any.
+    #[serde(default = "version_cache")]
     pub version_cache_entries: usize,
-    /// For how long its readers trust what they read, and its writers wait, in nanoseconds; 0: for no time.
+    /// The time for which its readers trust a value that they have read, and its writers wait, in nanoseconds; 0: none.
+    #[serde(default)]
     pub read_lease_ns: u32,
 }
 
+fn counter() -> Source {
+    Source::Counter
+}
+
+fn version_cache() -> usize {
+    VERSION_CACHE_ENTRIES_DEFAULT
+}
+
 /// Coordinators for each client whose transactions are routed: a node that is asked for twice as much as the
-/// mean has enough of them, and who is asked for more has a queue.
+/// mean has enough of them, and a node that is asked for more has a queue.
 const SEATS_A_CLIENT: usize = 2;
 /// Heap of a group where versions are written to new memory: each point is a new life of every thread, which
-/// takes a chunk of its own, 23 MiB of 90 threads, and nobody gives chunks of former lives back.
+/// takes a chunk of its own, 23 MiB of 90 threads, and chunks of former lives are not given back.
 const SPARE_OF_LIVES_BYTES: u64 = 2 << 30;
 /// Of the version tables that were asked for, the part that a node had in its memory.
 fn remembered(names: &[&str], entered: &[u64]) -> Option<f64> {
@@ -141,7 +190,7 @@ fn leasing(
     Err(UsageError { field, value, allowed })
 }
 
-/// What the checks found in a layout's memory after its safe series.
+/// The verdicts on a layout's memory after its safe series.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
     /// Which layout.
@@ -173,7 +222,7 @@ impl<W: Workload> Stage<W> {
     /// Lays the workload out for a system, and for those whose records lie as its own do; loads it.
     ///
     /// # Errors
-    /// What cannot be, the pool's memory.
+    /// A layout or a system that cannot be; the pool's memory.
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
     pub fn load(
         workload: W,
@@ -182,7 +231,7 @@ impl<W: Workload> Stage<W> {
         (scale, seed): (&Scale, u64),
         watch: &dyn Watch,
     ) -> Result<Stage<W>, RunError> {
-        // Whoever is routed needs more than there are clients.
+        // A routed system needs more than there are clients.
         let coordinators = scale.coordinators.iter().copied().max().unwrap_or(1);
         let threads = testbed.threads(coordinators);
         let coordinators = match system.is_routed {
@@ -254,7 +303,7 @@ impl<W: Workload> Stage<W> {
     /// Runs a system over all points of the scale.
     ///
     /// # Errors
-    /// What cannot be: another protocol than the stage was loaded for, for one.
+    /// A system that cannot run here: one of another protocol than the stage was loaded for, for one.
     pub fn series(
         &mut self,
         system: &System,
@@ -350,7 +399,7 @@ impl<W: Workload> Stage<W> {
         }
     }
 
-    /// The verdict on a recorded phase of what ran last.
+    /// The verdict on a recorded phase of the system that ran last.
     fn recorded(
         &mut self,
         scale: &Scale,

@@ -5,16 +5,17 @@
 
 use serde_json::Value;
 use tarn_lab::harness::watch::Silent;
+use tarn_lab::reproduce::Scale;
+use tarn_lab::reproduce::figure::Figure;
 use tarn_lab::reproduce::report::Reproduction;
 use tarn_lab::reproduce::row::{Row, Verdict};
-use tarn_lab::reproduce::{Scale, crest_fig_2, lotus_fig_2};
 
 /// A figure in a second or two.
 fn tiny(seed: u64) -> Reproduction {
     let coordinators = vec![9, 45];
     let (sizes, virtual_ms, warm_up_ms) = (vec![20_000], 1.0, 0.5);
     let scale = Scale { name: "tiny", sizes, virtual_ms, warm_up_ms, soak_ms: 0.0, coordinators };
-    (lotus_fig_2::FIGURE.run)(&scale, seed, &Silent).expect("a report")
+    Figure::by_name("lotus-fig-2").expect("listed").run(&scale, seed, &Silent).expect("a report")
 }
 
 fn row<'a>(report: &'a Reproduction, metric: &str) -> &'a Row {
@@ -71,7 +72,8 @@ fn a_figure_over_warehouses_has_a_point_for_each_and_gives_up_what_its_system_do
     let (sizes, coordinators) = (vec![1, 2], vec![16]);
     let scale =
         Scale { name: "tiny", sizes, virtual_ms: 1.0, warm_up_ms: 0.2, soak_ms: 0.0, coordinators };
-    let report = (crest_fig_2::FIGURE.run)(&scale, 1, &Silent).expect("a report");
+    let report =
+        Figure::by_name("crest-fig-2").expect("listed").run(&scale, 1, &Silent).expect("a report");
     assert_eq!(report.failed(), Vec::<String>::new(), "{report}");
     assert_eq!(report.judged.len(), 8, "two layouts on two kinds of hardware, two sizes");
     let names: Vec<&str> = report.series.iter().map(|series| series.name).collect();

@@ -17,21 +17,21 @@ use tarn_engine::cluster::lease::LeasePolicy;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_store::placement::catalog::Options;
 
-/// What is adjusted.
+/// A lease that is adjusted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Adjusting {
-    /// Who runs YCSB, with the lease that it begins with; its first number of coordinators.
+    /// The system on YCSB, with the lease that it begins with; its first number of coordinators counts.
     pub case: Case,
     /// The shortest lease and the longest that may be chosen.
     pub bounds_ns: (u32, u32),
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Adjusted {
-    /// Whose.
+    /// The system's name.
     pub system: &'static str,
-    /// Of what.
+    /// The benchmark.
     pub bench: Bench,
     /// Committed transactions a second with the lease that it began with.
     pub before_per_s: f64,
@@ -39,11 +39,11 @@ pub struct Adjusted {
     pub during_per_s: f64,
     /// With the length that was chosen.
     pub after_per_s: f64,
-    /// What became of leases: lengths, times to adjust.
+    /// The leases: lengths, times to adjust.
     pub leases: LeaseReport,
     /// Whether a memory that is not sound is a failure.
     pub must_be_sound: bool,
-    /// What was wrong with the memory afterwards, or with transactions.
+    /// Faults of the memory afterwards, or of transactions.
     pub wrong: Vec<String>,
 }
 
@@ -51,10 +51,28 @@ pub struct Adjusted {
 const LOOKED_EVERY_MS: f64 = 1.0;
 /// Looks that it takes until the length changes.
 const LOOKS: f64 = 2.0;
-/// Virtual milliseconds of transactions that are counted while the length changes: some times what a change takes.
+/// Virtual milliseconds of transactions that are counted while the length changes: some times the time of a change.
 const CHANGING_MS: f64 = 0.1;
 /// Of a phase that ends before the manager has looked, the part that is not counted.
 const WARM_UP_MS: f64 = 0.2;
+
+impl Adjusted {
+    /// The chosen length, and the throughput before, while, and after; nothing, if no length was chosen.
+    pub(super) fn told(&self) -> Option<String> {
+        let change = self.leases.manager.as_ref()?.first.first()?;
+        let millions = |per_s: f64| format!("{:.2}", per_s / 1e6);
+        Some(format!(
+            "{} % writes: {} → {} ns in {:.1} µs; {}, {}, {} M transactions/s before, while, after",
+            self.bench.updates.unwrap_or(0),
+            change.from_ns,
+            change.to_ns,
+            change.took_us,
+            millions(self.before_per_s),
+            millions(self.during_per_s),
+            millions(self.after_per_s)
+        ))
+    }
+}
 
 impl Adjusting {
     /// Lets it happen.

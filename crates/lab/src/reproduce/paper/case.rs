@@ -1,19 +1,19 @@
 //! One curve of a page: a benchmark, a system, and how many transactions run at once.
 //!
-//! Invariant: equal cases are run once, whoever asks for them; cases whose database is the same are run on
+//! Invariant: equal cases are run once, whichever sections ask for them; cases whose database is the same are run on
 //! one load of it, one after the other.
 
 use crate::bench::run::RunError;
 use crate::reproduce::stage::{Layout, System};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use tarn_store::ids::UsageError;
 use tarn_workloads::kvs::Kvs;
 use tarn_workloads::tpcc::{CriticalField, Tpcc};
 use tarn_workloads::ycsb::Ycsb;
 use tarn_workloads::{Settings, Workload};
 
-/// Which benchmark.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+/// A kind of benchmark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// One record a transaction.
@@ -61,7 +61,7 @@ pub struct Bench {
     pub zipf: Option<f64>,
     /// Share of updates in percent, of KVS; of transactions that write, of YCSB.
     pub updates: Option<u32>,
-    /// What shards the locks, of TPC-C; none: its warehouse.
+    /// The field that shards the locks, of TPC-C; none: its warehouse.
     #[serde(serialize_with = "field_name")]
     pub critical: Option<CriticalField>,
     /// Operations of a transaction, of YCSB.
@@ -84,7 +84,7 @@ impl Bench {
         Bench { kind, mix, records, zipf, updates, critical, operations, record_bytes }
     }
 
-    /// What decides about the database alone.
+    /// The part that decides about the database alone.
     pub fn loads_as(self) -> Bench {
         match self.kind {
             Kind::Kvs => Bench { zipf: None, updates: None, ..self },
@@ -155,49 +155,17 @@ impl Bench {
 /// See the module's text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
-    /// What runs.
+    /// The benchmark.
     pub bench: Bench,
-    /// Who runs it.
+    /// The system that runs it.
     pub system: System,
-    /// On what.
+    /// The layout of its tables.
     pub layout: Layout,
     /// How many at once, a point each.
     pub coordinators: Vec<usize>,
 }
 
-/// Who runs: a system in one of its forms.
-pub trait Entrant: Copy {
-    /// The system as it runs a benchmark.
-    fn system(self, bench: &Bench) -> System;
-    /// How it lays a benchmark's tables out.
-    fn layout(self, kind: Kind) -> Layout;
-}
-
 impl Case {
-    /// A system in one of its forms.
-    pub fn of<E: Entrant>(bench: Bench, entrant: E, coordinators: &[usize]) -> Case {
-        let (system, layout) = (entrant.system(&bench), entrant.layout(bench.kind));
-        Case { bench, system, layout, coordinators: coordinators.into() }
-    }
-
-    /// The same under another name and variant.
-    pub fn with(mut self, name: &'static str, about: &'static str, variant: &'static str) -> Case {
-        (self.system.name, self.system.about, self.system.variant) = (name, about, variant);
-        self
-    }
-
-    /// The same with leases of another length.
-    pub fn leasing(mut self, read_lease_ns: u32) -> Case {
-        self.system.read_lease_ns = read_lease_ns;
-        self
-    }
-
-    /// The same whose transactions run where they are drawn.
-    pub fn unrouted(mut self) -> Case {
-        self.system.is_routed = false;
-        self
-    }
-
     /// Whether it differs in nothing but its points.
     pub fn is_like(&self, other: &Case) -> bool {
         (self.bench, self.system, self.layout) == (other.bench, other.system, other.layout)

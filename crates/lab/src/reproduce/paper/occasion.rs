@@ -1,7 +1,7 @@
-//! What happens under load that a page shows: crashes, and a hotspot that is dealt out.
+//! Events under load that a page shows: crashes, and a hotspot that is dealt out.
 //!
 //! Invariant: a machine that crashed is there again when its memory is registered and its queue pairs are
-//! connected, after what the profile says of that; both constants are assumed, and no other time is waited.
+//! connected, after the times that the profile gives; both constants are assumed, and no other time is waited.
 
 use super::case::{Bench, Kind, Missing};
 use super::runs::Ground;
@@ -25,12 +25,12 @@ use tarn_workloads::Workload;
 use tarn_workloads::smallbank::SmallBank;
 use tarn_workloads::tatp::Tatp;
 
-/// What crashes, and when.
+/// A crash of compute nodes, and its time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Crash {
-    /// What runs.
+    /// The benchmark.
     pub bench: Bench,
-    /// Who.
+    /// The system.
     pub system: System,
     /// Threads of each compute node.
     pub threads: usize,
@@ -44,14 +44,14 @@ pub struct Crash {
     pub after_ms: f64,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Crashed {
-    /// Whose.
+    /// The system's name.
     pub system: &'static str,
     /// Whether a memory that is not sound is a failure.
     pub must_be_sound: bool,
-    /// What it cost.
+    /// The measured cost.
     pub outage: Outage,
 }
 
@@ -100,9 +100,9 @@ const INTERVAL_MS: f64 = 1.0;
 /// Hot shards of one node: as many as nodes, so that each can have one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Heating {
-    /// What runs: SmallBank or TATP.
+    /// The benchmark: SmallBank or TATP.
     pub bench: Bench,
-    /// Who.
+    /// The system.
     pub system: System,
     /// Threads of each compute node.
     pub threads: usize,
@@ -110,14 +110,14 @@ pub struct Heating {
     pub coroutines: usize,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct Heated {
-    /// Whose.
+    /// The system's name.
     pub system: &'static str,
     /// Whether a memory or a history that is not sound is a failure.
     pub must_be_sound: bool,
-    /// What it cost.
+    /// The measured cost.
     pub hotspot: HotspotReport,
 }
 

@@ -4,8 +4,7 @@
 //! is of the machine that ran it.
 
 use super::report::{Evaluation, Part, Present, heading, said, value_of, verdict_name};
-use super::sheet::{Columns, Picture, Row};
-use super::{Paper, Portion};
+use super::sheet::{Picture, Row};
 use crate::reproduce::page::table;
 use crate::sweep::chart::escape;
 use crate::sweep::page::figure;
@@ -13,7 +12,7 @@ use crate::sweep::style::STYLE;
 use std::fmt::Write as _;
 
 /// The whole page.
-pub fn page<P: Paper>(evaluation: &Evaluation<P>) -> String {
+pub fn page(evaluation: &Evaluation) -> String {
     let title = escape(evaluation.title);
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -27,27 +26,31 @@ pub fn page<P: Paper>(evaluation: &Evaluation<P>) -> String {
         let _ = writeln!(html, "<p><strong>Counterfactual:</strong> {}</p>", escape(&text));
     }
     let _ = writeln!(html, "<p>{}</p>", escape(&evaluation.summary()));
-    paragraphs(&mut html, "Scaled down", &evaluation.scaled_down);
+    paragraphs(&mut html, ("Scaled down", true), &evaluation.scaled_down);
     if !evaluation.entrants.is_empty() {
         let cells = |it: &Present| [it.name.to_owned(), it.protocol.clone(), it.state.clone()];
         let head = ["system", "protocol", "state"];
-        table(&mut html, "Who runs", &head, evaluation.entrants.iter().map(cells));
+        table(&mut html, "Systems", &head, evaluation.entrants.iter().map(cells));
     }
     let unsound = evaluation.unsound();
     if !unsound.is_empty() {
-        paragraphs(&mut html, "Histories that are not sound, of what need not be", &unsound);
+        paragraphs(
+            &mut html,
+            ("Histories that are not sound, of systems that may have such", true),
+            &unsound,
+        );
     }
     for part in &evaluation.parts {
-        section::<P>(&mut html, part);
+        section(&mut html, part, evaluation);
     }
     checks(&mut html, evaluation);
-    paragraphs(&mut html, "Assumed, and measured by nobody", &evaluation.assumed);
+    paragraphs(&mut html, ("Assumed, not measured", true), &evaluation.assumed);
     html.push_str("</main>\n</body>\n</html>\n");
     html
 }
 
-fn note<P: Paper>(evaluation: &Evaluation<P>) -> String {
-    let scale = evaluation.extent.scale();
+fn note(evaluation: &Evaluation) -> String {
+    let scale = &evaluation.extent.scale;
     format!(
         "{}. Simulated: this ran on no real hardware. Times are virtual, from a model of profile {} ({}). Each \
          point {} ms after {} ms of warm-up, run once, seed {}. {}",
@@ -57,11 +60,11 @@ fn note<P: Paper>(evaluation: &Evaluation<P>) -> String {
         scale.virtual_ms,
         scale.warm_up_ms,
         evaluation.seed,
-        P::LEGEND
+        evaluation.paper.legend
     )
 }
 
-fn section<P: Paper>(html: &mut String, part: &Part) {
+fn section(html: &mut String, part: &Part, evaluation: &Evaluation) {
     let _ = writeln!(html, "<h2 id=\"{}\">{}</h2>", part.name, escape(part.title));
     if !part.pictures.is_empty() {
         html.push_str("<section class=\"figures\">\n");
@@ -73,7 +76,7 @@ fn section<P: Paper>(html: &mut String, part: &Part) {
         }
         html.push_str("</section>\n");
     }
-    let columns = P::Form::NAMES.iter().map(|name| heading(name));
+    let columns = evaluation.paper.columns.names.iter().map(|name| heading(name.0));
     let head: Vec<&str> = ["figure", "workload", "metric", "published", "unit"]
         .into_iter()
         .chain(columns)
@@ -107,8 +110,8 @@ fn cells(row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// What was found out about histories and memory.
-fn checks<P: Paper>(html: &mut String, evaluation: &Evaluation<P>) {
+/// The verdicts on histories and memory.
+fn checks(html: &mut String, evaluation: &Evaluation) {
     let head =
         ["system", "workload", "layout", "history", "transactions recorded", "must be sound"];
     let body = evaluation.series.iter().map(|ran| {
@@ -130,12 +133,14 @@ fn checks<P: Paper>(html: &mut String, evaluation: &Evaluation<P>) {
     table(html, "Memory after what must be sound", &head, body);
     let failed = evaluation.failed();
     if !failed.is_empty() {
-        paragraphs(html, "FAILED", &failed);
+        paragraphs(html, ("FAILED", true), &failed);
     }
 }
 
-fn paragraphs(html: &mut String, title: &str, each: &[String]) {
-    let _ = writeln!(html, "<details open><summary>{}</summary>", escape(title));
+/// Paragraphs under a summary, unfolded or not.
+fn paragraphs(html: &mut String, (title, is_open): (&str, bool), each: &[String]) {
+    let open = if is_open { " open" } else { "" };
+    let _ = writeln!(html, "<details{open}><summary>{}</summary>", escape(title));
     for text in each {
         let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(text));
     }

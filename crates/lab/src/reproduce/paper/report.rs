@@ -2,17 +2,20 @@
 //!
 //! Invariant: but for `wall`, a function of the order.
 
+use super::Order;
 use super::adjusting::Adjusted;
 use super::case::{Bench, Missing};
+use super::data::Paper;
+use super::extent::Extent;
 use super::occasion::{Crashed, Heated};
 use super::runs::{Ran, Runs, there};
-use super::sheet::{Beside, Columns, Picture, Row};
-use super::{Order, Paper, Portion, Suppose};
+use super::sheet::{Beside, Picture, Row};
 use crate::bench::checks::CheckKind;
 use crate::bench::lines::row;
 use crate::reproduce::report::Wall;
 use crate::reproduce::row::Verdict;
 use crate::reproduce::stage::{Judged, System};
+use crate::reproduce::systems::entrant;
 use serde::Serialize;
 use std::fmt;
 use tarn_sim::profile::{Change, Standing};
@@ -27,11 +30,11 @@ pub struct Part {
     pub rows: Vec<Row>,
     /// Its drawings.
     pub(crate) pictures: Vec<Picture>,
-    /// What a reader has to know.
+    /// Notes for a reader.
     pub notes: Vec<String>,
 }
 
-/// Whether who is to run is there.
+/// Whether a system that is to run is there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Present {
     /// Its name in rows.
@@ -53,32 +56,43 @@ impl Present {
     }
 }
 
+/// The paper's systems in all forms, if its page says of each whether it is there.
+fn entrants(paper: &Paper) -> Vec<Present> {
+    let forms = paper.columns.names.iter();
+    let each = forms.flat_map(|form| paper.entrants.iter().map(move |name| (name, form)));
+    let found = each.filter_map(|(name, form)| entrant(&paper.system, name, form).ok());
+    found.map(|entrant| Present::of(entrant.system)).collect()
+}
+
 /// See the module's text.
 #[derive(Serialize)]
-pub struct Evaluation<P: Paper> {
+pub struct Evaluation {
+    /// The paper.
+    #[serde(skip)]
+    pub paper: &'static Paper,
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it shows.
+    /// Its heading.
     pub title: &'static str,
-    /// Who published it.
+    /// Authors and title.
     pub source: &'static str,
     /// The hardware profile.
     pub profile: String,
-    /// What hardware that is.
+    /// The hardware in words.
     pub hardware: String,
-    /// What of the profile was set for this run: a counterfactual.
+    /// Constants of the profile that were set for this run, and suppositions: a counterfactual.
     pub overrides: Vec<Change>,
     /// Seed of every generator.
     pub seed: u64,
     /// How often each point was run.
     pub repetitions: u32,
     /// How much was run.
-    pub extent: P::Extent,
-    /// What is smaller than published.
+    pub extent: Extent,
+    /// Amounts that are smaller than published.
     pub scaled_down: Vec<String>,
-    /// What is assumed: of the set-up, then constants of the profile that nobody measured.
+    /// Assumptions: of the set-up, then constants of the profile that were not measured.
     pub assumed: Vec<String>,
-    /// Who is to run, if not all may be there.
+    /// The systems that are to run, if not all may be there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub entrants: Vec<Present>,
     /// Every published figure.
@@ -92,20 +106,20 @@ pub struct Evaluation<P: Paper> {
     /// All leases that were adjusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub adjustments: Vec<Adjusted>,
-    /// What the checks of memory found.
+    /// Verdicts on memory.
     pub judged: Vec<Judged>,
-    /// What could not be run although it is there.
+    /// Runs that failed although their system is there.
     pub failures: Vec<String>,
     /// Its sections.
     #[serde(skip)]
     pub parts: Vec<Part>,
-    /// What it took this machine.
+    /// The real time on this machine.
     pub wall: Wall,
 }
 
-impl<P: Paper> Evaluation<P> {
-    /// Of what ran.
-    pub(super) fn of(order: &Order<P>, parts: Vec<Part>, mut runs: Runs) -> Evaluation<P> {
+impl Evaluation {
+    /// An evaluation of finished runs.
+    pub(super) fn of(order: &Order, parts: Vec<Part>, mut runs: Runs) -> Evaluation {
         let profile = &order.profile;
         let unmeasured = profile.constants().into_iter();
         let unmeasured = unmeasured.filter(|it| it.constant.standing == Standing::Assumed);
@@ -114,9 +128,10 @@ impl<P: Paper> Evaluation<P> {
             format!("{}.{} = {value}: {source}", it.section, it.name)
         });
         Evaluation {
-            name: P::NAME,
-            title: P::TITLE,
-            source: P::SOURCE,
+            paper: order.paper,
+            name: order.paper.name.0,
+            title: order.paper.title.0,
+            source: order.paper.source.0,
             profile: profile.name.clone(),
             hardware: profile.hardware.clone(),
             overrides: {
@@ -126,9 +141,9 @@ impl<P: Paper> Evaluation<P> {
             seed: order.seed,
             repetitions: 1,
             extent: order.extent.clone(),
-            scaled_down: order.extent.scaled_down(),
-            assumed: P::ASSUMED.iter().map(|&it| it.to_owned()).chain(constants).collect(),
-            entrants: P::entrants().into_iter().map(Present::of).collect(),
+            scaled_down: order.extent.scaled_down(order.paper),
+            assumed: order.paper.assumed.iter().map(|it| it.to_string()).chain(constants).collect(),
+            entrants: entrants(order.paper),
             rows: parts.iter().flat_map(|part| part.rows.clone()).collect(),
             series: runs.ran().cloned().collect(),
             crashes: runs.crashes.drain(..).filter_map(|(_, it)| it.ok()).collect(),
@@ -141,7 +156,7 @@ impl<P: Paper> Evaluation<P> {
         }
     }
 
-    /// What the checks found wrong in what must be sound. A published value that is missed is not wrong.
+    /// Faults that the checks found in systems that must be sound. A published value that is missed is no fault.
     pub fn failed(&self) -> Vec<String> {
         let mut failed = self.failures.clone();
         for ran in self.series.iter().filter(|ran| ran.must_be_sound) {
@@ -173,18 +188,14 @@ impl<P: Paper> Evaluation<P> {
         failed
     }
 
-    /// Histories that are not what they should be, of those that need not be: papers and public code have their holes.
+    /// Histories that are not sound, of systems that may have such: papers and public code have their holes.
     pub fn unsound(&self) -> Vec<String> {
-        let is_unsound = |ran: &&Ran| {
-            !ran.must_be_sound && ran.series.is_safe && ran.series.history != "accepted"
-        };
-        let of = |ran: &Ran| {
-            let (series, Bench { kind, mix, zipf, updates, .. }) = (&ran.series, &ran.bench);
-            let skew = zipf.map(|zipf| format!(", Zipf {zipf}")).unwrap_or_default();
-            let writes = updates.map(|it| format!(", {it} % write")).unwrap_or_default();
-            format!("{} on {} ({mix}{skew}{writes}): {}", series.name, kind.name(), series.history)
-        };
-        self.series.iter().filter(is_unsound).map(of).collect()
+        self.unsound_runs().map(unsound).collect()
+    }
+
+    fn unsound_runs(&self) -> impl Iterator<Item = &Ran> {
+        let runs = self.series.iter().filter(|ran| !ran.must_be_sound);
+        runs.filter(|ran| ran.series.is_safe && ran.series.history != "accepted")
     }
 
     /// How many rows have a verdict.
@@ -202,9 +213,9 @@ impl<P: Paper> Evaluation<P> {
             self.count(Verdict::Misses),
             self.count(Verdict::NotSimulated)
         );
-        for column in P::Form::NAMES {
+        for column in self.paper.columns.names.iter().map(|name| name.0) {
             let beside = self.rows.iter().flat_map(|row| &row.beside);
-            let beside: Vec<&Beside> = beside.filter(|it| it.column == *column).collect();
+            let beside: Vec<&Beside> = beside.filter(|it| it.column == column).collect();
             let count = |verdict| beside.iter().filter(|it| it.verdict == verdict).count();
             let lost = beside.iter().filter(|it| it.winner_holds == Some(false)).count();
             if !beside.is_empty() {
@@ -216,6 +227,14 @@ impl<P: Paper> Evaluation<P> {
         }
         said
     }
+}
+
+/// A run whose history is not sound, in words.
+fn unsound(ran: &Ran) -> String {
+    let (series, Bench { kind, mix, zipf, updates, .. }) = (&ran.series, &ran.bench);
+    let skew = zipf.map(|zipf| format!(", Zipf {zipf}")).unwrap_or_default();
+    let writes = updates.map(|it| format!(", {it} % write")).unwrap_or_default();
+    format!("{} on {} ({mix}{skew}{writes}): {}", series.name, kind.name(), series.history)
 }
 
 /// A number with three digits, or all of those before the point.
@@ -232,7 +251,7 @@ fn shown(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), number)
 }
 
-/// What the paper says, in words.
+/// The published value in words.
 pub(super) fn said(row: &Row) -> String {
     row.published.in_words(&|value| row.said_in.say(value))
 }
@@ -279,7 +298,7 @@ impl fmt::Display for Row {
     }
 }
 
-impl<P: Paper> fmt::Display for Evaluation<P> {
+impl fmt::Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.name, self.title)?;
         row(f, "source", self.source)?;
@@ -290,7 +309,7 @@ impl<P: Paper> fmt::Display for Evaluation<P> {
         row(
             f,
             "scale",
-            format_args!("{}, seed {}, each point once", self.extent.scale().name, self.seed),
+            format_args!("{}, seed {}, each point once", self.extent.scale.name, self.seed),
         )?;
         for said in &self.scaled_down {
             row(f, "scaled down", said)?;

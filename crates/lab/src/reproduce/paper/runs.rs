@@ -1,8 +1,8 @@
 //! Runs the cases of a page: each database loaded once, and as many at a time in this machine's memory as it has
 //! threads to run them: one, but in a smoke run.
 //!
-//! Invariant: a case whose protocol, variant or layout is not there comes out as missing, with what the
-//! registry said; nothing is loaded for it. What must be sound runs first and is judged before the rest.
+//! Invariant: a case whose protocol, variant or layout is not there comes out as missing, with the
+//! registry's words; nothing is loaded for it. Systems that must be sound run first and are judged before the rest.
 
 use super::adjusting::{Adjusted, Adjusting};
 use super::case::{Bench, Case, Kind, Missing};
@@ -29,7 +29,7 @@ use tarn_workloads::tatp::Tatp;
 use tarn_workloads::tpcc::Tpcc;
 use tarn_workloads::ycsb::Ycsb;
 
-/// What a run is made with, whatever runs.
+/// The ground of all runs, whichever cases run.
 pub struct Ground<'a> {
     /// The machines.
     pub testbed: &'a Testbed,
@@ -37,17 +37,17 @@ pub struct Ground<'a> {
     pub scales: &'a [(Kind, Scale)],
     /// Of every generator.
     pub seed: u64,
-    /// What is changed for everybody.
+    /// The supposition of this run, which changes all cases.
     pub suppose: &'a (dyn Fn(&mut Case) + Sync),
     /// Whether a history or a memory of a system that is not sound is a failure.
-    pub must_be_sound: fn(&System) -> bool,
+    pub must_be_sound: &'a (dyn Fn(&System) -> bool + Sync),
     /// Threads of this machine, each with a database of its own in memory.
     pub threads: usize,
-    /// Who is told.
+    /// The receiver of progress.
     pub watch: &'a dyn Watch,
 }
 
-/// Does all of it, on the ground's threads, of which the caller's is one and tells; what came of each, in order.
+/// Does the work on every item, on the ground's threads, of which the caller's is one and tells; returns the results in order.
 pub fn each<T: Sync, R: Send>(
     all: &[T],
     ground: &Ground<'_>,
@@ -77,7 +77,7 @@ pub fn each<T: Sync, R: Send>(
 }
 
 impl Ground<'_> {
-    /// A case with what is supposed.
+    /// A case with the run's suppositions.
     pub(super) fn supposed(&self, case: &Case) -> Case {
         let mut case = case.clone();
         (self.suppose)(&mut case);
@@ -88,11 +88,11 @@ impl Ground<'_> {
 /// A case that was run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ran {
-    /// What ran.
+    /// The benchmark.
     pub bench: Bench,
-    /// On which layout.
+    /// The layout's name.
     pub layout: &'static str,
-    /// What came of it.
+    /// The points.
     pub series: Series,
     /// Whether a history or a memory that is not sound is a failure.
     pub must_be_sound: bool,
@@ -108,9 +108,9 @@ pub struct Runs {
     pub hotspots: Vec<(Heating, Result<Heated, Missing>)>,
     /// Leases that were adjusted.
     pub adjustments: Vec<(Adjusting, Result<Adjusted, Missing>)>,
-    /// What the checks of memory found.
+    /// Verdicts on memory.
     pub judged: Vec<Judged>,
-    /// What could not be run although it should have been possible.
+    /// Runs that failed although they should have been possible.
     pub failures: Vec<String>,
 }
 
@@ -198,7 +198,7 @@ impl Runs {
     ) -> Result<(), RunError> {
         let &Ground { testbed, scales, seed, watch, must_be_sound, .. } = ground;
         let mut first = ground.supposed(&group[0]);
-        // Whoever is routed needs more coordinators: the database has room for them whoever comes first.
+        // Routed systems need more coordinators: the database has room for them whichever system comes first.
         first.system.is_routed = group.iter().any(|case| ground.supposed(case).system.is_routed);
         let first = &first;
         let mut all: Vec<usize> = group.iter().flat_map(|it| it.coordinators.clone()).collect();
@@ -307,14 +307,15 @@ fn tables<W: Workload>(workload: &W) -> (Vec<TableSchema>, Options) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::lotus::entrant::{Form, Who};
+    use crate::reproduce::paper::data::by_name;
 
     #[test]
     fn equal_cases_become_one_with_all_points() {
-        let of = |updates, coordinators: &[usize]| {
-            let bench = Bench::new(Kind::Kvs, "lotus-uniform", 1_000);
-            let bench = Bench { updates: Some(updates), ..bench };
-            Case::of(bench, (Who::Ford, Form::Best), coordinators)
+        let paper = by_name("lotus").expect("a paper");
+        let of = |updates: u32, coordinators: &[usize]| {
+            let text = format!("FORD KVS zipf=0 updates={updates} @best_form");
+            let case = paper.case(&paper.extent.quick, &text).expect("a case");
+            Case { coordinators: coordinators.into(), ..case }
         };
         let merged = merged(vec![of(0, &[18, 9]), of(50, &[9]), of(0, &[9, 27])]);
         assert_eq!(merged.len(), 2);

@@ -1,42 +1,36 @@
 //! Rows: a published figure beside the simulated ones.
 //!
-//! Invariant: a row is made of one target and of what came of it in each form; a form that has no figure has
-//! the reason in its place, never a number. Each target of a section is filled exactly once.
+//! Invariant: a row is made of one target and of the answer in each form; a form that has no figure has the reason in its
+//! place, never a number.
 
 use super::bars::Bars;
 use super::case::Missing;
+use super::data::Columns;
 use super::target::{Party, Target, Unit};
 use crate::reproduce::row::{Published, Verdict};
 use crate::sweep::chart::Chart;
 use serde::{Serialize, Serializer};
-use std::marker::PhantomData;
 
-/// A simulated value, and what was busiest.
+/// A simulated value, and its limit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Found {
     /// A factor, or, of something counted, itself.
     pub value: f64,
-    /// In words.
+    /// The limit in words.
     pub busy: String,
+    /// The place where the value was found, if that is the answer.
+    pub(super) told: Option<f64>,
+}
+
+impl Found {
+    /// A value and its limit.
+    pub(super) fn of(value: f64, busy: String) -> Found {
+        Found { value, busy, told: None }
+    }
 }
 
 /// A value, or why there is none.
 pub type Answer = Result<Found, Missing>;
-
-/// In which forms a paper's systems run, and which columns of a row they stand in.
-pub trait Columns: Copy + 'static {
-    /// Names of the columns.
-    const NAMES: &'static [&'static str];
-
-    /// The form that stands in each column, if any does.
-    fn of(party: Party) -> Vec<Option<Self>>;
-
-    /// The column that decides.
-    fn decides(party: Party) -> usize;
-
-    /// Whether the other columns are judged, too, and shown beside it; they decide nothing.
-    const JUDGES_ALL: bool = false;
-}
 
 /// A row's values by column.
 #[derive(Clone, PartialEq, Debug)]
@@ -78,18 +72,18 @@ impl Beside {
 pub struct Row {
     /// The paper's figure.
     pub figure: &'static str,
-    /// What ran.
+    /// The workload.
     pub workload: &'static str,
-    /// What was measured, of whom.
+    /// The measured quantity, and the systems.
     pub metric: &'static str,
-    /// In what.
+    /// The unit.
     pub unit: &'static str,
     /// The same, for words.
     #[serde(skip)]
     pub said_in: Unit,
-    /// What the paper says.
+    /// The published value.
     pub published: Published,
-    /// What came out, in each form.
+    /// The simulated value in each form.
     #[serde(flatten)]
     pub values: Values,
     /// Of the deciding column over the published value, as factors.
@@ -99,7 +93,7 @@ pub struct Row {
     /// Whether another column decides than where the paper's own system is in the row.
     #[serde(skip)]
     pub is_of_baselines: bool,
-    /// What was busiest in it.
+    /// Its limit.
     pub bottleneck: String,
     /// Whether it agrees.
     pub verdict: Verdict,
@@ -113,26 +107,25 @@ pub struct Row {
 }
 
 impl Row {
-    /// Of what came out in each form.
-    pub fn of<F: Columns>(target: &Target, answer: &dyn Fn(F) -> Answer) -> Row {
-        let answers: Vec<Option<Answer>> =
-            F::of(target.party).into_iter().map(|form| form.map(answer)).collect();
-        let at = F::decides(target.party);
-        let decides = answers[at].as_ref().expect("what decides has a form");
+    /// Of the answer in each form.
+    pub(super) fn of(columns: &Columns, target: &Target, answer: &dyn Fn(&str) -> Answer) -> Row {
+        let column = columns.of(target.party);
+        let answers: Vec<Answer> = column.forms.iter().map(|form| answer(form)).collect();
+        let decides = &answers[column.decides];
         let found = decides.as_ref().ok();
         let why = match decides {
             Err(Missing(why)) => why.clone(),
             Ok(_) => String::new(),
         };
         let value = |found: &Found| target.unit.value(found.value);
-        let in_column = |it: &Option<Answer>| it.as_ref()?.as_ref().ok().map(value);
-        let values = F::NAMES.iter().copied().zip(answers.iter().map(in_column)).collect();
-        let beside = F::NAMES.iter().zip(&answers).enumerate();
-        let beside = beside.filter(|(column, _)| F::JUDGES_ALL && *column != at);
-        let beside =
-            beside.filter_map(|(_, (name, it))| Some(Beside::of(target, name, it.as_ref()?)));
+        let names = columns.names.iter().map(|name| name.0);
+        let in_column = answers.iter().map(|answer| answer.as_ref().ok().map(value));
+        let values = names.clone().zip(in_column.chain(std::iter::repeat(None))).collect();
+        let beside = names.zip(&answers).enumerate();
+        let beside = beside.filter(|(at, _)| columns.judges_all && *at != column.decides);
+        let at = columns.names[column.decides].0;
         Row {
-            beside: beside.collect(),
+            beside: beside.map(|(_, (name, it))| Beside::of(target, name, it)).collect(),
             figure: target.figure,
             workload: target.workload,
             metric: target.metric,
@@ -141,8 +134,8 @@ impl Row {
             published: target.published,
             values: Values(values),
             ratio: found.map(|found| target.ratio(value(found))),
-            judged_by: F::NAMES[at],
-            is_of_baselines: at != F::decides(Party::Own),
+            judged_by: at,
+            is_of_baselines: column.decides != columns.of(Party::Own).decides,
             bottleneck: found.map(|found| found.busy.clone()).unwrap_or_default(),
             verdict: found.map_or(Verdict::NotSimulated, |found| target.verdict(value(found))),
             winner_holds: found.and_then(|found| target.winner_holds(value(found))),
@@ -164,90 +157,39 @@ pub(crate) enum Picture {
     Bars(Bars),
 }
 
-/// What a section puts on the page.
-pub struct Sheet<F> {
-    forms: PhantomData<F>,
-    targets: &'static [Target],
-    rows: Vec<Option<Row>>,
-    pictures: Vec<Picture>,
-    notes: Vec<String>,
-}
-
-impl<F: Columns> Sheet<F> {
-    /// Nothing yet.
-    pub fn new(targets: &'static [Target]) -> Sheet<F> {
-        let rows = vec![None; targets.len()];
-        Sheet { forms: PhantomData, targets, rows, pictures: Vec::new(), notes: Vec::new() }
-    }
-
-    /// Fills the target of this workload and metric.
-    ///
-    /// # Panics
-    /// If there is no such target, or it is filled: a mistake in a figure's file.
-    pub fn fill(&mut self, workload: &str, metric: &str, answer: &dyn Fn(F) -> Answer) {
-        let is_it = |target: &Target| target.workload == workload && target.metric == metric;
-        let at = self.targets.iter().position(is_it);
-        let at = at.unwrap_or_else(|| panic!("{workload}: {metric} is not published"));
-        assert!(self.rows[at].is_none(), "{workload}: {metric} is filled twice");
-        self.rows[at] = Some(Row::of(&self.targets[at], answer));
-    }
-
-    /// Adds a drawing, unless there is nothing in it.
-    pub(crate) fn draw(&mut self, picture: Picture) {
-        let is_empty = match &picture {
+impl Picture {
+    /// Whether nothing is in it.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
             Picture::Lines(chart) => chart.lines.iter().all(|line| line.marks.is_empty()),
             Picture::Bars(bars) => bars.is_empty(),
-        };
-        if !is_empty {
-            self.pictures.push(picture);
         }
-    }
-
-    /// Adds what a reader has to know.
-    pub fn note(&mut self, note: impl Into<String>) {
-        self.notes.push(note.into());
-    }
-
-    /// All of it.
-    ///
-    /// # Panics
-    /// If a target was left out.
-    pub(crate) fn done(self) -> (Vec<Row>, Vec<Picture>, Vec<String>) {
-        let rows = self.rows.into_iter().zip(self.targets);
-        let rows = rows.map(|(row, target)| {
-            row.unwrap_or_else(|| panic!("{}: {} was left out", target.workload, target.metric))
-        });
-        (rows.collect(), self.pictures, self.notes)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::data::by_name;
     use super::super::target::{Unit, stated};
     use super::*;
-    use crate::reproduce::lotus::entrant::Form;
-
-    const TWO: &[Target] = &[
-        stated(("Figure 0", "W"), "ratio", Unit::Times, 2.0, "there"),
-        stated(("Figure 0", "W"), "rate", Unit::Of("M/s"), 4.0, "there").of_baselines(),
-    ];
 
     fn found(value: f64) -> Answer {
-        Ok(Found { value, busy: format!("busy at {value}") })
+        Ok(Found::of(value, format!("busy at {value}")))
     }
 
     #[test]
     fn a_row_with_lotus_is_judged_by_the_corrected_form_and_one_without_by_the_literal_one() {
-        let mut sheet = Sheet::<Form>::new(TWO);
-        for metric in ["ratio", "rate"] {
-            sheet.fill("W", metric, &|form| match form {
-                Form::Literal => found(4.0),
-                Form::Corrected => found(2.2),
-                Form::Best => found(3.0),
-            });
-        }
-        let (rows, ..) = sheet.done();
-        let [ratio, rate] = &rows[..] else { panic!("{rows:?}") };
+        let ratio = stated(("Figure 0", "W"), "ratio", Unit::Times, 2.0, "there");
+        let rate = stated(("Figure 0", "W"), "rate", Unit::Of("M/s"), 4.0, "there");
+        let rate = Target { party: Party::Baselines, ..rate };
+        let columns = &by_name("lotus").expect("a paper").columns;
+        let [ratio, rate] = [ratio, rate].map(|target| {
+            Row::of(columns, &target, &|form| match form {
+                "literal" => found(4.0),
+                "corrected" => found(2.2),
+                _ => found(3.0),
+            })
+        });
         assert_eq!(
             ["literal", "corrected", "best_form"].map(|it| ratio.value(it)),
             [Some(4.0), Some(2.2), Some(3.0)]
@@ -261,31 +203,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_has_its_reason_and_no_figure() {
-        let mut sheet = Sheet::<Form>::new(&TWO[..1]);
-        sheet.fill("W", "ratio", &|form| match form {
-            Form::Literal => found(2.0),
+    fn a_missing_answer_has_its_reason_and_no_figure() {
+        let target = stated(("Figure 0", "W"), "ratio", Unit::Times, 2.0, "there");
+        let columns = &by_name("lotus").expect("a paper").columns;
+        let row = Row::of(columns, &target, &|form| match form {
+            "literal" => found(2.0),
             _ => Err(Missing("not there".into())),
         });
-        let (rows, ..) = sheet.done();
-        assert_eq!((rows[0].value("corrected"), rows[0].ratio), (None, None));
-        assert_eq!((rows[0].verdict, rows[0].why.as_str()), (Verdict::NotSimulated, "not there"));
-        assert_eq!(rows[0].value("literal"), Some(2.0));
-    }
-
-    #[test]
-    #[should_panic(expected = "W: rate was left out")]
-    fn a_target_that_is_left_out_is_noticed() {
-        let mut sheet = Sheet::<Form>::new(TWO);
-        sheet.fill("W", "ratio", &|_| found(1.0));
-        sheet.done();
-    }
-
-    #[test]
-    #[should_panic(expected = "W: ratio is filled twice")]
-    fn a_target_that_is_filled_twice_is_noticed() {
-        let mut sheet = Sheet::<Form>::new(TWO);
-        sheet.fill("W", "ratio", &|_| found(1.0));
-        sheet.fill("W", "ratio", &|_| found(1.0));
+        assert_eq!((row.value("corrected"), row.ratio), (None, None));
+        assert_eq!((row.verdict, row.why.as_str()), (Verdict::NotSimulated, "not there"));
+        assert_eq!(row.value("literal"), Some(2.0));
     }
 }

@@ -1,15 +1,15 @@
-//! A figure of a paper's evaluation as it was published, and what holding a simulated one against it means.
+//! A figure of a paper's evaluation as it was published, and how a simulated one is held against it.
 //!
 //! Invariant: values in percent are compared as the factors that they stand for: a latency cut by 36.7 % as
 //! 0.633 times, a gain of 9 % as 1.09 times. A row agrees if its factor is within the tolerance and on the
 //! published side of 1; whose figure it is does not matter.
 
-use crate::reproduce::row::{Published, Relation, Standing, TOLERANCE, Verdict};
-use serde::Serialize;
+use crate::reproduce::row::{Published, Relation, Verdict};
+use crate::reproduce::text::kept_from;
+use serde::{Deserialize, Deserializer};
 
-/// What a value counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
+/// The unit of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// So many times as much.
     Times,
@@ -19,6 +19,15 @@ pub enum Unit {
     GainPercent,
     /// Something that is counted or measured, by its name.
     Of(&'static str),
+}
+
+impl<'de> Deserialize<'de> for Unit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Unit, D::Error> {
+        let name = kept_from(from)?;
+        let factors = [Unit::Times, Unit::CutPercent, Unit::GainPercent];
+        let found = factors.into_iter().find(|unit| unit.name() == name);
+        Ok(found.unwrap_or(Unit::Of(name)))
+    }
 }
 
 impl Unit {
@@ -45,7 +54,7 @@ impl Unit {
         !matches!(self, Unit::Of(_))
     }
 
-    /// A value in words, sign and all: what is less by a negative share is more, and what is more than doubled is
+    /// A value in words, sign and all: less by a negative share is more, and more than doubled is
     /// so many times as much.
     pub fn say(self, value: f64) -> String {
         let number = super::report::number;
@@ -64,7 +73,7 @@ impl Unit {
         }
     }
 
-    /// What is counted, for a heading beside values in words; nothing, if the words say it.
+    /// The counted thing, for a heading beside values in words; empty, if the words say it.
     pub fn counted(self) -> &'static str {
         match self {
             Unit::Of(name) => name,
@@ -83,7 +92,7 @@ impl Unit {
     }
 }
 
-/// Who is in a row, which decides what it is judged by.
+/// The systems in a row, which decide by which column it is judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Party {
     /// The paper's own system, over others or alone.
@@ -97,13 +106,13 @@ pub enum Party {
 pub struct Target {
     /// The paper's figure or section.
     pub figure: &'static str,
-    /// What ran.
+    /// The workload.
     pub workload: &'static str,
-    /// What was measured, of whom.
+    /// The measured quantity, and the systems.
     pub metric: &'static str,
-    /// In what.
+    /// The unit.
     pub unit: Unit,
-    /// What the paper says, and where.
+    /// The published value, and its place in the paper.
     pub published: Published,
     /// Whose figure it is.
     pub party: Party,
@@ -111,52 +120,13 @@ pub struct Target {
     pub tolerance: f64,
 }
 
-/// A stated value of the paper's own system.
-pub(in crate::reproduce) const fn stated(
-    (figure, workload): (&'static str, &'static str),
-    metric: &'static str,
-    unit: Unit,
-    value: f64,
-    source: &'static str,
-) -> Target {
-    Target {
-        figure,
-        workload,
-        metric,
-        unit,
-        published: Published::stated(value, source),
-        party: Party::Own,
-        tolerance: TOLERANCE,
-    }
-}
-
 impl Target {
-    /// Of baselines alone.
-    pub(in crate::reproduce) const fn of_baselines(self) -> Target {
-        Target { party: Party::Baselines, ..self }
-    }
-
-    /// Arithmetic on what is stated.
-    pub(in crate::reproduce) const fn derived(self) -> Target {
-        Target { published: Published { standing: Standing::Derived, ..self.published }, ..self }
-    }
-
-    /// A bound instead of a value.
-    pub(in crate::reproduce) const fn bound(self, relation: Relation) -> Target {
-        Target { published: Published { relation, ..self.published }, ..self }
-    }
-
-    /// Held more narrowly.
-    pub(in crate::reproduce) const fn within(self, tolerance: f64) -> Target {
-        Target { tolerance, ..self }
-    }
-
     /// Simulated over published, as factors.
     pub fn ratio(&self, simulated: f64) -> f64 {
         self.unit.factor(simulated) / self.unit.factor(self.published.value())
     }
 
-    /// Whether the simulated value is on the published side of 1; of what has no winner, nothing.
+    /// Whether the simulated value is on the published side of 1; `None` for a unit without a winner.
     pub fn winner_holds(&self, simulated: f64) -> Option<bool> {
         let published = self.unit.factor(self.published.value());
         let is_decided = self.unit.has_winner() && self.published.relation == Relation::Equal;
@@ -176,6 +146,20 @@ impl Target {
         };
         if agrees { Verdict::Agrees } else { Verdict::Misses }
     }
+}
+
+/// A stated value of the paper's own system, for tests.
+#[cfg(test)]
+pub(super) fn stated(
+    (figure, workload): (&'static str, &'static str),
+    metric: &'static str,
+    unit: Unit,
+    value: f64,
+    source: &'static str,
+) -> Target {
+    let published = Published::stated(value, source);
+    let tolerance = crate::reproduce::row::TOLERANCE;
+    Target { figure, workload, metric, unit, published, party: Party::Own, tolerance }
 }
 
 #[cfg(test)]
@@ -231,11 +215,15 @@ mod tests {
 
     #[test]
     fn bounds_have_one_side_and_a_headline_is_held_more_narrowly() {
-        let falls = of(Unit::Times, 1.0).bound(Relation::Below);
+        let bound = |relation| {
+            let of = of(Unit::Times, 1.0);
+            Target { published: Published { relation, ..of.published }, ..of }
+        };
+        let falls = bound(Relation::Below);
         assert_eq!((falls.verdict(0.2), falls.verdict(1.0)), (Verdict::Agrees, Verdict::Misses));
-        let rises = of(Unit::Times, 1.0).bound(Relation::Above);
+        let rises = bound(Relation::Above);
         assert_eq!((rises.verdict(9.0), rises.verdict(1.0)), (Verdict::Agrees, Verdict::Misses));
-        let headline = of(Unit::Times, 2.1).within(0.15);
+        let headline = Target { tolerance: 0.15, ..of(Unit::Times, 2.1) };
         assert_eq!(
             (headline.verdict(2.4), headline.verdict(2.5)),
             (Verdict::Agrees, Verdict::Misses)

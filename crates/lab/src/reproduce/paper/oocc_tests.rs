@@ -1,66 +1,83 @@
-//! The page as a whole: complete, whoever is there to run, and filled as soon as somebody is.
+//! OOCC's page as a whole: complete, whichever systems are there to run, and filled as soon as one is.
 //!
-//! Invariant checked: every published figure is on it once; nobody runs in another's place; what a system lacks is
-//! told in the registry's words. What runs the systems is tried with one that is there, in the place of all.
+//! Invariant checked: no system runs in another's place; the page tells in the registry's words which protocols are not
+//! there. The engine that runs the systems is tried with a protocol that is there, in the place of all.
 
-use super::*;
+use super::case::Case;
+use super::data::{Paper, by_name};
+use super::report::Evaluation;
+use super::setting::Supposition;
+use super::{Order, evaluate, page, runs};
 use crate::harness::watch::Silent;
 use crate::reproduce::Scale;
-use crate::reproduce::paper::case::Case;
-use crate::reproduce::paper::report::Evaluation;
-use crate::reproduce::paper::{Portion as _, evaluate, page};
+use crate::reproduce::paper::extent::Amount;
 use crate::reproduce::row::Verdict;
-use crate::reproduce::stage::Stage;
+use crate::reproduce::stage::{Stage, System};
+use crate::reproduce::systems::entrant;
+use crate::reproduce::text::Text;
 use std::collections::BTreeSet;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_fabric::window::Drift;
+use tarn_sim::profile::Profile;
+
+fn oocc() -> &'static Paper {
+    by_name("oocc").expect("a paper")
+}
+
+fn few(coordinators: &[u64]) -> Amount {
+    Amount::List(coordinators.iter().map(|it| Amount::Whole(*it)).collect())
+}
 
 /// Some seconds' worth.
 fn tiny(only: &[&str]) -> Order {
-    let mut extent = Extent::quick();
+    let paper = oocc();
+    let mut extent = paper.extent.quick.clone();
     extent.scale.name = "tiny";
     (extent.scale.virtual_ms, extent.scale.warm_up_ms, extent.scale.soak_ms) = (0.05, 0.02, 0.02);
     extent.scale.coordinators = vec![2, 16];
-    extent.few_coordinators = vec![16];
-    (extent.records, extent.edges, extent.subscribers) = (1_000, 500, 500);
-    (extent.tpcc_mix, extent.warehouses) = ("tiny", 2);
-    (extent.tpcc_ms, extent.tpcc_soak_ms) = (0.4, 0.1);
-    extent.lengths = vec![8, 256, 1024];
-    let profile = Profile::load(Oocc::PROFILE).expect("embedded");
+    extent.of.extend([
+        (Text("few_coordinators"), few(&[16])),
+        (Text("records"), Amount::Whole(1_000)),
+        (Text("edges"), Amount::Whole(500)),
+        (Text("subscribers"), Amount::Whole(500)),
+        (Text("tpcc_mix"), Amount::Name(Text("tiny"))),
+        (Text("warehouses"), Amount::Whole(2)),
+        (Text("tpcc_ms"), Amount::Fraction(0.4)),
+        (Text("tpcc_soak_ms"), Amount::Fraction(0.1)),
+    ]);
+    let profile = Profile::load(&paper.profile).expect("embedded");
     let only = only.iter().map(|&it| it.to_owned()).collect();
-    Order { extent, seed: 1, profile, only, suppositions: Vec::new() }
+    Order { paper, extent, seed: 1, profile, only, suppositions: Vec::new() }
 }
 
-/// As [`tiny`], with a protocol that is there in the place of everybody.
-fn stood_in(only: &[&str]) -> Evaluation<Oocc> {
-    let order = Order { suppositions: vec![Supposition::StandIn("ford")], ..tiny(only) };
+/// As [`tiny`], with a protocol that is there in the place of all.
+fn stood_in(only: &[&str]) -> Evaluation {
+    let order = Order { suppositions: vec![Supposition::stand_in(oocc(), "ford")], ..tiny(only) };
     evaluate(&order, &Silent).expect("a page")
 }
 
-fn listed() -> usize {
-    let lists = [
-        targets::COST,
-        targets::READ_HEAVY,
-        targets::UNKNOWN_KEYS,
-        targets::ABLATION,
-        targets::ORDERS,
-        targets::LEASE,
-        targets::BOUNDS,
-    ];
-    lists.iter().map(|list| list.len()).sum()
+fn case(order: &Order, text: &str) -> Case {
+    order.paper.case(&order.extent, text).expect("a case")
 }
 
-/// Of whoever is not there no row has a figure, whatever others do.
+/// A system that is not there has no figure in any row, whichever others run.
 #[test]
-fn who_is_not_there_has_rows_that_say_so() {
+fn a_system_that_is_not_there_has_rows_that_say_so() {
     let evaluation = evaluate(&tiny(&[]), &Silent).expect("a page");
     assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
     let rows: BTreeSet<_> =
         evaluation.rows.iter().map(|row| (row.figure, row.workload, row.metric)).collect();
-    assert_eq!((rows.len(), evaluation.rows.len()), (listed(), listed()), "each once");
+    assert_eq!((rows.len(), evaluation.rows.len()), (67, 67), "each once");
     let page = page::page(&evaluation);
     assert!(!page.contains("NaN") && !page.contains("http"), "{page}");
-    for (system, entrant) in Oocc::entrants().into_iter().zip(&evaluation.entrants) {
+    let systems = ["literal", "corrected"].map(|form| {
+        oocc()
+            .entrants
+            .iter()
+            .map(move |name| entrant(&oocc().system, name, form).expect("a system").system)
+    });
+    assert_eq!(evaluation.entrants.len(), 8);
+    for (system, entrant) in systems.into_iter().flatten().zip(&evaluation.entrants) {
         let told = format!("{} is not there yet", system.protocol);
         let is_known = match AnyProtocol::by_name(system.protocol, system.variant) {
             Ok(_) => entrant.state == "there",
@@ -80,28 +97,8 @@ fn who_is_not_there_has_rows_that_say_so() {
     }
 }
 
-/// The figures that the evaluation has, and what its text says beside them.
 #[test]
-fn no_figure_of_the_evaluation_is_left_out() {
-    let figures = Oocc::SECTIONS.iter().flat_map(|section| section.targets);
-    let figures: BTreeSet<&str> = figures.map(|target| target.figure).collect();
-    let wanted = [
-        "Table I",
-        "Figure 10",
-        "Section VIII-C",
-        "Figure 11",
-        "Figure 12",
-        "Figure 12d",
-        "Figure 13",
-        "Section VII",
-        "Figure 14a",
-        "Figure 14b",
-    ];
-    assert_eq!(figures, wanted.into_iter().collect());
-}
-
-#[test]
-fn whoever_is_there_fills_the_page_and_every_row_names_its_limit() {
+fn a_system_that_is_there_fills_the_page_and_every_row_names_its_limit() {
     let evaluation = stood_in(&["table-1", "fig-10", "unknown", "fig-11", "fig-12", "fig-14"]);
     assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
     let told = ["offset of 1.5 µs below none"];
@@ -113,7 +110,7 @@ fn whoever_is_there_fills_the_page_and_every_row_names_its_limit() {
         assert!(row.value("corrected").is_some_and(f64::is_finite), "{row}");
         assert!(row.bottleneck.contains("coordinators: limit "), "{row}");
     }
-    // Everybody is the same: nobody is faster than itself, and the two looks of OCC are counted.
+    // All systems are the same one: none is faster than itself, and the two looks of OCC are counted.
     let row = |metric: &str| {
         let found = evaluation.rows.iter().find(|row| row.metric == metric);
         found.unwrap_or_else(|| panic!("no row {metric}"))
@@ -125,12 +122,12 @@ fn whoever_is_there_fills_the_page_and_every_row_names_its_limit() {
     assert!((looks - 2.0).abs() < 0.3, "{looks}");
     assert_eq!(row("2PL's atomics").value("corrected"), Some(0.0));
     let page = page::page(&evaluation);
-    for text in ["Counterfactual:", "stand-in", "Highest throughput", "Who runs", "Assumed"] {
+    for text in ["Counterfactual:", "stand-in", "Highest throughput", "Systems", "Assumed"] {
         assert!(page.contains(text), "no {text}: {page}");
     }
 }
 
-/// Each length is a load of its own, and what is counted of second looks is a share.
+/// Each length is a load of its own, and the count of second looks is a share.
 #[test]
 fn leases_are_compared_with_one_another() {
     let evaluation = stood_in(&["fig-13"]);
@@ -149,7 +146,7 @@ fn leases_are_compared_with_one_another() {
 fn a_lease_that_is_too_short_is_raised_at_run_time() {
     let mut order = tiny(&["fig-13"]);
     // So many that reading takes longer than 4 µs.
-    order.extent.few_coordinators = vec![256];
+    order.extent.of.insert(Text("few_coordinators"), few(&[256]));
     let evaluation = evaluate(&order, &Silent).expect("a page");
     assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
     let row = |metric: &str| {
@@ -158,7 +155,7 @@ fn a_lease_that_is_too_short_is_raised_at_run_time() {
     };
     assert!(row("4 µs raised at run time, highest gain").is_some_and(|gain| gain > 0.5));
     assert!(row("time of a change").is_some_and(|us| us > 0.0 && us < 1_000.0));
-    assert_eq!(evaluation.adjustments.len(), Extent::quick().writes.len() * Form::ALL.len());
+    assert_eq!(evaluation.adjustments.len(), 3 * 2);
     for adjusted in &evaluation.adjustments {
         let manager = adjusted.leases.manager.as_ref().expect("somebody adjusts");
         let first = manager.first.first().expect("a change");
@@ -169,25 +166,25 @@ fn a_lease_that_is_too_short_is_raised_at_run_time() {
     assert!(page.contains("before, while, after"), "{page}");
 }
 
-/// A length that nobody could set would be a run without leases under another name.
+/// A length that no protocol took would be a run without leases under another name.
 #[test]
 fn a_lease_is_set_or_refused_and_never_forgotten() {
-    let bench = Extent::quick().ycsb(0.0, 0);
-    let mut case = paper::case::Case::of(bench, (Who::Oocc, Form::Corrected), &[2]);
+    let order = tiny(&[]);
+    let mut case = case(&order, "OOCC YCSB zipf=0 updates=0 @corrected");
+    case.coordinators = vec![2];
     assert_eq!(case.system.read_lease_ns, 10_000);
     (case.system.protocol, case.system.variant) = ("ford", "corrected");
-    let order = tiny(&[]);
-    let scales = [(bench.kind, order.extent.scale.clone())];
-    let ground = paper::runs::Ground {
-        testbed: &Oocc::testbed(order.profile.clone()),
+    let scales = [(case.bench.kind, order.extent.scale.clone())];
+    let ground = runs::Ground {
+        testbed: &oocc().testbed.with(order.profile.clone()),
         scales: &scales,
         seed: 1,
         suppose: &|_| {},
-        must_be_sound: Oocc::must_be_sound,
+        must_be_sound: &|system| oocc().must_be_sound(system),
         threads: 1,
         watch: &Silent,
     };
-    let mut runs = paper::runs::Runs::default();
+    let mut runs = runs::Runs::default();
     runs.run(vec![case.clone()], &ground);
     let why = runs.series(&case).expect_err("ford has no leases").to_string();
     assert!(why.contains("lease") && why.contains("10000"), "{why}");
@@ -197,10 +194,10 @@ fn a_lease_is_set_or_refused_and_never_forgotten() {
 #[test]
 fn an_offset_is_believed_by_the_cluster_that_it_is_run_on() {
     let order = tiny(&[]);
-    let bench = order.extent.ycsb(0.0, 10);
     let believed = |case: Case| {
         let system = System { protocol: "ford", read_lease_ns: 0, ..case.system };
-        let testbed = Oocc::testbed(order.profile.clone());
+        let testbed = oocc().testbed.with(order.profile.clone());
+        let bench = case.bench;
         let scale = Scale { sizes: vec![bench.records], ..order.extent.scale.clone() };
         let workload = bench.make_ycsb().expect("a workload");
         let (layout, points) = ((&case.layout, &system), (&scale, 1));
@@ -209,32 +206,17 @@ fn an_offset_is_believed_by_the_cluster_that_it_is_run_on() {
         let cx = cluster.context(&cluster.join(0).expect("a node"), 0).expect("a thread");
         cx.port.drift()
     };
-    let none = Case::of(bench, (Who::Oocc, Form::Corrected), &[2]);
-    let drifts = [
-        believed(none.clone()),
-        believed(entrant::with_offset(none.clone(), false)),
-        believed(entrant::with_offset(none, true)),
-    ];
+    let of = |who| believed(case(&order, &format!("{who} YCSB zipf=0 updates=10 @corrected")));
+    let drifts = [of("OOCC"), of("OOCC-half-microsecond"), of("OOCC-microsecond")];
     // A simulated reading is rounded twice.
     assert_eq!(drifts, [100, 50_000, 100_000].map(|ppm| Drift::new(ppm, 2).expect("a drift")));
     // Each on a load of its own, and the lengths of records of all four.
     let evaluation = stood_in(&["fig-14"]);
-    assert_eq!(evaluation.judged.len(), 3 + 4 * order.extent.lengths.len());
+    assert_eq!(evaluation.judged.len(), 3 + 4 * order.extent.numbers("lengths").len());
     // The literal form is judged beside the one that decides.
     for row in &evaluation.rows {
         let [beside] = &row.beside[..] else { panic!("{row}") };
         assert_eq!((beside.column, beside.ratio.is_some()), ("literal", row.ratio.is_some()));
-    }
-}
-
-/// A point that cannot be run would leave its whole row without a figure, at full scale alone.
-#[test]
-fn every_point_has_threads_that_a_node_can_have() {
-    for extent in [Extent::quick(), Extent::full()] {
-        let testbed = Oocc::testbed(Profile::load(Oocc::PROFILE).expect("embedded"));
-        let most = extent.coordinators().iter().chain(&extent.few_coordinators).max();
-        let threads = testbed.threads(*most.expect("points"));
-        assert!(threads <= tarn_store::ids::THREADS_MAX, "{threads}");
     }
 }
 

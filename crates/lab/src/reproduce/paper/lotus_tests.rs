@@ -1,81 +1,21 @@
-//! The page as a whole: complete, whatever is there to be run.
+//! LOTUS's page as a whole: systems that are there are run and drawn, and the rest says why not.
 //!
-//! Invariant checked: every published figure is on it once; a section that nothing was run for has no
-//! figure; what a system lacks is told in the registry's words.
+//! Invariant checked: a counterfactual and a supposition move their figures and are named; a crash is run for every
+//! system that recovers.
 
-use super::*;
+use super::data::by_name;
+use super::runs::Ran;
+use super::{Order, evaluate, page};
 use crate::harness::watch::Silent;
 use crate::reproduce::Scale;
-use crate::reproduce::paper::report::Part;
-use crate::reproduce::paper::runs::{Ran, Runs};
-use crate::reproduce::paper::section::Done;
+use crate::reproduce::paper::extent::Amount;
 use crate::reproduce::paper::sheet::Row;
-use crate::reproduce::paper::{Suppose as _, evaluate, page, part};
-use crate::reproduce::row::Verdict;
-use std::collections::BTreeSet;
-
-const COLUMNS: [&str; 3] = ["literal", "corrected", "best_form"];
-
-fn keys(parts: &[Part]) -> Vec<(&'static str, &'static str, &'static str)> {
-    let rows = parts.iter().flat_map(|part| &part.rows);
-    rows.map(|row| (row.figure, row.workload, row.metric)).collect()
-}
-
-fn with_nothing_run() -> Vec<Part> {
-    let (extent, profile) = (Extent::full(), Profile::load(Lotus::PROFILE).expect("embedded"));
-    let done = Done { extent: &extent, profile: &profile, runs: &Runs::default() };
-    Lotus::SECTIONS.iter().map(|section| part(section, &done)).collect()
-}
-
-#[test]
-fn every_published_figure_has_one_row_and_nothing_is_made_up() {
-    let parts = with_nothing_run();
-    let keys = keys(&parts);
-    let once: BTreeSet<_> = keys.iter().collect();
-    assert_eq!(once.len(), keys.len(), "each once");
-    // As many as the list has: sections and targets are paired in one place.
-    let listed = [
-        targets::NIC,
-        targets::CAS,
-        targets::RESHARDING,
-        targets::KVS,
-        targets::BENCHMARKS,
-        targets::ABLATION,
-        targets::OUTAGE,
-        targets::MEMORY,
-        targets::IDEAL_LOCK,
-        targets::CACHE,
-        targets::VERSIONS,
-        targets::ISOLATION,
-        targets::CRITICAL_FIELD,
-        targets::CONTENTION,
-    ];
-    assert_eq!(keys.len(), listed.iter().map(|list| list.len()).sum::<usize>());
-    for row in parts.iter().flat_map(|part| &part.rows) {
-        assert!(row.published.source.starts_with("section "), "{row}");
-        let is_arithmetic = ["Section 2.2", "Figure 16"].contains(&row.figure);
-        if !is_arithmetic {
-            let figures = COLUMNS.map(|column| row.value(column));
-            assert_eq!((figures, row.ratio), ([None; 3], None), "{row}");
-            assert_eq!(row.verdict, Verdict::NotSimulated, "{row}");
-            assert!(!row.why.is_empty(), "{row}");
-        }
-    }
-}
-
-/// The figures that the evaluation has: all that show results.
-#[test]
-fn no_figure_of_the_evaluation_is_left_out() {
-    let parts = with_nothing_run();
-    let figures: BTreeSet<&str> = keys(&parts).into_iter().map(|(figure, ..)| figure).collect();
-    let wanted = ["Section 2.2", "Section 4.3"].map(str::to_owned).into_iter();
-    let wanted = wanted.chain([2, 3].into_iter().chain(12..=23).map(|it| format!("Figure {it}")));
-    let wanted: BTreeSet<String> = wanted.collect();
-    assert_eq!(figures.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), wanted);
-}
+use crate::reproduce::text::Text;
+use tarn_sim::profile::Profile;
 
 /// A second's worth.
-pub fn tiny(only: &[&str]) -> Order {
+fn tiny(only: &[&str]) -> Order {
+    let paper = by_name("lotus").expect("a paper");
     let scale = Scale {
         name: "tiny",
         sizes: Vec::new(),
@@ -84,25 +24,21 @@ pub fn tiny(only: &[&str]) -> Order {
         soak_ms: 0.0,
         coordinators: vec![9, 45],
     };
-    let extent = Extent {
-        scale,
-        accounts: 2_000,
-        subscribers: 500,
-        warehouses: 2,
-        fewer_warehouses: vec![2, 1],
-        pairs: 2_000,
-        updates: vec![0, 100],
-        crash_threads: (1, 1),
-        ..Extent::quick()
-    };
-    let profile = Profile::load(Lotus::PROFILE).expect("embedded");
-    Order {
-        extent,
-        seed: 1,
-        profile,
-        only: only.iter().map(|&it| it.to_owned()).collect(),
-        suppositions: Vec::new(),
-    }
+    let mut extent = paper.extent.quick.clone();
+    extent.scale = scale;
+    let list = |of: &[u64]| Amount::List(of.iter().map(|it| Amount::Whole(*it)).collect());
+    extent.of.extend([
+        (Text("accounts"), Amount::Whole(2_000)),
+        (Text("subscribers"), Amount::Whole(500)),
+        (Text("warehouses"), Amount::Whole(2)),
+        (Text("fewer_warehouses"), list(&[2, 1])),
+        (Text("pairs"), Amount::Whole(2_000)),
+        (Text("updates"), list(&[0, 100])),
+        (Text("crash_threads"), list(&[1, 1])),
+    ]);
+    let profile = Profile::load(&paper.profile).expect("embedded");
+    let only = only.iter().map(|&it| it.to_owned()).collect();
+    Order { paper, extent, seed: 1, profile, only, suppositions: Vec::new() }
 }
 
 #[test]
@@ -166,7 +102,7 @@ fn a_counterfactual_moves_what_it_is_about_and_is_named() {
     assert!(!page::page(&was.1).contains("Counterfactual:"));
 }
 
-/// The steps of the ablation share a database: what is loaded for one that is not routed is there for one that is.
+/// The steps of the ablation share a database: the one that is loaded for an unrouted step serves a routed one.
 #[test]
 fn routing_is_a_step_of_its_own() {
     let evaluation = evaluate(&tiny(&["fig-14"]), &Silent).expect("a page");
@@ -183,14 +119,14 @@ fn routing_is_a_step_of_its_own() {
             evaluation.series.iter().filter(is_it).find(|it| it.series.name.starts_with("LOTUS,"));
         ran.expect("a curve").series.peak().expect("a point").messages
     };
-    // A timestamp is a message whoever asks; locks of other nodes are two more each.
+    // A timestamp is a message in both; locks of other nodes are two more each.
     assert!(of(false) > of(true) + 1.0, "{} and {}", of(false), of(true));
 }
 
 #[test]
 fn a_supposition_is_named_and_moves_what_it_is_about() {
     let order = Order { suppositions: vec![], ..tiny(&["fig-14"]) };
-    let off = Supposition::parse("timestamps=counter").expect("one");
+    let off = order.paper.supposition("timestamps=counter").expect("one");
     let free = evaluate(&Order { suppositions: vec![off], ..order }, &Silent).expect("a page");
     assert!(page::page(&free).contains("suppose.timestamps = counter"));
     let lotus = free.series.iter().filter(|ran| ran.series.name.starts_with("LOTUS"));
@@ -204,7 +140,7 @@ fn a_crash_is_run_for_whoever_recovers() {
     order.profile = order.profile.set("cluster.reconnect_ms", "2").expect("a constant");
     order.profile = order.profile.set("cluster.reregister_ms", "1").expect("a constant");
     let evaluation = evaluate(&order, &Silent).expect("a page");
-    // LOTUS is judged by its own tests; here, that FORD is sound, and that of what is not there is no figure.
+    // LOTUS is judged by its own tests; here, that FORD is sound, and that a missing run has no figure.
     let failed = evaluation.failed();
     assert!(failed.iter().all(|failure| failure.starts_with("LOTUS")), "{failed:?}");
     for row in &evaluation.rows {

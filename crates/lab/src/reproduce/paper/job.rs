@@ -1,0 +1,76 @@
+//! The jobs of a section: curves, crashes, hotspots, leases that are adjusted.
+//!
+//! Invariant: the order is that of the data file, since cases of one database run on one load of it in this order.
+
+use super::adjusting::Adjusting;
+use super::case::Case;
+use super::data::{Cases, Paper, Section, combinations, filled};
+use super::extent::Extent;
+use super::occasion::{Crash, Heating};
+use crate::reproduce::text::Text;
+use tarn_engine::cluster::lease::LEASE_NS_MAX;
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Jobs {
+    pub cases: Vec<Case>,
+    pub crashes: Vec<Crash>,
+    pub hotspots: Vec<Heating>,
+    pub adjustments: Vec<Adjusting>,
+}
+
+impl Jobs {
+    /// Adds those of a section.
+    ///
+    /// # Panics
+    /// If a case is not understood: a mistake in a data file, which the tests find.
+    pub(super) fn add(&mut self, paper: &Paper, extent: &Extent, section: &Section) {
+        self.cases.extend(section.run.iter().flat_map(|cases| all(paper, extent, cases)));
+        if let Some(crashes) = &section.crashes {
+            let (threads, coroutines) = seats(extent);
+            self.crashes.extend(crashes.cases.iter().map(|text| {
+                let Case { bench, system, .. } = case(paper, extent, text);
+                let (nodes, at_ms, after_ms) = (crashes.nodes, crashes.before_ms, crashes.after_ms);
+                Crash { bench, system, threads, coroutines, nodes, at_ms, after_ms }
+            }));
+        }
+        self.hotspots.extend(
+            section.hotspots.iter().flat_map(|cases| all(paper, extent, cases)).map(
+                |Case { bench, system, .. }| {
+                    let (threads, coroutines) = seats(extent);
+                    Heating { bench, system, threads, coroutines }
+                },
+            ),
+        );
+        let adjusted = section.adjusted.iter().flat_map(|cases| all(paper, extent, cases));
+        self.adjustments.extend(adjusted.map(|mut case| {
+            case.coordinators = case.coordinators.into_iter().max().into_iter().collect();
+            Adjusting { case, bounds_ns: (1, LEASE_NS_MAX) }
+        }));
+    }
+}
+
+fn case(paper: &Paper, extent: &Extent, text: &str) -> Case {
+    paper.case(extent, text).unwrap_or_else(|error| panic!("{}: {error}", paper.name))
+}
+
+/// Threads of a compute node, and coordinators of each, in crashes and hotspots.
+fn seats(extent: &Extent) -> (usize, usize) {
+    match extent.numbers("crash_threads")[..] {
+        [threads, coroutines] => (threads, coroutines),
+        _ => panic!("crash_threads: threads, and coordinators of each"),
+    }
+}
+
+/// All cases of an entry, with their coordinators.
+fn all(paper: &Paper, extent: &Extent, cases: &Cases) -> Vec<Case> {
+    let of = |values: Vec<(Text, Text)>| {
+        let mut case = case(paper, extent, &filled(&cases.case, &values));
+        case.coordinators = match cases.coordinators.is_empty() {
+            true => paper.coordinators(extent, case.bench.kind, cases.at),
+            false => cases.coordinators.clone(),
+        };
+        case
+    };
+    combinations(&cases.each, extent).into_iter().map(of).collect()
+}
