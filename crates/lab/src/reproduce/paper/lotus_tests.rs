@@ -56,11 +56,19 @@ fn what_is_there_is_run_and_drawn_and_the_rest_says_why_not() {
     assert!(gain.bottleneck.contains("nic pipeline of memory node 1"), "{gain}");
     let page = page::page(&evaluation);
     assert!(!page.contains("NaN") && !page.contains("http"), "{page}");
-    for text in
-        ["Throughput over concurrent transactions", "FORD, no CAS", "Scaled down", "Assumed"]
-    {
+    for text in [
+        "Throughput over concurrent transactions",
+        "FORD, no CAS",
+        "Scaled down",
+        "Assumed",
+        "Simulated values against published ones",
+    ] {
         assert!(page.contains(text), "no {text}: {page}");
     }
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}: {page}"));
+    let (verdict, drawing) =
+        (place(" simulated values agree with"), place("<figcaption>Simulated"));
+    assert!(verdict < drawing && drawing < place("<h2"), "the page opens with the verdict: {page}");
     let object = serde_json::to_value(&evaluation).expect("an object");
     for row in object["rows"].as_array().expect("rows") {
         for field in [

@@ -12,6 +12,7 @@
 //! is a function of its order.
 
 pub mod adjusting;
+mod against;
 pub(super) mod bars;
 pub mod case;
 pub mod data;

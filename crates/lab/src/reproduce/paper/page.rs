@@ -1,8 +1,9 @@
-//! The evaluation as one page: sections with their drawings and rows.
+//! The evaluation as one page: the verdict and one drawing of all rows, then sections with their drawings and rows.
 //!
 //! Invariant: it stands alone (no script, no font, no link), is readable in light and dark, and nothing in it
 //! is of the machine that ran it.
 
+use super::against;
 use super::report::{Evaluation, Part, Present, heading, said, value_of, verdict_name};
 use super::sheet::{Picture, Row};
 use crate::reproduce::page::table;
@@ -14,17 +15,20 @@ use std::fmt::Write as _;
 /// The whole page.
 pub fn page(evaluation: &Evaluation) -> String {
     let title = escape(evaluation.title);
+    let rows: Vec<&Row> = evaluation.rows.iter().collect();
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n<p class=\"note\">{}</p>\n",
-        escape(&note(evaluation))
+         <h1>{title}</h1>\n<p><strong>{}</strong></p>\n",
+        escape(&evaluation.verdict())
     );
     for change in &evaluation.overrides {
         let text = format!("{} = {} instead of {}", change.key, change.value, change.was);
         let _ = writeln!(html, "<p><strong>Counterfactual:</strong> {}</p>", escape(&text));
     }
+    let _ = writeln!(html, "<section class=\"figures\">\n{}</section>", against::html(&rows));
+    let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(&note(evaluation)));
     let _ = writeln!(html, "<p>{}</p>", escape(&evaluation.summary()));
     paragraphs(&mut html, ("Scaled down", true), &evaluation.scaled_down);
     if !evaluation.entrants.is_empty() {
@@ -34,11 +38,11 @@ pub fn page(evaluation: &Evaluation) -> String {
     }
     let unsound = evaluation.unsound();
     if !unsound.is_empty() {
-        paragraphs(
-            &mut html,
-            ("Histories that are not sound, of systems that may have such", true),
-            &unsound,
+        let title = format!(
+            "{} histories are not sound, each of a variant that keeps to a paper's text or to public code",
+            unsound.len()
         );
+        paragraphs(&mut html, (&title, false), &evaluation.unsound_by_variant());
     }
     for part in &evaluation.parts {
         section(&mut html, part, evaluation);

@@ -18,6 +18,8 @@ use crate::reproduce::stage::{Judged, System};
 use crate::reproduce::systems::entrant;
 use serde::Serialize;
 use std::fmt;
+use tarn_engine::cluster::info::Switches;
+use tarn_engine::protocol::AnyProtocol;
 use tarn_sim::profile::{Change, Standing};
 
 /// A section of the page.
@@ -193,6 +195,23 @@ impl Evaluation {
         self.unsound_runs().map(unsound).collect()
     }
 
+    /// The same by variant, each with the rules that the variant leaves out.
+    pub(super) fn unsound_by_variant(&self) -> Vec<String> {
+        let mut by_variant: Vec<((&str, &str), Vec<String>)> = Vec::new();
+        for ran in self.unsound_runs() {
+            let variant = (ran.protocol, ran.series.variant);
+            match by_variant.iter_mut().find(|(known, _)| *known == variant) {
+                Some((_, runs)) => runs.push(unsound(ran)),
+                None => by_variant.push((variant, vec![unsound(ran)])),
+            }
+        }
+        let told = |((protocol, variant), runs): ((&str, &str), Vec<String>)| {
+            let rules = left_out(protocol, variant);
+            format!("{protocol} ({variant}) leaves out {rules}. Found: {}", runs.join("; "))
+        };
+        by_variant.into_iter().map(told).collect()
+    }
+
     fn unsound_runs(&self) -> impl Iterator<Item = &Ran> {
         let runs = self.series.iter().filter(|ran| !ran.must_be_sound);
         runs.filter(|ran| ran.series.is_safe && ran.series.history != "accepted")
@@ -201,6 +220,19 @@ impl Evaluation {
     /// How many rows have a verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
+    }
+
+    /// How the rows came out, in one sentence.
+    pub fn verdict(&self) -> String {
+        let agree = self.count(Verdict::Agrees);
+        let ran = agree + self.count(Verdict::Misses);
+        let decided = self.rows.iter().filter_map(|row| row.winner_holds);
+        let (won, all) = decided.fold((0, 0), |(won, all), it| (won + usize::from(it), all + 1));
+        format!(
+            "{agree} of the {ran} simulated values agree with the published ones, the published winner wins in {won} of \
+             {all} comparisons, and {} published values are not simulated.",
+            self.count(Verdict::NotSimulated)
+        )
     }
 
     /// How the rows came out, in words.
@@ -227,6 +259,19 @@ impl Evaluation {
         }
         said
     }
+}
+
+/// The rules of the corrected variant that a variant leaves out.
+fn left_out(protocol: &str, variant: &str) -> String {
+    let Ok(known) = AnyProtocol::by_name(protocol, variant) else { return "all rules".to_owned() };
+    let info = known.info();
+    let Ok(on) = Switches::parse(&info, variant) else { return "all rules".to_owned() };
+    let rules = info.switches.iter().enumerate().filter(|(at, _)| !on.is_on(*at));
+    let names: Vec<&str> = rules.map(|(_, rule)| rule.name).collect();
+    format!(
+        "these rules: {} (tarn switches --protocol {protocol} tells their effects)",
+        names.join(", ")
+    )
 }
 
 /// A run whose history is not sound, in words.
@@ -338,5 +383,17 @@ impl fmt::Display for Evaluation {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_that_keeps_to_a_text_is_said_to_leave_out_rules_by_name() {
+        let text = left_out("oocc", "literal");
+        assert!(text.contains("validate-read-write") && text.contains("--protocol oocc"), "{text}");
+        assert!(!left_out("oocc", "corrected").contains("validate-read-write"));
     }
 }

@@ -90,6 +90,9 @@ impl Ground<'_> {
 pub struct Ran {
     /// The benchmark.
     pub bench: Bench,
+    /// The system's protocol.
+    #[serde(skip)]
+    pub protocol: &'static str,
     /// The layout's name.
     pub layout: &'static str,
     /// The points.
@@ -221,7 +224,8 @@ impl Runs {
             let points = Scale { coordinators: case.coordinators.clone(), ..sized.clone() };
             let series = stage.series(&supposed.system, &points, watch)?;
             let (bench, layout) = (case.bench, case.layout.name);
-            let ran = Ran { bench, layout, series, must_be_sound: at < held };
+            let protocol = supposed.system.protocol;
+            let ran = Ran { bench, protocol, layout, series, must_be_sound: at < held };
             self.cases.push((case.clone(), Ok(ran)));
             if at + 1 == held {
                 let mut judged = stage.judge(watch)?;
