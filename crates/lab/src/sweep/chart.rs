@@ -15,7 +15,7 @@ const TOP: f64 = 14.0;
 const BOTTOM: f64 = 46.0;
 /// Colours that the style names; a further line repeats them with another dash.
 pub(crate) const COLOURS: usize = 8;
-/// An axis whose values differ by more than this is logarithmic.
+/// An axis whose values differ by more than this is logarithmic, and one whose values double.
 const LOGARITHMIC_FROM: f64 = 40.0;
 
 /// A value to draw, and the text of its tooltip.
@@ -71,7 +71,8 @@ impl Span {
     fn over(values: &[f64], may_be_logarithmic: bool) -> Span {
         let most = values.iter().copied().fold(0.0, f64::max);
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        if may_be_logarithmic && least > 0.0 && most / least > LOGARITHMIC_FROM {
+        let is_logarithmic = || most / least > LOGARITHMIC_FROM || doubles(values);
+        if may_be_logarithmic && least > 0.0 && is_logarithmic() {
             return Span::logarithmic(least, most);
         }
         let step = step(most / 5.0);
@@ -101,6 +102,18 @@ impl Span {
             false => (value - self.from) / (self.to - self.from),
         }
     }
+}
+
+/// Whether values go up by factors: at least three steps, half of them to 1.5 times the value before or more, and eight
+/// times the least altogether.
+fn doubles(values: &[f64]) -> bool {
+    let mut rising = values.to_vec();
+    rising.sort_by(f64::total_cmp);
+    rising.dedup();
+    let mut steps: Vec<f64> = rising.windows(2).map(|pair| pair[1] / pair[0]).collect();
+    steps.sort_by(f64::total_cmp);
+    let is_far = rising.first().zip(rising.last()).is_some_and(|(least, most)| most / least >= 8.0);
+    steps.len() >= 3 && steps[steps.len() / 2] >= 1.5 && is_far
 }
 
 /// The smallest of 1, 2, 5 times a power of ten that is not below `least`.
