@@ -5,7 +5,7 @@
 //! transactional memory. Logs and recovery are those of protocols with undo logs; see
 //! docs/protocols/drtm.md.
 //!
-//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget_drtm.rs)
+//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
 //! | transaction | rounds until the reply | then |
 //! |---|---|---|
@@ -15,7 +15,7 @@
 //! | write, a lease still holds | + 1, and the rest of the lease | |
 //! | address unknown | + 1: the record's bin | |
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
-//! | absence found, or a lease has run out before the commit | + 1: validate | |
+//! | absence found beside other reads, or a lease has run out before the commit | + 1: validate | |
 //! | abort | 1 at lock, 2 at validation | release |
 //! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 //!

@@ -4,7 +4,7 @@
 //! 2018. These are its locks, under transactions as the evaluation of OOCC runs them. Logs are those of protocols
 //! with undo logs; see docs/protocols/dslr.md.
 //!
-//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget_dslr.rs)
+//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
 //! | transaction | rounds until the reply | then |
 //! |---|---|---|
@@ -14,9 +14,9 @@
 //! | address unknown | + 1: the record's bin | |
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
 //! | read, then written | + 1: ticket + read | |
-//! | absence found | + 1: validate | |
+//! | absence found beside other reads | + 1: validate | |
 //! | abort | as far as it came | release, in turn |
-//! | own abort, an absence found | + 1: validate | release, in turn |
+//! | own abort, an absence found beside other reads | + 1: validate | release, in turn |
 //!
 //! Every record costs two atomics, whether read or written.
 

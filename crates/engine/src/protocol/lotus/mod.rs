@@ -5,13 +5,15 @@
 //! deviate; each deviation is a switch, and each switch that can be taken off is a planted bug
 //! (docs/protocols/lotus.md has the table).
 //!
-//! # Round trips until the reply
+//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
-//! | transaction | rounds | then |
+//! | transaction | rounds until the reply | then |
 //! |---|---|---|
-//! | read-only, declared | T_start (0 from a counter), table of versions, record | |
-//! | not declared, writes nothing | locks (0 if they are this node's), tables, records | unlock |
-//! | writes | locks, tables, records; C1 invisible and log, C2 timestamp, C3 decision and backups | C4 visible, unlock |
+//! | read-only, declared | 3: T_start (none from a counter of this process), tables of versions, records | |
+//! | not declared, writes nothing | 2: tables, records | unlock |
+//! | writes | 5: tables, records; C1 invisible and log, C2 timestamp, C3 decision and backups | C4 visible, unlock |
+//! | the version tables are remembered | - 1 | |
+//! | another node grants the locks | + 1: the LOCK messages of one fetch and their replies | |
 //!
 //! A packed record's versions lie in its table: there is no round for the record. No verb of a transaction is an
 //! atomic of a memory node.

@@ -6,11 +6,12 @@
 //! copy of the paper: where its text says more than its code, we do not know it. The losses of that form under crashes
 //! and concurrency, and the remedies of `corrected`, are in docs/protocols/motor.md.
 //!
-//! # Round trips (asserted by the tests of budgets)
+//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
 //! | transaction | rounds until the reply | then |
 //! |---|---|---|
-//! | declared read-only | 2: head, value; 1 with a remembered address | |
+//! | declared read-only, address unknown | 2: head, value | |
+//! | declared read-only, address remembered | 1 | |
 //! | write, address unknown, nothing else read | 3: head, lock + head + value, log + write | unlock |
 //! | write, address remembered | 2: lock + head + value, log + write | unlock |
 //! | the same, and others read | + 1: validate | |

@@ -4,7 +4,7 @@
 //! Control for Read-Only Disaggregated Transactions"). The paper calls it FORD-style: FORD without the fused log.
 //! Locks, logs and recovery are those of protocols with undo logs; see docs/protocols/occ.md.
 //!
-//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget_occ.rs)
+//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
 //! | transaction | rounds until the reply | then |
 //! |---|---|---|

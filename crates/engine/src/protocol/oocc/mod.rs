@@ -4,12 +4,13 @@
 //! After the paper "OOCC" (see docs/protocols/oocc.md for its full reference). Its text loses serializability and
 //! data in thirteen places. Each is a switch here, and each rule that `literal` lacks is a planted bug.
 //!
-//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget_oocc.rs)
+//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
 //! | transaction | rounds until the reply | then |
 //! |---|---|---|
 //! | read-only, one record | 1 | |
-//! | read-only, several records | 2: read, validate | |
+//! | read-only, several records, the lease still holds | 1 | |
+//! | read-only, several records, no lease or one that has run out | 2: read, validate | |
 //! | write, address remembered | 3: lock + read, raise + validate + log, write | unlock |
 //! | write, address unknown | + 1: the record's bin | |
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |

@@ -6,7 +6,7 @@
 //! readers keep one another away. It is here as the plainest system that the shared answers make: the word of a lock is its holder's tag,
 //! old bytes are logged, and recovery is that of every such log.
 //!
-//! # Round trips
+//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
 //! | transaction | rounds until the reply | then |
 //! |---|---|---|
@@ -14,7 +14,8 @@
 //! | write, address known | 3: lock + read, log, write | unlock |
 //! | address unknown | + 1: the record's bin | |
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
-//! | absence found, or a range scanned | + 1: validate | |
+//! | a range, its way remembered | 1: its leaves | |
+//! | absence found beside other reads, or several leaves read | + 1: validate | |
 //! | abort | as far as it came | release |
 
 use super::Protocol;

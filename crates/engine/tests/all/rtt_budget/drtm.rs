@@ -1,0 +1,106 @@
+//! The RTT budget of DrTM.
+//!
+//! Invariant checked: the table in `protocol/drtm/mod.rs`. Leases that must hold last longer than any two
+//! transactions of a test take. Leases that must have ended are slept through.
+
+use super::*;
+use By::{Cold, Warm};
+use Step::*;
+
+const HOLDS: &str = "read, address known: the record has no lease, or one that still holds";
+const RUN_OUT: &str = "read, address known: a lease has run out";
+const WRITE: &str = "write, address known";
+const LEASED: &str = "write, a lease still holds";
+const UNKNOWN: &str = "address unknown";
+const AWAY: &str = "record away from its home, or absent";
+const VALIDATED: &str =
+    "absence found beside other reads, or a lease has run out before the commit";
+const ABORT: &str = "abort";
+const OWN_ABORT: &str = "own abort";
+
+const LONG_NS: u32 = 16_000_000;
+const BEYOND: Nanos = Nanos(LONG_NS as u64 + 1_000_000);
+const KEYS: [Step<'static>; 1] = [Read(NARROW, &[1, 2, 3])];
+
+fn reading(rounds: u64, reads: u64, cas: u64) -> Cost {
+    cost(rounds, 0, reads, 0, cas)
+}
+
+/// A read costs an atomic, and two where a lease has run out.
+fn reads() -> Vec<Row<'static>> {
+    let rows = vec![
+        row([HOLDS, UNKNOWN], Cold, KEYS, reading(2, 6, 3)),
+        // Leases of another that still hold are as good.
+        row([HOLDS, UNKNOWN], Warm, KEYS, reading(2, 6, 3)).phase("in_lease", 1),
+        row([HOLDS], Warm, KEYS, reading(1, 3, 3)).phase("in_lease", 1),
+        // Leases have run out: refused, then replaced.
+        row([RUN_OUT], Warm, KEYS, reading(2, 6, 6)).after(BEYOND).phase("in_lease", 1),
+        row([AWAY], Cold, [Absent(&[777])], reading(2, 4, 0)),
+    ];
+    let mut rows: Vec<_> = rows.into_iter().map(|row| row.phase("validate", 0)).collect();
+    rows.extend([
+        row([AWAY, VALIDATED], Cold, [Absent(&[777, 778])], reading(3, 10, 0)).phase("validate", 1),
+        // It looks at the records again, although their leases hold.
+        row([HOLDS, OWN_ABORT], Warm, [KEYS[0], Abort], reading(2, 6, 3))
+            .aborts(AbortReason::User)
+            .phase("validate", 1),
+    ]);
+    rows
+}
+
+/// A writer logs behind its lock, and waits out a lease.
+fn writes(copies: usize) -> Vec<Row<'static>> {
+    let add = [Add(NARROW, &[1])];
+    let writing = |rounds, reads, cas| cost(rounds, 1, reads, 2 * copies as u64, cas);
+    vec![
+        row([WRITE, UNKNOWN], Cold, add, writing(4, 2, 2)),
+        unmeasured(Warm, [Read(NARROW, &[1])]),
+        row([WRITE, LEASED], Warm, add, writing(4, 2, 3))
+            .phase("wait_out", 1)
+            .waits(Nanos(u64::from(LONG_NS) / 2)),
+        row([WRITE], Warm, add, writing(3, 1, 2)).phase("wait_out", 0),
+        unmeasured(Warm, [Add(NARROW, &[2])]),
+        row([ABORT], Warm, [Add(NARROW, &[1, 2])], cost(1, 1, 2, 0, 3))
+            .holding(2)
+            .aborts(AbortReason::LockRefused),
+        row([OWN_ABORT], Warm, [add[0], Abort], cost(1, 1, 1, 0, 2)).aborts(AbortReason::User),
+    ]
+}
+
+/// Without leases it validates.
+fn unleased() -> Vec<Row<'static>> {
+    let changed = [Ask(&[2]), Add(NARROW, &[1]), OtherAdds(NARROW, &[2])];
+    let several = [Read(NARROW, &[1, 2]), Abort];
+    vec![
+        row([HOLDS, VALIDATED], Cold, KEYS, reading(2, 6, 0)).phase("validate", 1),
+        unmeasured(Warm, KEYS),
+        row([ABORT], Warm, changed, cost(2, 1, 3, 0, 2)).aborts(AbortReason::VersionChanged),
+        row([OWN_ABORT], Warm, several, reading(2, 4, 0)).aborts(AbortReason::User),
+    ]
+}
+
+/// As in the public code: each record's lock is awaited before the next is requested.
+fn one_by_one() -> Vec<Row<'static>> {
+    vec![
+        // All bins, then one record after the other.
+        row(VARIANT, Cold, KEYS, reading(4, 6, 3)),
+        unmeasured(Warm, KEYS),
+        row(VARIANT, Warm, KEYS, reading(3, 3, 3)),
+        // A lease that has ended stands at each; then log and data.
+        row(VARIANT, Warm, [Add(NARROW, &[1, 2, 3])], cost(3 * 2 + 2, ANY, ANY, ANY, ANY))
+            .after(BEYOND),
+    ]
+}
+
+#[test]
+fn the_table_of_drtm() {
+    let mut budget = Budget::of(include_str!("../../../src/protocol/drtm/mod.rs"));
+    let scene = |copies| Scene::of("drtm", copies).leasing_reads(LONG_NS);
+    budget.run(&scene(1), reads());
+    for copies in COPIES {
+        budget.run(&scene(copies), writes(copies));
+    }
+    budget.run(&Scene::of("drtm", 1), unleased());
+    budget.run(&scene(1).variant("corrected,-lock-together"), one_by_one());
+    budget.end();
+}
