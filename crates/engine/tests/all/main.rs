@@ -47,4 +47,3 @@ mod space;
 mod taken_back;
 mod tickets;
 mod unknown;
-mod weak_orders;

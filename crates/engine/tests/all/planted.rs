@@ -74,7 +74,7 @@ const HARMLESS: &[(&str, &str)] = &[
 const MUST_BE_CAUGHT_IN_RANGES: &[(&str, &str)] =
     &[("ford", "protect-ranges"), ("ford", "check-fences"), ("ford", "sibling-with-split")];
 
-/// Switches whose absence shows in simulations, by random schedules or in every order: weak_orders.rs,
+/// Switches whose absence shows in simulations, by random schedules or in every order:
 /// `crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`.
 const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
     // Replicas differ if a thread loses its core between the writes of two copies, and only until the record

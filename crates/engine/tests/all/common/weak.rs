@@ -8,6 +8,11 @@
 //! These may break: a memory node (its streams end in an error), and a compute node's access. When access
 //! ends, any prefix of each of the node's streams has landed; with `torn_writes` the last verb perhaps only
 //! in part of its lines. Memory survives, and so does the order within a stream.
+//!
+//! It stays beside the simulator because tests step it by hand: they hold back one node's verbs and land them,
+//! cut or drop work between any two lines, doubt one clock, and let rounds pass a dropped one. The simulator's
+//! random mode draws such moments from a seed, so that no test can ask for the moment that it is about. The
+//! explorer tries every order of a few transactions, but no index grows there and no time passes.
 
 mod backend;
 
@@ -314,7 +319,7 @@ impl World {
     }
 
     /// Executes revocations whose time has come.
-    fn absorb_piggyback(&mut self) {
+    fn execute_revocations(&mut self) {
         let now = self.now;
         let (due, later) =
             std::mem::take(&mut self.revocations).into_iter().partition(|each| each.0 <= now);
@@ -331,7 +336,7 @@ impl World {
 
     fn step(&mut self) {
         self.now += 1;
-        self.absorb_piggyback();
+        self.execute_revocations();
         let (now, held) = (self.now, &self.held);
         let ready = |(key, stream): (&(NodeId, u16, NodeSlot), &VecDeque<Flight>)| {
             let may_go =
