@@ -9,7 +9,7 @@ use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, HALVES};
 use crate::common::weak::WeakFabric;
 use crate::common::*;
 use std::pin::pin;
-use std::task::{Context as Waiting, Poll, Waker};
+use std::task::{Context as Waiting, Waker};
 use tarn_engine::admin::inspect;
 use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::recovery::{self, Pace};
@@ -76,18 +76,6 @@ async fn begin(by: &mut Coordinator) -> Result<(), Failure> {
     .await
 }
 
-/// Polls `future` up to `polls` times. Returns `None` if it has not ended by then.
-fn poll_times<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
-    let mut future = pin!(future);
-    let mut context = Waiting::from_waker(Waker::noop());
-    for _ in 0..polls {
-        if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
-            return Some(result);
-        }
-    }
-    None
-}
-
 #[test]
 fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
     for info in ALL {
@@ -101,7 +89,7 @@ fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
             block_on(begin(&mut by)).unwrap();
             let mut last = 1;
             for polls in 0.. {
-                let ended = poll_times(change(&mut by, last + 1), polls);
+                let ended = poll_times(pin!(change(&mut by, last + 1)), polls, || {});
                 // The same coordinator goes on; it first resolves the transaction that it left in doubt.
                 block_on(by.transact(async |tx| Ok(tx.read(T, 0u64, Cells::ALL)))).unwrap();
                 world.assert_clean();

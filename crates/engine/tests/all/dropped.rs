@@ -6,7 +6,6 @@
 
 use crate::common::*;
 use std::pin::pin;
-use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::session::coordinator::Coordinator;
 use tarn_engine::session::transaction::Transaction;
 use tarn_fabric::address::GroupId;
@@ -16,18 +15,6 @@ use tarn_store::index::growth::Shard;
 use tarn_store::schema::{Cells, TableId};
 
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
-
-/// Polls `future` up to `polls` times. Returns `None` if it has not ended by then.
-fn poll_times<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
-    let mut future = pin!(future);
-    let mut context = Waiting::from_waker(Waker::noop());
-    for _ in 0..polls {
-        if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
-            return Some(result);
-        }
-    }
-    None
-}
 
 /// A transaction with all kinds of accesses. In each table it moves one unit from record 1 to record 2,
 /// deletes the record that it inserted last time, and inserts the next. It fetches twice for each table, and
@@ -95,7 +82,8 @@ fn drop_everywhere(
     }
     let mut times = 0;
     for polls in 0.. {
-        let ended = poll_times(by.transact(async |tx| mixture(tx, times).await), polls);
+        let ended =
+            poll_times(pin!(by.transact(async |tx| mixture(tx, times).await)), polls, || {});
         if index == Index::Grows {
             by.context().growth.request(Shard { table: LAYOUTS[0], group: GroupId(0) });
         }
@@ -157,7 +145,7 @@ fn dropping_transactions_without_end_takes_no_memory() {
             tx.fetch().await?;
             tx.abort::<()>()
         });
-        let ended = poll_times(insert, turn % 12);
+        let ended = poll_times(pin!(insert), turn % 12, || {});
         assert!(ended.is_none() || ended == Some(Err(Failure::user_abort())), "{turn} {ended:?}");
         if turn % 100 == 0 {
             world.assert_clean();
@@ -178,7 +166,8 @@ fn a_coordinator_that_is_dropped_in_doubt_leaves_no_locks() {
             let mut by = coordinator(&cx, 1);
             LAYOUTS.into_iter().for_each(|table| fill(&mut by, table, [1, 2, 4, 1000]));
             let mut gone = coordinator(&cx, 0);
-            let ended = poll_times(gone.transact(async |tx| mixture(tx, 0).await), polls);
+            let ended =
+                poll_times(pin!(gone.transact(async |tx| mixture(tx, 0).await)), polls, || {});
             drop(gone);
             let mut next = coordinator(&cx, number);
             let read = async |tx: &mut Transaction<'_>| Ok(tx.read(LAYOUTS[0], 4u64, Cells::ALL));

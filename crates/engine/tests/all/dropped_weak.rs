@@ -6,14 +6,13 @@
 //! rules: rounds that follow a dropped round come after it, and a number in doubt belongs to its thread.
 //! Without the first rule the test fails, which is checked as well.
 
-use crate::common::weak::WeakFabric;
+use crate::common::weak::{RETRY, WeakFabric};
 use crate::common::*;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::admin::inspect;
 use tarn_engine::recovery::{self, Attempt, Pace};
 use tarn_engine::session::coordinator::{Coordinator, Retry};
@@ -54,7 +53,7 @@ struct Stage {
 
 fn by(cx: &Rc<Context>, number: u32) -> Coordinator {
     let deadline = Some(Nanos(100_000)); // a lock that stays must not hang the test
-    let retry = Retry { deadline, pause_first_ns: 10, pause_max_ns: 300, ..Retry::default() };
+    let retry = Retry { deadline, ..RETRY };
     Coordinator::new(Rc::clone(cx), number, retry)
 }
 
@@ -94,16 +93,9 @@ impl Stage {
     /// Polls a transaction while pieces of it land, and drops it at a moment that the seed chooses. Returns
     /// its result if it ended before.
     fn drop_somewhere(&self, run: impl Future<Output = Result<(), Failure>>) -> Option<()> {
-        let mut run = pin!(run);
-        let mut waiting = Waiting::from_waker(Waker::noop());
-        for _ in 0..self.fabric.draw(420) {
-            if let Poll::Ready(result) = run.as_mut().poll(&mut waiting) {
-                result.expect("nothing is broken");
-                return Some(());
-            }
-            self.fabric.step();
-        }
-        None
+        let polls = self.fabric.draw(420);
+        let ended = poll_times(pin!(run), polls, || self.fabric.step());
+        ended.map(|result| result.expect("nothing is broken"))
     }
 
     /// Runs coroutines until all have ended.
@@ -248,7 +240,7 @@ fn recover(stage: &Stage, gone: Coordinator) {
 }
 
 fn seeds() -> u64 {
-    std::env::var("TARN_SEEDS").map_or(120, |seeds| seeds.parse().unwrap())
+    crate::common::seeds(120)
 }
 
 #[test]

@@ -9,10 +9,8 @@
 use crate::common::*;
 use rand::RngExt;
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context as TaskContext, Poll, Waker};
 use tarn_check::{Isolation, check};
 use tarn_engine::admin::inspect;
 use tarn_engine::protocol::ALL;
@@ -297,14 +295,10 @@ pub fn drop_at_any_moment(protocol: &'static str, schema: &TableSchema) {
         crowd(&mut by, 0..60);
         by.context().growth.request(SHARD);
         {
-            let mut future = pin!(by.transact(async |tx| get(tx, schema, 1).await));
-            let mut task = TaskContext::from_waker(Waker::noop());
-            for _ in 0..polls {
-                if let Poll::Ready(seen) = future.as_mut().poll(&mut task) {
-                    assert_eq!(seen, Ok(Some(1)));
-                    committed += 1;
-                    break;
-                }
+            let future = pin!(by.transact(async |tx| get(tx, schema, 1).await));
+            if let Some(seen) = poll_times(future, polls, || {}) {
+                assert_eq!(seen, Ok(Some(1)));
+                committed += 1;
             }
         }
         // The next transaction resolves the one that was left in doubt.

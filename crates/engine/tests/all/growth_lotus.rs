@@ -10,7 +10,6 @@ use crate::growth::{
 };
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::recovery;
 use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_fabric::executor::block_on;
@@ -59,7 +58,6 @@ fn is_whole_beside_splits(variant: &str) -> bool {
         let (mut by, mut reader) = (world.coordinator(0, 0), world.coordinator(1, 0));
         crowd(&mut by, 0..KEYS);
         by.context().growth.request(SHARD);
-        let mut task = Waiting::from_waker(Waker::noop());
         {
             let mut splitting = pin!(by.transact(async |_| Ok(())));
             let mut seen = pin!(reader.transact_read_only(async |tx| {
@@ -67,14 +65,8 @@ fn is_whole_beside_splits(variant: &str) -> bool {
                 tx.fetch().await?;
                 Ok(rows.into_iter().map(|row| tx.get(row).map(|it| it.u64(A))).collect::<Vec<_>>())
             }));
-            let mut is_split = false;
-            for _ in 0..first {
-                is_split = is_split || splitting.as_mut().poll(&mut task).is_ready();
-            }
-            let early = (0..looks).find_map(|_| match seen.as_mut().poll(&mut task) {
-                Poll::Ready(found) => Some(found),
-                Poll::Pending => None,
-            });
+            let is_split = poll_times(splitting.as_mut(), first, || {}).is_some();
+            let early = poll_times(seen.as_mut(), looks, || {});
             if !is_split {
                 block_on(splitting).expect("nothing of the caller's");
             }
@@ -159,15 +151,11 @@ fn a_split_whose_coordinator_dies_at_any_moment_loses_nothing() {
         dying.growth.request(SHARD);
         {
             let mut dead = by(&dying, 1);
-            let mut split = pin!(dead.transact(async |_| Ok(())));
-            let mut task = Waiting::from_waker(Waker::noop());
-            for _ in 0..steps {
-                if split.as_mut().poll(&mut task).is_ready() {
-                    break;
-                }
+            let split = pin!(dead.transact(async |_| Ok(())));
+            let _ = poll_times(split, steps as usize, || {
                 (0..23 + steps % 7).for_each(|_| fabric.step());
                 owner.serve();
-            }
+            });
             began[usize::from(splits(&dying) > 0)] += 1;
             fabric.database.membership.expel(dying.node.id);
             fabric.block_on(recovery::recover(&other, dying.node.id)).unwrap();

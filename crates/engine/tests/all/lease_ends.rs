@@ -4,11 +4,11 @@
 //! one asks for a new lease in its place.
 
 use crate::common::budget::add_one;
-use crate::common::weak::WeakFabric;
+use crate::common::weak::{RETRY, WeakFabric};
 use crate::common::*;
 use std::cell::Cell;
 use std::rc::Rc;
-use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_engine::session::transaction::Transaction;
 use tarn_engine::site::Context;
 use tarn_store::ids::Failure;
@@ -19,8 +19,7 @@ const T: TableId = TableId(0);
 const LEASE_TICKS: u32 = 5_000;
 
 fn by(cx: &Rc<Context>, number: u32) -> Coordinator {
-    let retry = Retry { pause_first_ns: 10, pause_max_ns: 300, ..Retry::default() };
-    Coordinator::new(Rc::clone(cx), number, retry)
+    Coordinator::new(Rc::clone(cx), number, RETRY)
 }
 
 /// Reads keys 1 and 2, one after the other; runs `between` between the reads in the first try.

@@ -10,7 +10,6 @@ use crate::common::*;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::cluster::membership::{Heirs, Reopening};
 use tarn_engine::recovery;
 use tarn_engine::requests::serve;
@@ -96,17 +95,11 @@ impl Trio {
     fn poll<O>(
         &self,
         living: &[usize],
-        mut future: Pin<&mut impl Future<Output = O>>,
+        future: Pin<&mut impl Future<Output = O>>,
         polls: usize,
     ) -> Option<O> {
-        let mut waiting = Waiting::from_waker(Waker::noop());
-        for _ in 0..polls.min(100_000) {
-            self.serve(living);
-            if let Poll::Ready(value) = future.as_mut().poll(&mut waiting) {
-                return Some(value);
-            }
-        }
-        None
+        self.serve(living);
+        poll_times(future, polls.min(100_000), || self.serve(living))
     }
 
     /// The owner's life ends, and is recovered. Returns whether the heir has the owner's shards already.

@@ -5,12 +5,12 @@
 //! are held back, landed and cut at the critical moments. On this fabric a round goes no further once one of
 //! its nodes is dead.
 
+use crate::common::budget::phase;
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
 use crate::common::*;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
 use tarn_engine::admin::{inspect, mend};
 use tarn_engine::recovery::{self, Attempt};
 use tarn_engine::session::coordinator::{Coordinator, Retry};
@@ -82,27 +82,20 @@ impl Stage {
 
     /// Runs a future together with the work of every thread, until it is over or after `steps` steps.
     fn drive<T>(&self, future: impl Future<Output = T>, steps: usize) -> Option<T> {
-        let mut future = pin!(future);
-        for _ in 0..steps {
-            if let Poll::Ready(value) = poll(&mut future) {
-                return Some(value);
-            }
-            self.step();
-        }
-        None
+        poll_times(pin!(future), steps, || self.step())
     }
 
     /// Runs a future until its transaction has entered a phase and its rounds of that phase are in flight.
-    fn until<T>(&self, future: &mut Pin<&mut impl Future<Output = T>>, cx: &Context, phase: &str) {
-        let before = phase_of(cx, phase);
+    fn until<T>(&self, future: &mut Pin<&mut impl Future<Output = T>>, cx: &Context, name: &str) {
+        let before = phase(cx, name);
         for _ in 0..STEPS_MAX {
-            assert!(poll(future).is_pending(), "it was to come to {phase}");
-            if phase_of(cx, phase) > before {
+            assert!(poll(future).is_pending(), "it was to come to {name}");
+            if phase(cx, name) > before {
                 return;
             }
             self.step();
         }
-        panic!("it never came to {phase}");
+        panic!("it never came to {name}");
     }
 
     /// A life dies and is recovered when, of its transaction's C1, only the part at one of four memory nodes
@@ -171,12 +164,6 @@ impl Stage {
     }
 }
 
-fn phase_of(cx: &Context, name: &str) -> u64 {
-    let phases = cx.database().protocol.info().phases;
-    let at = phases.iter().position(|&phase| phase == name).unwrap();
-    cx.metrics.snapshot().phases[at]
-}
-
 async fn set(by: &mut Coordinator, tables: &[TableId], value: u64) -> Result<(), Failure> {
     by.transact(async |tx| {
         let rows: Vec<_> = tables.iter().map(|&it| tx.update(it, KEY, Cells::one(A))).collect();
@@ -195,14 +182,14 @@ fn acknowledged_writes_become_visible_at_live_primaries() {
     let mut by = stage.by(&stage.watched, 1);
     assert_eq!(stage.drive(set(&mut by, &[ONE, TWO], 2), STEPS_MAX), Some(Ok(())));
     // Nothing has happened since the last writes were posted.
-    assert_eq!(phase_of(&stage.watched, "show"), 1);
+    assert_eq!(phase(&stage.watched, "show"), 1);
     stage.hold(&[0, 1]);
     stage.fabric.fail_node(NodeSlot(0));
     stage.land(1);
     (0..40).for_each(|_| stage.step());
-    assert_eq!(phase_of(&stage.watched, "resolve"), 0, "nobody has had a turn to settle it");
+    assert_eq!(phase(&stage.watched, "resolve"), 0, "nobody has had a turn to settle it");
     stage.mend(&[&stage.watched]);
-    assert_eq!(phase_of(&stage.watched, "resolve"), 1);
+    assert_eq!(phase(&stage.watched, "resolve"), 1);
     assert_eq!(stage.drive(set(&mut by, &[THREE], 3), STEPS_MAX), Some(Ok(())));
     assert_eq!(stage.values(&[ONE, TWO, THREE]), [2, 2, 3]);
     stage.assert_clean();

@@ -17,7 +17,7 @@ const OOCC: &str = "oocc";
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let from = std::env::var("TARN_FROM").map_or(0, |from| from.parse().unwrap());
-    from..std::env::var("TARN_SEEDS").map_or(usual, |seeds| from + seeds.parse::<u64>().unwrap())
+    from..from + crate::common::seeds(usual)
 }
 
 fn mixes() -> [(Mix, u64); 5] {
@@ -35,38 +35,46 @@ fn three_nodes((mix, count): (Mix, u64), deaths: Vec<(When, Death)>) -> Scene {
     Scene { protocol, mix, count, memory_nodes, replicas, spares, deaths, rotation }
 }
 
-#[test]
-fn a_memory_node_dies_and_transactions_go_on() {
-    one_dies(FORD);
-    one_dies(OOCC);
-}
-
-fn one_dies(protocol: &'static str) {
-    let mut tally = Tally::default();
-    for seed in seeds(12) {
-        for (mix, count) in mixes() {
-            let node = draw(seed, 1, 3) as u16;
-            let deaths = vec![(When::Turn(draw(seed, 2, 1_500)), Death::Memory(node))];
-            let scene = Scene { protocol, ..three_nodes((mix, count), deaths) };
+/// Runs a scene for each seed and mix. Returns the counts and the rotations, if all runs are sound.
+fn sound(
+    usual: u64,
+    mixes: &[(Mix, u64)],
+    scene: impl Fn(u64, (Mix, u64)) -> Scene,
+) -> (Tally, u64) {
+    let (mut tally, mut rotations) = (Tally::default(), 0);
+    for seed in seeds(usual) {
+        for &mix in mixes {
+            let scene = scene(seed, mix);
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
+            rotations += outcome.rotations;
         }
     }
-    println!("{tally:?}");
+    println!("{tally:?}, {rotations} rotations");
+    (tally, rotations)
+}
+
+/// Runs three nodes under each protocol and mix, with the deaths of a seed.
+fn under_each_protocol(usual: u64, deaths: impl Fn(u64) -> Vec<(When, Death)>) {
+    for protocol in [FORD, OOCC] {
+        sound(usual, &mixes(), |seed, mix| Scene { protocol, ..three_nodes(mix, deaths(seed)) });
+    }
+}
+
+#[test]
+fn a_memory_node_dies_and_transactions_go_on() {
+    under_each_protocol(12, |seed| {
+        let node = draw(seed, 1, 3) as u16;
+        vec![(When::Turn(draw(seed, 2, 1_500)), Death::Memory(node))]
+    });
 }
 
 #[test]
 fn a_memory_node_and_a_compute_node_die_in_any_order() {
-    one_of_each_dies(FORD);
-    one_of_each_dies(OOCC);
-}
-
-fn one_of_each_dies(protocol: &'static str) {
-    let mut tally = Tally::default();
-    for seed in seeds(12) {
-        for (mix, count) in mixes() {
-            let node = draw(seed, 1, 3) as u16;
+    for memory_is_first in [true, false] {
+        under_each_protocol(12, |seed| {
+            let memory = Death::Memory(draw(seed, 1, 3) as u16);
             let at = draw(seed, 2, 1_500);
             let near = [40, 400, 4_000][draw(seed, 5, 3) as usize];
             let slot = draw(seed, 3, u64::from(NODES)) as u16;
@@ -75,31 +83,18 @@ fn one_of_each_dies(protocol: &'static str) {
                 _ => Death::Silent(slot),
             };
             let later = When::Turn(at + draw(seed, 4, near));
-            let deaths = vec![(When::Turn(at), Death::Memory(node)), (later, compute)];
-            let scene = Scene { protocol, ..three_nodes((mix, count), deaths) };
-            let outcome = run(&scene, seed);
-            outcome.assert_sound(seed, &scene);
-            tally.add(&outcome.tally);
-            let deaths = vec![(When::Turn(at), compute), (later, Death::Memory(node))];
-            let scene = Scene { deaths, ..scene };
-            let outcome = run(&scene, seed);
-            outcome.assert_sound(seed, &scene);
-            tally.add(&outcome.tally);
-        }
+            match memory_is_first {
+                true => vec![(When::Turn(at), memory), (later, compute)],
+                false => vec![(When::Turn(at), compute), (later, memory)],
+            }
+        });
     }
-    println!("{tally:?}");
 }
 
 #[test]
 fn two_memory_nodes_and_two_compute_nodes_die() {
-    two_of_each_die(FORD);
-    two_of_each_die(OOCC);
-}
-
-fn two_of_each_die(protocol: &'static str) {
-    let mut tally = Tally::default();
-    for seed in seeds(8) {
-        for (mix, count) in mixes() {
+    for protocol in [FORD, OOCC] {
+        sound(8, &mixes(), |seed, mix| {
             let near = [60, 900, 9_000][draw(seed, 5, 3) as usize];
             let at = |what: u64| When::Turn(200 + draw(seed, what, near));
             let nodes = draw(seed, 1, 3) as u16;
@@ -110,26 +105,15 @@ fn two_of_each_die(protocol: &'static str) {
                 (at(12), Death::Compute(slots)),
                 (at(13), Death::Compute((slots + 1) % NODES)),
             ];
-            let scene =
-                Scene { protocol, replicas: 3, spares: 2, ..three_nodes((mix, count), deaths) };
-            let outcome = run(&scene, seed);
-            outcome.assert_sound(seed, &scene);
-            tally.add(&outcome.tally);
-        }
+            Scene { protocol, replicas: 3, spares: 2, ..three_nodes(mix, deaths) }
+        });
     }
-    println!("{tally:?}");
 }
 
 #[test]
 fn compute_nodes_die_while_a_spare_is_filled() {
-    some_die_beside_a_copier(FORD);
-    some_die_beside_a_copier(OOCC);
-}
-
-fn some_die_beside_a_copier(protocol: &'static str) {
-    let mut tally = Tally::default();
-    for seed in seeds(8) {
-        for (mix, count) in mixes() {
+    for protocol in [FORD, OOCC] {
+        sound(8, &mixes(), |seed, (mix, count)| {
             let node = draw(seed, 1, 3) as u16;
             let slot = draw(seed, 2, u64::from(NODES)) as u16;
             let [one, other] = [3, 4].map(|what| When::Joining(draw(seed, what, 6_000)));
@@ -138,76 +122,51 @@ fn some_die_beside_a_copier(protocol: &'static str) {
                 (one, Death::Compute(slot)),
                 (other, Death::Compute((slot + 1) % NODES)),
             ];
-            let count = 4 * count;
-            let scene = Scene { protocol, ..three_nodes((mix, count), deaths) };
-            let outcome = run(&scene, seed);
-            outcome.assert_sound(seed, &scene);
-            tally.add(&outcome.tally);
-        }
+            Scene { protocol, ..three_nodes((mix, 4 * count), deaths) }
+        });
     }
-    println!("{tally:?}");
 }
 
 /// The same with ordered indexes: the copier walks trees whose nodes split and merge meanwhile.
 #[test]
 fn a_spare_is_filled_with_trees_that_change() {
-    let mut tally = Tally::default();
-    for seed in seeds(16) {
-        for (mix, count) in [(RANGES, 60), (PHANTOMS, 24)] {
-            let node = draw(seed, 1, 3) as u16;
-            let slot = draw(seed, 2, u64::from(NODES)) as u16;
-            let mut deaths = vec![
-                (When::Turn(draw(seed, 5, 3_000)), Death::Memory(node)),
-                (When::Joining(draw(seed, 3, 9_000)), Death::Compute(slot)),
-            ];
-            // In every second run all compute nodes live.
-            deaths.truncate(1 + draw(seed, 4, 2) as usize);
-            let scene = three_nodes((mix, count), deaths);
-            let outcome = run(&scene, seed);
-            outcome.assert_sound(seed, &scene);
-            tally.add(&outcome.tally);
-        }
-    }
-    println!("{tally:?}");
+    let (tally, _) = sound(16, &[(RANGES, 60), (PHANTOMS, 24)], |seed, mix| {
+        let node = draw(seed, 1, 3) as u16;
+        let slot = draw(seed, 2, u64::from(NODES)) as u16;
+        let mut deaths = vec![
+            (When::Turn(draw(seed, 5, 3_000)), Death::Memory(node)),
+            (When::Joining(draw(seed, 3, 9_000)), Death::Compute(slot)),
+        ];
+        // In every second run all compute nodes live.
+        deaths.truncate(1 + draw(seed, 4, 2) as usize);
+        three_nodes(mix, deaths)
+    });
     assert!(tally.node_splits > 20 && tally.node_merges > 0, "{tally:?}");
     assert!(tally.recovery[RecoveryEvent::Rereplicated as usize] > 10, "{tally:?}");
 }
 
 #[test]
 fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
-    one_dies_as_it_writes(FORD);
-    one_dies_as_it_writes(OOCC);
-}
-
-fn one_dies_as_it_writes(protocol: &'static str) {
-    let mut tally = Tally::default();
-    for seed in seeds(40) {
-        for (mix, count) in mixes() {
-            let node = draw(seed, 1, 3) as u16;
-            let slot = draw(seed, 2, u64::from(NODES)) as u16;
-            let deaths = vec![
-                (When::Writing(slot, 1 + draw(seed, 3, 8)), Death::Compute(slot)),
-                (When::After(draw(seed, 4, 400)), Death::Memory(node)),
-                (When::After(draw(seed, 5, 3_000)), Death::Compute((slot + 1) % NODES)),
-            ];
-            let mut scene = Scene { protocol, ..three_nodes((mix, count), deaths) };
-            match draw(seed, 6, 4) {
-                0 => scene.deaths.truncate(2),
-                1 => {}
-                _ => {
-                    // The recovering node dies, perhaps half-way, and then the memory node with the locks
-                    // does.
-                    let recoverer = Death::Compute((slot + 1) % NODES);
-                    scene.deaths[1] = (When::After(60 + draw(seed, 5, 700)), recoverer);
-                    scene.deaths[2] = (When::After(draw(seed, 4, 300)), Death::Memory(node));
-                }
+    under_each_protocol(40, |seed| {
+        let node = draw(seed, 1, 3) as u16;
+        let slot = draw(seed, 2, u64::from(NODES)) as u16;
+        let mut deaths = vec![
+            (When::Writing(slot, 1 + draw(seed, 3, 8)), Death::Compute(slot)),
+            (When::After(draw(seed, 4, 400)), Death::Memory(node)),
+            (When::After(draw(seed, 5, 3_000)), Death::Compute((slot + 1) % NODES)),
+        ];
+        match draw(seed, 6, 4) {
+            0 => deaths.truncate(2),
+            1 => {}
+            _ => {
+                // The recovering node dies, perhaps half-way, and then the memory node with the locks does.
+                let recoverer = Death::Compute((slot + 1) % NODES);
+                deaths[1] = (When::After(60 + draw(seed, 5, 700)), recoverer);
+                deaths[2] = (When::After(draw(seed, 4, 300)), Death::Memory(node));
             }
-            let outcome = run(&scene, seed);
-            outcome.assert_sound(seed, &scene);
-            tally.add(&outcome.tally);
         }
-    }
-    println!("{tally:?}");
+        deaths
+    });
 }
 
 fn rotating(seed: u64, (mix, count): (Mix, u64), rotation: Rotation) -> Scene {
@@ -225,22 +184,11 @@ fn rotating(seed: u64, (mix, count): (Mix, u64), rotation: Rotation) -> Scene {
 /// primaries again.
 #[test]
 fn primaries_move_while_transactions_run_and_nodes_die() {
-    primaries_move(FORD);
-    primaries_move(OOCC);
-}
-
-fn primaries_move(protocol: &'static str) {
-    let mut rotations = 0;
-    for seed in seeds(10) {
-        for mix in mixes() {
-            let scene = Scene { protocol, ..rotating(seed, mix, Rotation::Quiet) };
-            let outcome = run(&scene, seed);
-            outcome.assert_sound(seed, &scene);
-            rotations += outcome.rotations;
-        }
+    for protocol in [FORD, OOCC] {
+        let rotating = |seed, mix| Scene { protocol, ..rotating(seed, mix, Rotation::Quiet) };
+        let (_, rotations) = sound(10, &mixes(), rotating);
+        assert!(rotations > 50, "they are seldom: {rotations}");
     }
-    println!("{rotations} rotations");
-    assert!(rotations > 50, "they are seldom: {rotations}");
 }
 
 #[test]

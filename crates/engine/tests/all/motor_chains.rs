@@ -3,12 +3,11 @@
 //! Invariant checked: a snapshot shows all of a transaction or nothing, even if it shows that a key is
 //! absent. A chain shows an absence block by block.
 
-use crate::common::weak::WeakFabric;
+use crate::common::weak::{RETRY, WeakFabric};
 use crate::common::*;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_engine::session::transaction::Transaction;
 use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, TableId};
@@ -39,10 +38,9 @@ fn an_absence_found_in_a_chain_belongs_to_the_snapshot() {
     let fabric = WeakFabric::new(&Shape::of(&[narrow("t", 8)]).protocol("motor"), 5);
     fabric.calm();
     let contexts = [0, 1].map(|slot| fabric.context(slot, 0));
-    let retry = Retry { pause_first_ns: 10, pause_max_ns: 300, ..Retry::default() };
     let [mut writer, mut reader] = [0, 1].map(|number| {
         contexts[number].growth.enable(false);
-        Coordinator::new(Rc::clone(&contexts[number]), number as u32, retry)
+        Coordinator::new(Rc::clone(&contexts[number]), number as u32, RETRY)
     });
     for key in (1..=KEYS).chain([MARK]) {
         let fill = async |tx: &mut Transaction<'_>| {
@@ -61,13 +59,8 @@ fn an_absence_found_in_a_chain_belongs_to_the_snapshot() {
                 tx.fetch().await?;
                 Ok((tx.get(rows[0]).is_some(), tx.get(rows[1]).expect("there").u64(A)))
             }));
-            let mut waiting = Waiting::from_waker(Waker::noop());
             let steps = fabric.draw(40);
-            let early = (0..steps).find_map(|_| {
-                let polled = read.as_mut().poll(&mut waiting);
-                fabric.step();
-                if let Poll::Ready(seen) = polled { Some(seen) } else { None }
-            });
+            let early = poll_times(read.as_mut(), steps, || fabric.step());
             let gone = async |tx: &mut Transaction<'_>| take_away(tx, key).await;
             fabric.block_on(writer.transact(gone)).expect("nobody is in its way");
             match early {

@@ -8,11 +8,10 @@
 
 use crate::common::crash::{self, Found};
 use crate::common::mix::{self, Mix, PHANTOMS, RANGES};
+use crate::common::orders::{self, COORDINATORS, NODES, Work};
 use crate::common::weak::WeakFabric;
 use crate::common::*;
-use std::cell::RefCell;
 use std::rc::Rc;
-use tarn_check::{Isolation, check};
 use tarn_engine::admin::inspect;
 use tarn_engine::cluster::info::ProtocolInfo;
 use tarn_engine::protocol::ALL;
@@ -20,13 +19,7 @@ use tarn_engine::recovery::{self, Pace};
 use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_engine::site::metrics::Tally;
 use tarn_fabric::clock::Nanos;
-use tarn_fabric::executor::{Executor, TaskId};
-use tarn_store::history::RecordedTxn;
-use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
-
-const NODES: u16 = 3;
-const COORDINATORS: usize = 2;
 
 /// Takes in turn each protocol that has ranges and survives a death.
 fn protocol(seed: u64) -> &'static str {
@@ -51,59 +44,8 @@ fn shape(seed: u64, (protocol, variant): (&'static str, &str)) -> Shape {
     mix::ordered_shape(replicas, replicas, variant).protocol(protocol)
 }
 
-/// Runs one schedule: three compute nodes, two coordinators each. Returns the violation, if any.
-fn run(
-    subject: (&'static str, &str),
-    mix: Mix,
-    seed: u64,
-    count: u64,
-) -> (Result<(), String>, Tally) {
-    let fabric = WeakFabric::new(&shape(seed, subject), seed);
-    let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
-    let failed: RefCell<Vec<String>> = RefCell::default();
-    let retry = Retry {
-        deadline: Some(Nanos(200_000)),
-        pause_first_ns: 10,
-        pause_max_ns: 300,
-        tries_max: 0,
-        patient_tries: 64,
-    };
-    let contexts: Vec<_> = (0..NODES).map(|slot| fabric.context(slot, 0)).collect();
-    let mut executor = Executor::new();
-    for (index, cx) in contexts.iter().flat_map(|cx| [cx; COORDINATORS]).enumerate() {
-        let mut by = Coordinator::new(Rc::clone(cx), index as u32, retry);
-        for _ in 0..seed {
-            let _ = rand::RngExt::random::<u64>(by.rng()); // another seed draws other transactions
-        }
-        let (recorded, failed) = (&recorded, &failed);
-        executor.spawn(async move {
-            by.record_history();
-            // One index is unique, by the primary key: only a deadline may end a coordinator.
-            let ended = mix::run(&mut by, mix, count).await.err();
-            let ended = ended.filter(|&it| it != Failure::DeadlineExceeded);
-            let why = ended.map(|it| format!("{it}: {:?}", by.context().explanation(it)));
-            failed.borrow_mut().extend(why);
-            recorded.borrow_mut().extend(by.take_history());
-        });
-    }
-    let tasks = NODES as usize * COORDINATORS;
-    while executor.live() > 0 {
-        (0..fabric.draw(6)).for_each(|_| fabric.step());
-        executor.poll(TaskId(fabric.draw(tasks)));
-    }
-    (0..2_000).for_each(|_| fabric.step());
-    let audit = fabric.block_on(inspect::audit(&contexts[0])).unwrap();
-    let mut tally = Tally::default();
-    contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
-    let report = check(&history(&fabric.database, recorded.take()), Isolation::StrictSerializable);
-    let failed = failed.take();
-    let sound = report.is_accepted() && audit.is_clean() && failed.is_empty();
-    let text = || format!("{subject:?}, seed {seed}, {mix:?}: {report}{audit}; failed: {failed:?}");
-    (if sound { Ok(()) } else { Err(text()) }, tally)
-}
-
-fn seeds(default: u64) -> u64 {
-    std::env::var("TARN_SEEDS").map_or(default, |seeds| seeds.parse().unwrap())
+fn work(mix: Mix, count: u64) -> Work {
+    Work { mix, count, deadline: Nanos(200_000), remembers: false }
 }
 
 #[test]
@@ -112,7 +54,9 @@ fn there_are_no_phantoms_under_any_order() {
     for seed in 0..seeds(40) {
         for (mix, count) in [(RANGES, 20), (PHANTOMS, 12)] {
             planned += count * u64::from(NODES) * COORDINATORS as u64;
-            let (verdict, counts) = run((protocol_in_place(seed), "corrected"), mix, seed, count);
+            // One index is unique, by the primary key.
+            let shape = shape(seed, (protocol_in_place(seed), "corrected"));
+            let (counts, verdict) = orders::run(&shape, work(mix, count), seed);
             verdict.unwrap_or_else(|text| panic!("{text}"));
             tally.add(&counts);
         }
@@ -149,7 +93,7 @@ fn found_after(switch: &str, limit: u64, mut run: impl FnMut(&str, u64) -> Resul
 #[test]
 fn an_unprotected_gap_is_noticed() {
     found_after("protect-ranges", 40, |variant, seed| {
-        run((ALL[0].name, variant), PHANTOMS, seed, 12).0
+        orders::run(&shape(seed, (ALL[0].name, variant)), work(PHANTOMS, 12), seed).1
     });
 }
 
@@ -209,12 +153,7 @@ fn die_at(variant: &str, (replicas, at): (usize, usize), moves: usize) -> Result
         fabric.block_on(run_step(&mut by, step));
     }
     let mut dying = Box::pin(run_step(&mut by, steps[at]));
-    let mut waiting = std::task::Context::from_waker(std::task::Waker::noop());
-    let is_alive = (0..moves).all(|_| {
-        let pending = dying.as_mut().poll(&mut waiting).is_pending();
-        fabric.step();
-        pending
-    });
+    let is_alive = poll_times(dying.as_mut(), moves, || fabric.step()).is_none();
     std::mem::forget(dying);
     fabric.database.membership.expel(cx.node.id);
     let judged = fabric.block_on(async {

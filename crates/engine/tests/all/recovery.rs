@@ -9,7 +9,6 @@ use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix,
 use crate::common::weak::WeakFabric;
 use crate::common::*;
 use std::cell::Cell;
-use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::admin::inspect;
 use tarn_engine::cluster::membership::{EmbeddedMembership, LeaseTerms, Membership, Standing};
 use tarn_engine::protocol::ALL;
@@ -41,7 +40,7 @@ fn shape(protocol: &'static str, seed: u64, variant: &str) -> Shape {
 
 /// Runs schedules of every mix in which nodes die.
 fn whoever_dies(protocol: &'static str) -> Found {
-    let seeds = std::env::var("TARN_SEEDS").map_or(80, |seeds| seeds.parse().unwrap());
+    let seeds = seeds(80);
     let mut found = Found::default();
     for seed in 0..seeds {
         for mix in [ANYTHING, COMING_AND_GOING, CROWDED, HALVES] {
@@ -166,14 +165,11 @@ fn has_happened(by: &mut Coordinator) -> bool {
 /// Polls a future `polls` times and then never again, and does not drop it: its thread is gone.
 fn die_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = Box::pin(future);
-    let mut waiting = Waiting::from_waker(Waker::noop());
-    for _ in 0..polls {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut waiting) {
-            return Some(value);
-        }
+    let ended = poll_times(future.as_mut(), polls, || {});
+    if ended.is_none() {
+        std::mem::forget(future);
     }
-    std::mem::forget(future);
-    None
+    ended
 }
 
 /// Polls a future with `steps` steps of the fabric in between, and then never again, and does not drop it.
@@ -183,15 +179,11 @@ fn die_after_steps<T>(
     future: impl Future<Output = T>,
 ) -> Option<T> {
     let mut future = Box::pin(future);
-    let mut waiting = Waiting::from_waker(Waker::noop());
-    for _ in 0..steps {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut waiting) {
-            return Some(value);
-        }
-        fabric.step();
+    let ended = poll_times(future.as_mut(), steps, || fabric.step());
+    if ended.is_none() {
+        std::mem::forget(future);
     }
-    std::mem::forget(future);
-    None
+    ended
 }
 
 /// The results of all points of death of a victim and of its first recoverer.

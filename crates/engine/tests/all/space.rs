@@ -336,11 +336,8 @@ fn starting_and_ending_threads_takes_no_memory() {
 /// Polls a transaction `polls` times, lets others run, and then lets it end. Returns its result.
 fn beside<R>(polls: usize, reading: impl Future<Output = R>, others: impl FnOnce()) -> R {
     let mut reading = std::pin::pin!(reading);
-    let mut waker = std::task::Context::from_waker(std::task::Waker::noop());
-    for _ in 0..polls {
-        if let std::task::Poll::Ready(seen) = reading.as_mut().poll(&mut waker) {
-            return seen;
-        }
+    if let Some(seen) = poll_times(reading.as_mut(), polls, || {}) {
+        return seen;
     }
     others();
     block_on(reading)

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as Waiting, Poll, Waker};
+use std::task::{Context as Waiting, Waker};
 use tarn_engine::admin::mend;
 use tarn_engine::recovery::logged;
 use tarn_engine::session::coordinator::{Coordinator, Retry};
@@ -88,7 +88,7 @@ impl Scene {
     ) -> Option<Result<(), Failure>> {
         let (refused, other) = (&mut self.refused, &mut self.other);
         let meanwhile = Cell::new(Some(|| meanwhile(other)));
-        let mut future = pin!(refused.transact(async |tx| {
+        let future = pin!(refused.transact(async |tx| {
             tx.read(READ, 7u64, Cells::ALL);
             let rows = [SHARED, OTHER].map(|key| tx.update(WRITTEN, key, Cells::ALL));
             tx.fetch().await?;
@@ -100,13 +100,7 @@ impl Scene {
             }
             Ok(())
         }));
-        let mut waiting = Waiting::from_waker(Waker::noop());
-        for _ in 0..polls {
-            if let Poll::Ready(ended) = future.as_mut().poll(&mut waiting) {
-                return Some(ended);
-            }
-        }
-        None
+        poll_times(future, polls, || {})
     }
 
     fn is_refused(&mut self) {

@@ -4,12 +4,11 @@
 //! answer. Memory agrees with it at every live replica, and the transaction's locks are gone.
 
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix};
-use crate::common::weak::WeakFabric;
+use crate::common::weak::{RETRY, WeakFabric};
 use crate::common::*;
 use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context as Waiting, Waker};
 use tarn_check::{Isolation, check};
 use tarn_engine::admin::inspect;
 use tarn_engine::recovery::{self, Attempt, Pace};
@@ -64,15 +63,9 @@ fn run_into(
     fault: impl FnOnce(),
 ) -> Result<(), Failure> {
     let mut future = pin!(by.transact(async |tx| write_both(tx, tables).await));
-    let mut waiting = Waiting::from_waker(Waker::noop());
-    for _ in 0..polls {
-        if let std::task::Poll::Ready(result) = future.as_mut().poll(&mut waiting) {
-            fault();
-            return result;
-        }
-    }
+    let ended = poll_times(future.as_mut(), polls, || {});
     fault();
-    block_on(future)
+    ended.unwrap_or_else(|| block_on(future))
 }
 
 /// Record 1 of both tables, seen by one transaction: 1 before, 100 after.
@@ -233,20 +226,11 @@ fn crash(mix: Mix, seed: u64, torn_writes: bool, found: &mut Found) -> Result<()
     let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
     let in_doubt: RefCell<Vec<(TxnId, u32)>> = RefCell::default();
     let resolved: RefCell<Vec<(TxnId, Resolution, Nanos)>> = RefCell::default();
-    let retry = Retry {
-        deadline: Some(Nanos(6_000)),
-        pause_first_ns: 10,
-        pause_max_ns: 300,
-        tries_max: 0,
-        patient_tries: 64,
-    };
+    let retry = Retry { deadline: Some(Nanos(6_000)), ..RETRY };
     let contexts: Vec<_> = (0..3).map(|slot| fabric.context(slot, 0)).collect();
     let mut executor = Executor::new();
     for number in 0..6u32 {
-        let mut by = Coordinator::new(Rc::clone(&contexts[number as usize / 2]), number, retry);
-        for _ in 0..seed {
-            let _ = rand::RngExt::random::<u64>(by.rng());
-        }
+        let mut by = mix::coordinator(&contexts[number as usize / 2], number, retry, seed);
         let (recorded, in_doubt) = (&recorded, &in_doubt);
         executor.spawn(async move {
             by.record_history();
@@ -316,7 +300,7 @@ fn settle(
 
 #[test]
 fn compute_nodes_that_crash_under_any_order_leave_one_answer() {
-    let seeds = std::env::var("TARN_SEEDS").map_or(150, |seeds| seeds.parse().unwrap());
+    let seeds = seeds(150);
     let mut found = Found::default();
     for seed in 0..seeds {
         for mix in [ANYTHING, COMING_AND_GOING, CROWDED, HALVES] {

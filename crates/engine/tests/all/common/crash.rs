@@ -6,7 +6,7 @@
 //! is expelled. Indexes grow all the while. A killed coroutine is never polled or dropped again.
 
 use super::mix::{self, Mix};
-use super::weak::WeakFabric;
+use super::weak::{RETRY, WeakFabric};
 use super::{Shape, history};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use tarn_check::{Isolation, check};
 use tarn_engine::admin::inspect;
 use tarn_engine::admin::last_writes::LastWrites;
 use tarn_engine::recovery::{self, Attempt, Pace};
-use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::coordinator::Retry;
 use tarn_engine::site::Context;
 use tarn_engine::site::metrics::Tally;
 use tarn_engine::transaction::HistorySink;
@@ -66,23 +66,11 @@ struct Schedule {
     recovered: Cell<u64>,
 }
 
-fn retry() -> Retry {
-    Retry {
-        deadline: Some(Nanos(60_000)),
-        pause_first_ns: 10,
-        pause_max_ns: 300,
-        tries_max: 0,
-        patient_tries: 64,
-    }
-}
-
 impl Schedule {
     fn worker(&self, number: u32, slot: u16, mix: Mix, seed: u64) -> Task<'_> {
-        let cx = Rc::clone(&self.contexts[usize::from(slot)]);
-        let mut by = Coordinator::new(cx, number, retry());
-        for _ in 0..seed {
-            let _ = rand::RngExt::random::<u64>(by.rng());
-        }
+        let cx = &self.contexts[usize::from(slot)];
+        let retry = Retry { deadline: Some(Nanos(60_000)), ..RETRY };
+        let mut by = mix::coordinator(cx, number, retry, seed);
         by.record_history_in(Rc::clone(&self.sinks[usize::from(slot)]));
         let future = Box::pin(async move {
             let ended = mix::run(&mut by, mix, TRANSACTIONS).await;

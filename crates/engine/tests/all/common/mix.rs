@@ -4,8 +4,10 @@
 
 use super::{A, Shape, apart, double, half, narrow};
 use rand::RngExt as _;
-use tarn_engine::session::coordinator::Coordinator;
+use std::rc::Rc;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_engine::session::transaction::{IndexKey, Scan, ScanEntry, Transaction};
+use tarn_engine::site::Context;
 use tarn_engine::transaction::working_set::Handle;
 use tarn_fabric::rng::Rng;
 use tarn_store::ids::{Failure, Mode};
@@ -44,101 +46,42 @@ pub const ANYTHING: Mix = Mix {
     scans_in: 0,
 };
 
+/// The same, on records that share their lines with others.
+pub const HALVES: Mix = Mix { first: 3, tables: 1, keys: 6, modes: [3, 3, 2, 2], ..ANYTHING };
+
+/// Accesses of the first table, in which no transaction aborts itself.
+const ONE_TABLE: Mix = Mix { tables: 1, wishes: 3, read_only_in: 3, user_abort_in: 0, ..ANYTHING };
+
 /// Records are inserted and deleted.
-pub const COMING_AND_GOING: Mix = Mix {
-    first: 0,
-    tables: 2,
-    keys: 8,
-    wishes: 3,
-    modes: [3, 0, 3, 2],
-    read_only_in: 3,
-    user_abort_in: 0,
-    scans_in: 0,
-};
+pub const COMING_AND_GOING: Mix = Mix { tables: 2, keys: 8, modes: [3, 0, 3, 2], ..ONE_TABLE };
 
 /// Transactions read some records and write one: write skew.
-pub const SKEW: Mix = Mix {
-    first: 0,
-    tables: 1,
-    keys: 4,
-    wishes: 3,
-    modes: [4, 3, 1, 0],
-    read_only_in: 3,
-    user_abort_in: 0,
-    scans_in: 0,
-};
+pub const SKEW: Mix = Mix { keys: 4, modes: [4, 3, 1, 0], ..ONE_TABLE };
+
+/// Almost only writes of the same records.
+pub const OVERWRITING: Mix =
+    Mix { tables: 2, keys: 3, modes: [0, 4, 1, 0], read_only_in: 50, ..ONE_TABLE };
+
+/// Every transaction reads a range of a table with ordered indexes, and few records: phantoms.
+pub const PHANTOMS: Mix =
+    Mix { keys: 24, wishes: 2, modes: [1, 1, 6, 3], scans_in: 1, ..ONE_TABLE };
 
 /// More keys than their buckets have room for: chains and splits arise.
 pub const CROWDED: Mix = Mix {
-    first: 0,
-    tables: 1,
     keys: 90,
     wishes: 5,
     modes: [2, 1, 8, 2],
     read_only_in: 5,
     user_abort_in: 30,
-    scans_in: 0,
+    ..ONE_TABLE
 };
 
-/// Almost only writes of the same records.
-pub const OVERWRITING: Mix = Mix {
-    first: 0,
-    tables: 2,
-    keys: 3,
-    wishes: 3,
-    modes: [0, 4, 1, 0],
-    read_only_in: 50,
-    user_abort_in: 0,
-    scans_in: 0,
-};
-
-/// All kinds of accesses, on records that share their lines with others.
-pub const HALVES: Mix = Mix {
-    first: 3,
-    tables: 1,
-    keys: 6,
-    wishes: 4,
-    modes: [3, 3, 2, 2],
-    read_only_in: 4,
-    user_abort_in: 40,
-    scans_in: 0,
-};
-
-/// More records that share lines than their buckets have room for.
-pub const CROWDED_HALVES: Mix = Mix {
-    first: 3,
-    tables: 1,
-    keys: 90,
-    wishes: 5,
-    modes: [2, 1, 8, 2],
-    read_only_in: 5,
-    user_abort_in: 30,
-    scans_in: 0,
-};
+/// The same, with records that share lines.
+pub const CROWDED_HALVES: Mix = Mix { first: 3, ..CROWDED };
 
 /// Records of a table with ordered indexes; ranges of them are read and deleted.
-pub const RANGES: Mix = Mix {
-    first: 0,
-    tables: 1,
-    keys: 160,
-    wishes: 8,
-    modes: [1, 1, 7, 1],
-    read_only_in: 6,
-    user_abort_in: 30,
-    scans_in: 2,
-};
-
-/// The same, but every transaction reads a range and few records: phantoms.
-pub const PHANTOMS: Mix = Mix {
-    first: 0,
-    tables: 1,
-    keys: 24,
-    wishes: 2,
-    modes: [1, 1, 6, 3],
-    read_only_in: 3,
-    user_abort_in: 0,
-    scans_in: 1,
-};
+pub const RANGES: Mix =
+    Mix { keys: 160, wishes: 8, modes: [1, 1, 7, 1], read_only_in: 6, scans_in: 2, ..CROWDED };
 
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
 
@@ -315,6 +258,13 @@ fn write(tx: &mut Transaction<'_>, asked: &mut Vec<(Wish, Handle)>, value: u64) 
             _ => {}
         }
     }
+}
+
+/// Creates a coordinator that draws other transactions with each seed.
+pub fn coordinator(cx: &Rc<Context>, number: u32, retry: Retry, seed: u64) -> Coordinator {
+    let mut by = Coordinator::new(Rc::clone(cx), number, retry);
+    (0..seed).for_each(|_| _ = by.rng().random::<u64>());
+    by
 }
 
 /// Runs `count` transactions of a mix, one after the other. Returns early at a failure that is not an abort.

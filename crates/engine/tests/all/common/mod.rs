@@ -5,13 +5,16 @@
 pub mod budget;
 pub mod crash;
 pub mod mix;
+pub mod orders;
 pub mod race;
 pub mod scene;
 pub mod weak;
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context as Waiting, Poll, Waker};
 use tarn_check::{History, Outcome, RecordId, Transaction as Recorded, TxnId, WriteKind};
 use tarn_engine::admin::inspect::{self, Audit};
 use tarn_engine::cluster::membership::{EmbeddedMembership, Membership};
@@ -183,6 +186,28 @@ impl World {
         assert!(audit.is_clean(), "{audit}");
         audit
     }
+}
+
+/// Polls a future up to `polls` times, with `between` after each poll that does not end it. Returns `None` if it
+/// has not ended by then.
+pub fn poll_times<T>(
+    mut future: Pin<&mut impl Future<Output = T>>,
+    polls: usize,
+    mut between: impl FnMut(),
+) -> Option<T> {
+    let mut waiting = Waiting::from_waker(Waker::noop());
+    for _ in 0..polls {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut waiting) {
+            return Some(value);
+        }
+        between();
+    }
+    None
+}
+
+/// Returns the number that the environment says in `TARN_SEEDS`, or the usual one.
+pub fn seeds(usual: u64) -> u64 {
+    std::env::var("TARN_SEEDS").map_or(usual, |seeds| seeds.parse().unwrap())
 }
 
 /// Creates a coordinator that retries soon.

@@ -6,7 +6,7 @@
 
 use super::history;
 use super::mix::{self, Mix};
-use super::weak::WeakFabric;
+use super::weak::{RETRY, WeakFabric};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tarn_check::{Isolation, Report, check};
@@ -219,8 +219,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     for (slot, cx) in first.iter().enumerate() {
         for coordinator in 0..COORDINATORS {
             let number = (slot * COORDINATORS + coordinator) as u32;
-            let mut by = Coordinator::new(Rc::clone(cx), number, retry);
-            (0..seed % 64).for_each(|_| _ = rand::RngExt::random::<u64>(by.rng()));
+            let by = mix::coordinator(cx, number, retry, seed % 64);
             tasks.push((slot, executor.spawn(coordinate(by, scene.mix, scene.count, &desk))));
         }
         let keepers = [1, 2].map(|thread| fabric.thread(&cx.node, thread, 0));
@@ -347,14 +346,6 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     let rotations = desk.rotations.get();
     Outcome { report, audit, wrong, tally, whole, even, rotations, ended: ended && left == 0 }
 }
-
-pub const RETRY: Retry = Retry {
-    deadline: None,
-    pause_first_ns: 10,
-    pause_max_ns: 300,
-    tries_max: 0,
-    patient_tries: 64,
-};
 
 pub async fn keep_copies(cx: Rc<Context>, desk: &Desk) {
     let report = |mended| {

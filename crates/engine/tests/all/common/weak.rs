@@ -24,6 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::services::ServiceOptions;
+use tarn_engine::session::coordinator::Retry;
 use tarn_engine::site::{ComputeNode, Context, Database};
 use tarn_fabric::address::{Address, GroupId, NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
@@ -33,6 +34,15 @@ use tarn_fabric::round::{Round, Verb, VerbKind};
 use tarn_store::ids::OwnerTag;
 
 use rand::RngExt as _;
+
+/// The pauses of a coordinator: some steps of the fabric.
+pub const RETRY: Retry = Retry {
+    deadline: None,
+    pause_first_ns: 10,
+    pause_max_ns: 300,
+    tries_max: 0,
+    patient_tries: 64,
+};
 
 /// A verb in flight.
 struct Flight {
