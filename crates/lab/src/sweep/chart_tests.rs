@@ -6,8 +6,7 @@ use super::*;
 
 #[test]
 fn ticks_are_round_and_enclose_the_values() {
-    for (most, to, count) in [(0.0, 1.0, 2), (1.0, 1.0, 6), (37.0, 40.0, 5), (880.0, 1000.0, 6)]
-    {
+    for (most, to, count) in [(0.0, 1.0, 2), (1.0, 1.0, 6), (37.0, 40.0, 5), (880.0, 1000.0, 6)] {
         let span = Span::over(&[most / 2.0, most], true);
         assert_eq!((span.to, span.ticks.len()), (to, count), "{most}");
         assert!((0.0..=1.0).contains(&span.place(most)));
@@ -41,9 +40,7 @@ fn a_drawing_escapes_what_it_is_given_and_has_a_tooltip_a_mark() {
     };
     let svg = chart.svg();
     assert_eq!(svg.matches("<title>").count(), 3);
-    assert!(
-        svg.contains("a&lt;2&gt;&amp;") && svg.contains("q&amp;") && svg.contains("x &lt;")
-    );
+    assert!(svg.contains("a&lt;2&gt;&amp;") && svg.contains("q&amp;") && svg.contains("x &lt;"));
     assert!(!svg.contains("NaN") && !svg.contains("inf"));
     assert_eq!(chart.svg(), svg);
 }

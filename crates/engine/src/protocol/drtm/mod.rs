@@ -80,7 +80,11 @@ impl Described for Drtm {
         switches: SWITCHES,
         phases: &in_place_phases_and::<17>(&["wait_out", "in_lease"]),
         limits: &[
-            Limit { phase: "in_lease", only: Only::InPassing, why: "the transaction commits there" },
+            Limit {
+                phase: "in_lease",
+                only: Only::InPassing,
+                why: "the transaction commits there",
+            },
             Limit::SCAN,
             Limit::LOCK_LEAF,
         ],

@@ -5,12 +5,12 @@
 //! is over all of it.
 
 use super::short;
-use crate::site::Context;
-use tarn_store::placement::catalog::Table;
-use tarn_store::layout::RecordLayout;
 use crate::services::lock::name::LockName;
+use crate::site::Context;
+use crate::transaction::working_set::{Added, Entry, Handle, Intent, Progress, Txn, Upgrade};
+use tarn_store::layout::RecordLayout;
+use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
-use crate::transaction::working_set::{Added, Entry, Upgrade, Handle, Intent, Progress, Txn};
 
 /// Takes up a record that the transaction has not.
 #[inline(always)]

@@ -10,13 +10,13 @@
 
 use super::switches::{Lotus, enter, on, phase};
 use super::{execute, snapshot};
-use crate::site::Context;
-use tarn_store::layout::{Choice, RecordLayout, Slot};
 use crate::services::lock::name::{LockMode, LockName, NameKind};
 use crate::services::lock::versions::{Stamp, Whose};
-use tarn_store::ids::{Failure, Mode};
-use tarn_store::schema::{Cells, TableId};
+use crate::site::Context;
 use crate::transaction::working_set::{Entry, Txn};
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::layout::{Choice, RecordLayout, Slot};
+use tarn_store::schema::{Cells, TableId};
 
 /// A record whose version table this node may remember, and the stamp of this moment; `None` if its locks are
 /// another's, or its table leads nowhere.
@@ -47,7 +47,9 @@ pub(super) fn take(
     let locks = !lotus.reads_snapshot(txn, index);
     let wanted = match (locks, txn.held.is_own(LockName::row(entry.table.0, entry.key))) {
         (false, _) | (true, Some(LockMode::Read)) => now,
-        (true, Some(LockMode::Write)) if lotus.switches.is_on(on::DROP_AT_GRANT) => now.before_grant(),
+        (true, Some(LockMode::Write)) if lotus.switches.is_on(on::DROP_AT_GRANT) => {
+            now.before_grant()
+        }
         (true, Some(LockMode::Write)) => {
             // As published: one's own grant drops nothing.
             cx.versions_unchanged(whose, now);
@@ -59,7 +61,8 @@ pub(super) fn take(
     let slot = &cx.table(entry.table).slot;
     let Txn { entries, round, stamps, .. } = &mut *txn;
     let image = round.reserve_lines(slot.slot_bytes);
-    let Some(address) = cx.remembered(whose, wanted, round.words_mut(image, used_words(slot))) else {
+    let Some(address) = cx.remembered(whose, wanted, round.words_mut(image, used_words(slot)))
+    else {
         return Ok(false);
     };
     let bytes = round.bytes(image, slot.slot_bytes);

@@ -4,26 +4,26 @@
 //! locks held; nothing is visible before every log has T_commit; nothing is visible at a primary before it is at
 //! every backup. The locks are given up when all of it is done, and so is the log area.
 
-use crate::cluster::rules::Rule;
-use crate::steps::Described as _;
 use super::prepare::{PACKED_BYTES, drop_vain_links, encode_log, links, prepare};
-use super::short_commit::{VERSIONS_WORDS, Weight, self as short};
+use super::short_commit::{self as short, VERSIONS_WORDS, Weight};
 use super::switches::{Lotus, enter, on, phase};
 use super::{cached, ideal, nodes};
-use crate::site::Context;
-use crate::steps::{begin_doubt, recorder, unknown};
-use tarn_store::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
-use crate::steps::log::send::add_log;
-use tarn_store::log::versions::{DECISION_BYTES, decision, decision_at};
-use tarn_store::ids::Failure;
-use crate::steps::structure::leaves;
+use crate::cluster::rules::Rule;
 use crate::services::timestamp::Timestamps;
+use crate::site::Context;
+use crate::steps::Described as _;
+use crate::steps::log::send::add_log;
+use crate::steps::structure::leaves;
+use crate::steps::{begin_doubt, recorder, unknown};
 use crate::transaction::working_set::{Txn, Written};
 use tarn_fabric::address::GroupId;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::local::DirectMemory;
 use tarn_fabric::round::Round;
+use tarn_store::ids::Failure;
+use tarn_store::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
+use tarn_store::log::versions::{DECISION_BYTES, decision, decision_at};
 
 /// Commits the transaction; returns when it may be acknowledged.
 pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -251,8 +251,7 @@ fn stay_near(cx: &Context, round: &mut Round) {
 /// are bytes that nothing but the log tells from others' (links, nodes), or that have no second version (tables of one).
 fn is_logged(cx: &Context, txn: &Txn, group: GroupId) -> bool {
     let first = txn.groups.first() == Some(&group);
-    let is_single =
-        |it: &Written| it.slot.group() == group && cx.table(it.table).slot.cells() == 1;
+    let is_single = |it: &Written| it.slot.group() == group && cx.table(it.table).slot.cells() == 1;
     first
         || nodes::groups(txn).any(|changed| changed == group)
         || txn.written.iter().any(is_single)
@@ -307,11 +306,7 @@ fn is_at_one_node(cx: &Context, txn: &Txn) -> bool {
 
 /// C3 and C4 where one node has it all: WRITEs of a batch reach a node in their order, so that the decision is in
 /// the log before any version is visible. When they are acknowledged, nothing is on its way any more.
-async fn decide_and_show(
-    lotus: &Lotus,
-    cx: &Context,
-    txn: &mut Txn,
-) -> Result<(), Failure> {
+async fn decide_and_show(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::DECIDE);
     txn.round.begin();
     add_decision(cx, txn);
@@ -321,11 +316,7 @@ async fn decide_and_show(
 }
 
 /// Sends the WRITEs that decide and show. When they are acknowledged, all is over.
-async fn show_and_release(
-    lotus: &Lotus,
-    cx: &Context,
-    txn: &mut Txn,
-) -> Result<(), Failure> {
+async fn show_and_release(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;

@@ -7,16 +7,16 @@
 use super::find::{self, Place};
 use super::switches::{Lotus, enter, on, phase};
 use super::{cached, ideal, insert, nodes, short, snapshot};
-use tarn_store::placement::catalog::Table;
-use crate::site::Context;
-use tarn_store::layout::{Committed, RecordLayout, Version, is_record_of};
 use crate::services::lock::name::{LockMode, LockName};
-use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
-use tarn_store::schema::Cells;
-use tarn_store::placement::shard_map::shard_of_address;
+use crate::site::Context;
 use crate::steps::structure::scans;
 use crate::transaction::working_set::{Entry, Intent, NO_LOOKUP, Progress, Txn};
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
+use tarn_store::layout::{Committed, RecordLayout, Version, is_record_of};
+use tarn_store::placement::catalog::Table;
+use tarn_store::placement::shard_map::shard_of_address;
+use tarn_store::schema::Cells;
 
 /// Fetches every entry that is not fetched yet.
 pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -165,12 +165,7 @@ fn bucket_name(txn: &Txn, index: usize) -> LockName {
 }
 
 /// An entry has its locks: it is looked for, or it was there before under a weaker one.
-fn take_grant(
-    lotus: &Lotus,
-    cx: &Context,
-    txn: &mut Txn,
-    index: usize,
-) -> Result<(), Failure> {
+fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) -> Result<(), Failure> {
     let entry = txn.entries[index];
     if entry.found && lotus.is_snapshot() {
         // It was read without a lock: is it still the newest?
@@ -234,11 +229,7 @@ pub(super) fn plan_record(cx: &Context, txn: &mut Txn, index: usize) {
 }
 
 /// Takes in everything that the round brought.
-fn absorb(
-    lotus: &Lotus,
-    cx: &Context,
-    txn: &mut Txn,
-) -> Result<Vec<(usize, usize)>, Failure> {
+fn absorb(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<Vec<(usize, usize)>, Failure> {
     let mut undecided = Vec::new();
     for index in txn.fetched..txn.entries.len() {
         match txn.entries[index].progress {
@@ -257,7 +248,8 @@ fn absorb(
                         take_versions(lotus, cx, txn, index)?;
                     }
                     Place::Absent if snapshot::may_have_been(lotus, txn, index) => {
-                        let why = if reads { AbortReason::TooOld } else { AbortReason::WriteConflict };
+                        let why =
+                            if reads { AbortReason::TooOld } else { AbortReason::WriteConflict };
                         return Err(why.into());
                     }
                     Place::Absent if reads => snapshot::settle_absent(txn, index),
@@ -344,8 +336,8 @@ pub(super) fn take_place(entry: &mut Entry, table: &Table, round: &Round, shown:
             }
         }
         RecordLayout::InPlace | RecordLayout::Deltas(_) | RecordLayout::Lined(_) => {
- unreachable!("a layout of versions")
-}
+            unreachable!("a layout of versions")
+        }
     }
 }
 
@@ -357,15 +349,11 @@ pub(super) fn is_it(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> bo
     let of = |cell: usize| cells.cell(image, cell);
     let shown = (0..cells.count()).map(of).find(|cell| cell.to.address() == entry.body);
     let record = txn.round.bytes(entry.payload, slot.apart_bytes());
-    !lotus.switches.is_on(on::CHECKSUM) || shown.is_some_and(|cell| is_record_of(record, cell.txn, entry.key))
+    !lotus.switches.is_on(on::CHECKSUM)
+        || shown.is_some_and(|cell| is_record_of(record, cell.txn, entry.key))
 }
 
-fn absorb_record(
-    lotus: &Lotus,
-    cx: &Context,
-    txn: &mut Txn,
-    index: usize,
-) -> Result<(), Failure> {
+fn absorb_record(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) -> Result<(), Failure> {
     let entry = txn.entries[index];
     if entry.body.is_null() {
         insert::take_slot(cx, txn, index);

@@ -8,15 +8,15 @@
 //! that it may have been there.
 
 use super::switches::{Lotus, enter, on, phase};
-use tarn_store::placement::catalog::Table;
 use crate::site::Context;
-use tarn_store::index::hash::{Answer, Wanted, home};
-use tarn_store::index::hash_of;
 use crate::steps::index::recheck::{is_still_there, relocate};
 use crate::steps::index::{begin_lookup, take_home};
 use crate::transaction::working_set::{Entry, Progress, Txn};
-use tarn_store::ids::Mode;
 use tarn_fabric::address::Address;
+use tarn_store::ids::Mode;
+use tarn_store::index::hash::{Answer, Wanted, home};
+use tarn_store::index::hash_of;
+use tarn_store::placement::catalog::Table;
 
 /// A round's answer about an entry's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +106,12 @@ pub(super) fn absorb(
             relocate(cx, txn, &mut entry, table);
             Place::More
         }
-        _ => absorb_lookup(cx, txn, (&mut entry, table), by_lock || !lotus.switches.is_on(on::SECOND_LOOK)),
+        _ => absorb_lookup(
+            cx,
+            txn,
+            (&mut entry, table),
+            by_lock || !lotus.switches.is_on(on::SECOND_LOOK),
+        ),
     };
     if place == Place::There && cx.remembers {
         cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, Address::NULL);

@@ -8,14 +8,14 @@
 //! one. Locks of index nodes are left out.
 
 use super::switches::{Lotus, on};
-use crate::site::Context;
-use tarn_store::index::hash::home;
-use tarn_store::index::hash_of;
 use crate::services::lock::name::{LockName, NameKind};
-use tarn_store::schema::TableId;
-use tarn_store::ids::Mode;
+use crate::site::Context;
 use crate::transaction::working_set::Txn;
 use tarn_fabric::address::Address;
+use tarn_store::ids::Mode;
+use tarn_store::index::hash::home;
+use tarn_store::index::hash_of;
+use tarn_store::schema::TableId;
 
 /// An entry's locks were granted: their FAAs go with its READ.
 #[inline]

@@ -5,15 +5,15 @@
 //! leaves them so.
 
 use super::execute::reserve_payload;
-use tarn_store::placement::catalog::Table;
 use crate::site::Context;
-use tarn_store::index::growth::Shard;
 use crate::steps::index::room::room_in_new;
-use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
-use tarn_store::ids::{AbortReason, Failure, Mode};
 use crate::transaction::working_set::{Allocated, Entry, Memory, PendingWrite, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Failure, Mode};
+use tarn_store::index::growth::Shard;
+use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
+use tarn_store::placement::catalog::Table;
 
 /// Gives a slot to every insert that waits for one.
 pub(super) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -80,11 +80,7 @@ pub(super) fn take_slot(cx: &Context, txn: &mut Txn, index: usize) {
 
 /// A free slot that no other insert of this transaction takes, and its image if there is one: of the bucket
 /// itself, or the one that was seen last.
-fn free_slot(
-    txn: &Txn,
-    index: usize,
-    table: &Table,
-) -> Option<(Address, Option<BufferOffset>)> {
+fn free_slot(txn: &Txn, index: usize, table: &Table) -> Option<(Address, Option<BufferOffset>)> {
     let lookup = txn.lookup(&txn.entries[index]);
     let slot_bytes = table.slot.slot_bytes;
     let in_bucket = lookup.bucket_image.into_iter().flat_map(|image| {

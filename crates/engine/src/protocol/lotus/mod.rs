@@ -141,7 +141,9 @@ impl Structure for Lotus {
             Part::Bucket => Some((nodes::name(address), shard_of_address(address))),
             Part::Slot(key) => key.map(|key| (LockName::row(id, key), table.shard_of(key))),
         };
-        if let Some((name, shard)) = lock.filter(|_| part == Part::Bucket || self.switches.is_on(on::LOCK_MOVED)) {
+        if let Some((name, shard)) =
+            lock.filter(|_| part == Part::Bucket || self.switches.is_on(on::LOCK_MOVED))
+        {
             txn.held.ask(cx, name, shard, LockMode::Write);
         }
         let kind = if part == Part::Bucket { LockKind::Directory } else { LockKind::Record };

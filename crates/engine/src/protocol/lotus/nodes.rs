@@ -7,14 +7,14 @@
 //! counts VERSION on, and sees to it that every later T_commit is above that: no VERSION comes twice.
 
 use super::switches::{enter, phase};
-use crate::site::Context;
-use tarn_store::layout::{LOCK_AT, VERSION_AT, Version, version_at};
 use crate::services::lock::name::{LockMode, LockName};
+use crate::site::Context;
 use crate::steps::node_locks::HELD;
-use tarn_store::ids::{AbortReason, Failure, Timestamp};
-use tarn_store::placement::shard_map::shard_of_address;
 use crate::transaction::working_set::{HeldAs, Lock, LockKind, Txn};
 use tarn_fabric::address::{Address, GroupId};
+use tarn_store::ids::{AbortReason, Failure, Timestamp};
+use tarn_store::layout::{LOCK_AT, VERSION_AT, Version, version_at};
+use tarn_store::placement::shard_map::shard_of_address;
 
 /// LOCK and VERSION.
 pub(super) const HEAD_BYTES: usize = 16;
@@ -24,7 +24,11 @@ const _: () = assert!(LOCK_AT == 0 && VERSION_AT == 8);
 pub(super) fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
-    txn.locks.push(Lock { granted: true, verb: HELD, ..Lock::unasked(address, kind, HeldAs::Exclusive) });
+    txn.locks.push(Lock {
+        granted: true,
+        verb: HELD,
+        ..Lock::unasked(address, kind, HeldAs::Exclusive)
+    });
     index
 }
 

@@ -5,18 +5,23 @@
 //! place. PREV_TS remembers a discarded version. All bytes of C1 are pieces, in the order in which they must
 //! arrive at a node: a version before its cell, of a slot that comes to be used its later lines before the first.
 
-use super::switches::Lotus;
 use super::nodes;
-use tarn_store::placement::catalog::Table;
+use super::switches::Lotus;
 use crate::site::Context;
-use tarn_store::layout::{CELL_PREV_TS_AT, Cell, CellAddress, Cells, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT, VERSION_AT, Version, VersionWord, seal_record};
 use crate::steps::log::chain;
-use tarn_store::log::pieces::OldBytes;
-use tarn_store::log::versions::{self, Writing};
-use tarn_store::ids::{AbortReason, Failure, Mode, Timestamp};
-use crate::transaction::working_set::{Allocated, Entry, Memory, NO_LOOKUP, PendingWrite, Txn, Written};
+use crate::transaction::working_set::{
+    Allocated, Entry, Memory, NO_LOOKUP, PendingWrite, Txn, Written,
+};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Failure, Mode, Timestamp};
+use tarn_store::layout::{
+    CELL_PREV_TS_AT, Cell, CellAddress, Cells, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT,
+    Packed, PayloadAt, RecordLayout, SHAPE_AT, VERSION_AT, Version, VersionWord, seal_record,
+};
+use tarn_store::log::pieces::OldBytes;
+use tarn_store::log::versions::{self, Writing};
+use tarn_store::placement::catalog::Table;
 
 /// Bytes of a packed record from its first version on.
 pub(super) const PACKED_BYTES: usize = LINE_BYTES - PACKED_VERSIONS_AT;
@@ -49,8 +54,8 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
             RecordLayout::Cells(_) => prepare_cell(lotus, cx, txn, index).await?,
             RecordLayout::Packed(packed) => prepare_packed(lotus, cx, txn, (index, packed))?,
             RecordLayout::InPlace | RecordLayout::Deltas(_) | RecordLayout::Lined(_) => {
- unreachable!("a layout of versions")
-}
+                unreachable!("a layout of versions")
+            }
         }
     }
     drop_vain_links(cx, txn);
@@ -171,10 +176,11 @@ fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place
     let stray = |txn: u64| lotus.is_stray(cx, txn);
     let chosen = slot.cell_to_overwrite(image, lotus.rules(), stray);
     let chosen = chosen.ok_or(Failure::Abort(AbortReason::Undecided))?;
-    let discarded = chosen.discarded.map_or(Address::NULL, |it| match slot.payload_of(image, it.cell) {
-        PayloadAt::Apart(record) if !slot.is_given_up(image, it.version) => record,
-        PayloadAt::Apart(_) | PayloadAt::Slot(_) | PayloadAt::Lines(_) => Address::NULL,
-    });
+    let discarded =
+        chosen.discarded.map_or(Address::NULL, |it| match slot.payload_of(image, it.cell) {
+            PayloadAt::Apart(record) if !slot.is_given_up(image, it.version) => record,
+            PayloadAt::Apart(_) | PayloadAt::Slot(_) | PayloadAt::Lines(_) => Address::NULL,
+        });
     Ok((Place { cell: chosen.cell, prev_ts: chosen.prev_ts, discarded }, false))
 }
 

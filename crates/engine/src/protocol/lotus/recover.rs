@@ -13,14 +13,19 @@
 use super::nodes::{HEAD_BYTES, undone_version};
 use super::switches::{Lotus, on};
 use crate::site::Context;
-use tarn_store::layout::{CELLS_AT, CELL_TXN_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout, Version, VersionWord, version_at};
-use tarn_store::log::{Entry, SETTLING};
-use tarn_store::log::versions::{DECISION_BYTES, LoggedVersion, VersionLog, decided, decision, decision_at};
 use crate::site::metrics::RecoveryEvent;
-use tarn_store::ids::{Failure, OwnerTag, Resolution, Timestamp};
 use crate::steps::settle::{Answer, Bulk, Wish, logs};
 use tarn_fabric::address::{Address, Target};
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{Failure, OwnerTag, Resolution, Timestamp};
+use tarn_store::layout::{
+    CELL_TXN_AT, CELLS_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout,
+    Version, VersionWord, version_at,
+};
+use tarn_store::log::versions::{
+    DECISION_BYTES, LoggedVersion, VersionLog, decided, decision, decision_at,
+};
+use tarn_store::log::{Entry, SETTLING};
 
 /// A transaction as LOTUS's recovery knows it: its log, and, once that was looked for, when it committed.
 pub struct Left {

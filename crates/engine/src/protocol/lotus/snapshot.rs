@@ -7,14 +7,14 @@
 
 use super::execute::{self, advance, show, take_place};
 use super::nodes::is_newer;
-use super::switches::{Lotus, enter, on, phase};
 use super::short;
+use super::switches::{Lotus, enter, on, phase};
 use crate::site::Context;
-use tarn_store::layout::{Choice, RecordLayout, Version, VersionWord};
-use tarn_store::log::versions::{DECISION_BYTES, decided, decision_at};
-use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Timestamp};
 use crate::transaction::working_set::{Entry, Progress, Stamps, Txn};
 use tarn_fabric::address::GroupId;
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Timestamp};
+use tarn_store::layout::{Choice, RecordLayout, Version, VersionWord};
+use tarn_store::log::versions::{DECISION_BYTES, decided, decision_at};
 
 /// Undecided versions are read so many times before a log is asked.
 const LOOKS_BEFORE_LOG: usize = 3;
@@ -130,7 +130,9 @@ async fn ask_logs(
     let groups = cx.groups.whole();
     let mut asked = Vec::new();
     for &(index, cell) in undecided {
-        let Some((writer, coordinator)) = writer(cx, txn, &txn.entries[index], cell) else { continue };
+        let Some((writer, coordinator)) = writer(cx, txn, &txn.entries[index], cell) else {
+            continue;
+        };
         for group in (0..groups.count() as u16).map(GroupId) {
             let area = catalog.log(group, coordinator).plus(at);
             let of_members = groups.counted(area).map(|copy| txn.round.read(copy, DECISION_BYTES));

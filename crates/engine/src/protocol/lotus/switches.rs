@@ -35,35 +35,127 @@ pub(super) mod on {
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
-    rule("lower-bound", "a reader passes over an INVISIBLE version only if its lower bound says that it comes later; \
-         off: always (L1)", OURS),
-    rule("any-visible", "recovery commits what a log has decided or any version of which is visible; \
-         off: only if all are (L2)", OURS),
-    rule("fence-before-recovery", "recovery reads nothing before the dead node's access is revoked everywhere; \
-         off: the dead, if it still runs, writes on beside it (L3)", OURS),
-    rule("backups-first", "versions are visible at the backups before they are at the primary; off: in one round (L4)", OURS),
-    rule("keep-newest", "the newest committed version is never overwritten; off: it is the one that goes (L9)", OURS),
-    rule("too-old", "what was discarded is missing to a snapshot that needs it; off: it has never been (L9)", OURS),
-    rule("checksum", "a version's record says whose it is; off: whatever its memory holds is believed (L16)", OURS),
-    rule("stray-cells", "an INVISIBLE version of a recovered life is none; off: readers wait for it (L21)", OURS),
-    rule("settle-before-log", "a log area is used again only when what it decided is visible everywhere; off: at once", PUBLISHED),
-    rule("release-on-abort", "an abort gives up its locks; off: they outlive the transaction", PUBLISHED),
-    rule("newest-in-sr", "a transaction with locks changes the newest version, however new; \
-         off: it is aborted if that is newer than its beginning, which costs a timestamp (L12)", OURS),
-    rule("await-survivors", "the shards of a dead owner open when nothing that survivors write rests on its grants; \
-         off: when it is recovered (L10)", OURS),
-    rule("protect-ranges", "leaves that a scan has shown are locked, and looked at again under their locks; off: neither", PUBLISHED),
-    rule("mark-nodes", "a node says that it is being changed before any of it is; off: readers take half a change", PUBLISHED),
-    rule("version-cache", "version tables of a node's own shards are remembered; off: they are read, which costs a round", PUBLISHED),
-    rule("keep-unchanged", "what was read without a lock is remembered only if no write was granted meanwhile; off: in any case (L5)", OURS),
-    rule("drop-at-grant", "a write grant makes what is remembered unusable until the writer's end; off: only grants to others do (L6)", OURS),
-    rule("whole-decision", "a snapshot believes a decision that all logs of a group have; off: that one has, which may die with its coordinator", OURS),
-    rule("locks-apart", "a lock costs memory nodes nothing; off: an FAA when a node's first holder comes and its last goes, as with the \
-         ideal lock of the paper's comparison", PUBLISHED),
-    rule("second-look", "who finds a key in no block of a chain without a lock looks whether the bucket was split meanwhile; off: it is absent", PUBLISHED),
-    rule("lock-moved", "a split locks the records that it moves; off: writers and readers beside it find their slots another's", PUBLISHED),
-    rule("bucket-names", "a split locks buckets by the names that inserts lock; off: by names of its own", PUBLISHED),
-    rule("forget-moved", "where a record's version table was is not remembered once a split has moved it; off: it is", PUBLISHED),
+    rule(
+        "lower-bound",
+        "a reader passes over an INVISIBLE version only if its lower bound says that it comes later; \
+         off: always (L1)",
+        OURS,
+    ),
+    rule(
+        "any-visible",
+        "recovery commits what a log has decided or any version of which is visible; \
+         off: only if all are (L2)",
+        OURS,
+    ),
+    rule(
+        "fence-before-recovery",
+        "recovery reads nothing before the dead node's access is revoked everywhere; \
+         off: the dead, if it still runs, writes on beside it (L3)",
+        OURS,
+    ),
+    rule(
+        "backups-first",
+        "versions are visible at the backups before they are at the primary; off: in one round (L4)",
+        OURS,
+    ),
+    rule(
+        "keep-newest",
+        "the newest committed version is never overwritten; off: it is the one that goes (L9)",
+        OURS,
+    ),
+    rule(
+        "too-old",
+        "what was discarded is missing to a snapshot that needs it; off: it has never been (L9)",
+        OURS,
+    ),
+    rule(
+        "checksum",
+        "a version's record says whose it is; off: whatever its memory holds is believed (L16)",
+        OURS,
+    ),
+    rule(
+        "stray-cells",
+        "an INVISIBLE version of a recovered life is none; off: readers wait for it (L21)",
+        OURS,
+    ),
+    rule(
+        "settle-before-log",
+        "a log area is used again only when what it decided is visible everywhere; off: at once",
+        PUBLISHED,
+    ),
+    rule(
+        "release-on-abort",
+        "an abort gives up its locks; off: they outlive the transaction",
+        PUBLISHED,
+    ),
+    rule(
+        "newest-in-sr",
+        "a transaction with locks changes the newest version, however new; \
+         off: it is aborted if that is newer than its beginning, which costs a timestamp (L12)",
+        OURS,
+    ),
+    rule(
+        "await-survivors",
+        "the shards of a dead owner open when nothing that survivors write rests on its grants; \
+         off: when it is recovered (L10)",
+        OURS,
+    ),
+    rule(
+        "protect-ranges",
+        "leaves that a scan has shown are locked, and looked at again under their locks; off: neither",
+        PUBLISHED,
+    ),
+    rule(
+        "mark-nodes",
+        "a node says that it is being changed before any of it is; off: readers take half a change",
+        PUBLISHED,
+    ),
+    rule(
+        "version-cache",
+        "version tables of a node's own shards are remembered; off: they are read, which costs a round",
+        PUBLISHED,
+    ),
+    rule(
+        "keep-unchanged",
+        "what was read without a lock is remembered only if no write was granted meanwhile; off: in any case (L5)",
+        OURS,
+    ),
+    rule(
+        "drop-at-grant",
+        "a write grant makes what is remembered unusable until the writer's end; off: only grants to others do (L6)",
+        OURS,
+    ),
+    rule(
+        "whole-decision",
+        "a snapshot believes a decision that all logs of a group have; off: that one has, which may die with its coordinator",
+        OURS,
+    ),
+    rule(
+        "locks-apart",
+        "a lock costs memory nodes nothing; off: an FAA when a node's first holder comes and its last goes, as with the \
+         ideal lock of the paper's comparison",
+        PUBLISHED,
+    ),
+    rule(
+        "second-look",
+        "who finds a key in no block of a chain without a lock looks whether the bucket was split meanwhile; off: it is absent",
+        PUBLISHED,
+    ),
+    rule(
+        "lock-moved",
+        "a split locks the records that it moves; off: writers and readers beside it find their slots another's",
+        PUBLISHED,
+    ),
+    rule(
+        "bucket-names",
+        "a split locks buckets by the names that inserts lock; off: by names of its own",
+        PUBLISHED,
+    ),
+    rule(
+        "forget-moved",
+        "where a record's version table was is not remembered once a split has moved it; off: it is",
+        PUBLISHED,
+    ),
 ];
 
 /// The numbers of the phases that it enters itself.
@@ -104,7 +196,11 @@ pub(super) const PHASES: &[&str] = &[
 
 pub(super) const LIMITS: &[Limit] = &[
     Limit::SCAN,
-    Limit { phase: "protect_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+    Limit {
+        phase: "protect_leaf",
+        only: Only::WithOrderedIndexes,
+        why: "leaves are of ordered indexes",
+    },
     Limit::LOCK_LEAF,
 ];
 
@@ -134,8 +230,10 @@ impl Lotus {
     /// Which rules versions are chosen by.
     #[inline]
     pub(super) fn rules(&self) -> Rules {
-        let discards = if self.switches.is_on(on::TOO_OLD) { Discards::Above } else { Discards::Forgotten };
-        let (lower_bound, keep_newest) = (self.switches.is_on(on::LOWER_BOUND), self.switches.is_on(on::KEEP_NEWEST));
+        let discards =
+            if self.switches.is_on(on::TOO_OLD) { Discards::Above } else { Discards::Forgotten };
+        let (lower_bound, keep_newest) =
+            (self.switches.is_on(on::LOWER_BOUND), self.switches.is_on(on::KEEP_NEWEST));
         Rules { lower_bound, discards, keep_newest }
     }
 

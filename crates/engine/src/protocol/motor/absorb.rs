@@ -8,22 +8,22 @@
 //! version up to T_start. The reason: a writer takes its T_commit under the lock, and releases the lock when all is
 //! written.
 
-use crate::cluster::rules::Rule;
-use crate::steps::Described as _;
+use super::Motor;
 use super::execute::{HEAD_BYTES, comes_along};
 use super::switches::on;
 use super::value::{self, value_bytes};
-use super::Motor;
-use tarn_store::placement::catalog::Table;
+use crate::cluster::rules::Rule;
 use crate::site::Context;
-use tarn_store::index::hash::{Answer, Wanted, same_head};
+use crate::steps::Described as _;
 use crate::steps::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
-use tarn_store::layout::{LOCK_AT, NEWEST_AT, Shown, VALUE_AT, VERSION_AT, Version, is_seen_at};
 use crate::steps::node_locks::{HELD, granted, note_grants};
-use tarn_store::ids::{AbortReason, Failure, Mode};
-use tarn_store::schema::Cells;
 use crate::transaction::working_set::{Check, Entry, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::Address;
+use tarn_store::ids::{AbortReason, Failure, Mode};
+use tarn_store::index::hash::{Answer, Wanted, same_head};
+use tarn_store::layout::{LOCK_AT, NEWEST_AT, Shown, VALUE_AT, VERSION_AT, Version, is_seen_at};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::Cells;
 
 /// The outcome of a declared reader's round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,25 +5,27 @@
 //! acknowledged its data, or has it earlier in the same batch. An abort releases exactly the locks that were granted.
 //! The switches give these up one after the other; without all of them it is the published system.
 
-use crate::cluster::rules::Rule;
-use crate::steps::Described as _;
 use super::nodes::stamp;
 use super::prepare::{changes, prepare};
 use super::switches::{on, phase};
 use super::validate::validate;
 use super::{Motor, enter};
+use crate::cluster::rules::Rule;
 use crate::site::Context;
-use crate::steps::{begin_doubt, unknown};
+use crate::steps::Described as _;
 use crate::steps::index::changes::finish;
-use tarn_store::layout::{LOCK_AT, version_at};
 use crate::steps::log::chain;
-use crate::steps::log::send::{add_data, add_pieces};
 use crate::steps::log::encode::{encode_undo, undo_bytes};
-use crate::steps::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
-use tarn_store::ids::Failure;
+use crate::steps::log::send::{add_data, add_pieces};
+use crate::steps::node_locks::{
+    add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks,
+};
 use crate::steps::structure::leaves;
+use crate::steps::{begin_doubt, unknown};
 use crate::transaction::working_set::{Intent, Txn};
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::Failure;
+use tarn_store::layout::{LOCK_AT, version_at};
 
 /// Commits the transaction; see the module's text for the phases that it awaits.
 pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {

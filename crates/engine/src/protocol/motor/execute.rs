@@ -5,21 +5,23 @@
 //! value is read behind or after that. A declared reader takes T_start before it reads anything, and reads heads
 //! before the values to which they lead.
 
-use crate::cluster::rules::Rule;
-use crate::steps::Described as _;
 use super::absorb::{Look, absorb};
 use super::switches::{on, phase};
 use super::{Motor, enter, value};
-use tarn_store::placement::catalog::Table;
+use crate::cluster::rules::Rule;
 use crate::site::Context;
-use crate::steps::index::room::{provide_blocks, wants_blocks};
-use tarn_store::layout::DIRECTORY_BYTES;
-use crate::steps::node_locks::{ask, suspect_all_locks};
-use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
-use tarn_store::schema::Cells;
-use crate::steps::structure::scans;
+use crate::steps::Described as _;
 use crate::steps::index::ask_index;
-use crate::transaction::working_set::{Added, Entry, Upgrade, Handle, Intent, LockKind, Progress, Stamps, Txn};
+use crate::steps::index::room::{provide_blocks, wants_blocks};
+use crate::steps::node_locks::{ask, suspect_all_locks};
+use crate::steps::structure::scans;
+use crate::transaction::working_set::{
+    Added, Entry, Handle, Intent, LockKind, Progress, Stamps, Txn, Upgrade,
+};
+use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
+use tarn_store::layout::DIRECTORY_BYTES;
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::Cells;
 
 /// How often one fetch of a snapshot reads records again that others hold, before it gives up.
 const LOOKS_AGAIN: u32 = 3;
@@ -215,8 +217,7 @@ fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
 fn plan_directory(cx: &Context, txn: &mut Txn, entry: &mut Entry) -> bool {
     let directory = txn.lookup(entry).directory;
     let held = txn.lock_on(directory);
-    entry.directory_lock =
-        held.unwrap_or_else(|| ask(cx, txn, directory, LockKind::Directory));
+    entry.directory_lock = held.unwrap_or_else(|| ask(cx, txn, directory, LockKind::Directory));
     let target = cx.groups.primary(directory);
     txn.lookups[entry.lookup as usize].directory_image = txn.round.read(target, DIRECTORY_BYTES);
     held.is_none()

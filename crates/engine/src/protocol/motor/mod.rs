@@ -37,18 +37,18 @@ mod switches;
 mod validate;
 mod value;
 
-use crate::steps::Described;
-use tarn_store::layout::LayoutKind;
-use crate::steps::settle::undo::{UndoLog, undone_node};
-use crate::cluster::info::{Isolation, Needs, ProtocolCaps, ProtocolInfo, Switches};
 use super::Protocol;
-use tarn_store::placement::catalog::{Options, Table};
+use crate::cluster::info::{Isolation, Needs, ProtocolCaps, ProtocolInfo, Switches};
 use crate::site::Context;
+use crate::steps::Described;
 use crate::steps::access::RecordAccess;
+use crate::steps::settle::undo::{UndoLog, undone_node};
+use crate::transaction::working_set::{Added, Handle, Intent, Txn, Upgrade};
+use switches::{ABORTS, LIMITS, PHASES, SWITCHES, on};
 use tarn_store::history::WriteKind;
 use tarn_store::ids::Failure;
-use crate::transaction::working_set::{Added, Upgrade, Handle, Intent, Txn};
-use switches::{ABORTS, LIMITS, on, PHASES, SWITCHES};
+use tarn_store::layout::LayoutKind;
+use tarn_store::placement::catalog::{Options, Table};
 
 /// The number of versions of a record, unless the database asks for another.
 const VERSIONS: u8 = 2;
@@ -67,10 +67,8 @@ impl Motor {
     /// Returns whether all reads are of one moment, T_start: those of a transaction that was declared to read only,
     /// and all under snapshot isolation.
     fn reads_snapshot(&self, txn: &Txn) -> bool {
-        txn.intent == Intent::ReadOnly
-            || self.switches.isolation() == Isolation::SnapshotIsolation
+        txn.intent == Intent::ReadOnly || self.switches.isolation() == Isolation::SnapshotIsolation
     }
-
 }
 
 #[inline]
@@ -153,5 +151,4 @@ impl Protocol for Motor {
     fn needs(&self) -> Needs {
         Needs::TIMESTAMPS
     }
-
 }

@@ -5,17 +5,17 @@
 //! was taken, is free, and has a VERSION not above T_start. It shows the entries of T_start, since it has not changed
 //! after that. A snapshot need not validate it.
 
-use crate::cluster::rules::Rule;
-use crate::steps::Described as _;
 use super::absorb::conflicts;
 use super::switches::on;
 use super::{Motor, commit};
+use crate::cluster::rules::Rule;
 use crate::site::Context;
+use crate::steps::Described as _;
+use crate::steps::structure::Structure;
+use crate::transaction::working_set::{LockKind, Txn};
+use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::index::btree::scan::Visit;
 use tarn_store::layout::{Version, is_seen_at};
-use tarn_store::ids::{AbortReason, Failure};
-use crate::steps::structure::{Structure};
-use crate::transaction::working_set::{LockKind, Txn};
 
 impl Structure for Motor {
     #[inline]

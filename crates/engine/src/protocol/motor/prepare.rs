@@ -7,18 +7,21 @@
 use super::Motor;
 use super::nodes::stamp;
 use super::value::{block_of, deltas, image_words, value_bytes};
-use tarn_store::placement::catalog::Table;
 use crate::site::Context;
-use crate::steps::index::changes::{change_prints, finish, give_back_body, set_new_version};
 use crate::steps::in_place;
-use tarn_store::index::hash_of;
-use tarn_store::layout::{DELTA_CELL_BYTES, DeltaCell, KEY_AT, NEWEST_AT, STAMP_BYTES, VALUE_AT, VERSION_AT, Version, WORD_BYTES, take_delta, version_at};
+use crate::steps::index::changes::{change_prints, finish, give_back_body, set_new_version};
 use crate::steps::log::encode::undo_bytes;
-use tarn_store::ids::{Failure, Mode};
-use tarn_store::schema::Cells;
 use crate::transaction::working_set::{Entry, NO_LOCK, PendingWrite, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::index::hash_of;
+use tarn_store::layout::{
+    DELTA_CELL_BYTES, DeltaCell, KEY_AT, NEWEST_AT, STAMP_BYTES, VALUE_AT, VERSION_AT, Version,
+    WORD_BYTES, take_delta, version_at,
+};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::Cells;
 
 /// Returns whether an entry is to be written.
 pub(super) fn changes(entry: &Entry) -> bool {
@@ -103,12 +106,7 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
 }
 
 /// Adds the first line of a head, up to `end`. VERSION is a piece of its own, since undoing raises it.
-fn head_pieces(
-    txn: &mut Txn,
-    entry: &Entry,
-    images: (BufferOffset, BufferOffset),
-    end: usize,
-) {
+fn head_pieces(txn: &mut Txn, entry: &Entry, images: (BufferOffset, BufferOffset), end: usize) {
     piece(txn, entry.address, images, VERSION_AT, 8);
     piece(txn, entry.address, images, KEY_AT, end - KEY_AT);
 }
@@ -153,12 +151,7 @@ fn delta_piece(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
 
 /// Adds the new version, in the place of a cell's. No head names it before the new head does; undoing leaves it
 /// without a name.
-fn whole_piece(
-    txn: &mut Txn,
-    entry: &Entry,
-    table: &Table,
-    (cell, version): (usize, Version),
-) {
+fn whole_piece(txn: &mut Txn, entry: &Entry, table: &Table, (cell, version): (usize, Version)) {
     let (new, deltas) = (block_of(entry), deltas(table));
     let place = deltas.place_of(image_words(txn, entry.image, table), cell);
     txn.round.set_word(new, version.word());
@@ -228,7 +221,13 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
         if to > from {
             let (new, old) = (head.plus(from), entry.image.plus(from));
             let len_bytes = (to - from) as u32;
-            txn.pieces.push(PendingWrite { address: entry.address.plus(from), new, old, len_bytes, logged });
+            txn.pieces.push(PendingWrite {
+                address: entry.address.plus(from),
+                new,
+                old,
+                len_bytes,
+                logged,
+            });
         }
     }
 }

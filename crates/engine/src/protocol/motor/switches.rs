@@ -2,10 +2,10 @@
 //!
 //! Invariant: each rule's and phase's number is its position in [`SWITCHES`] or [`PHASES`], found by its name.
 
+use crate::cluster::info::{Limit, Only, Switch};
 use crate::cluster::rules::Rule;
 use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
 use tarn_store::ids::AbortReason;
-use crate::cluster::info::{Limit, Only, Switch};
 
 /// The numbers of Motor's own rules.
 pub(super) mod on {
@@ -22,22 +22,62 @@ pub(super) mod on {
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
-    rule("validate-reads", "a commit re-reads the head of every record that it read without a lock", PUBLISHED),
-    rule("refuse-locked", "a transaction that is not declared read-only neither reads nor validates a record that another \
-         has locked", PUBLISHED),
-    rule("wait-for-locked", "a snapshot that meets a lock reads the head again, because the holder may have a timestamp \
-         below the snapshot; off: it trusts the head", OURS),
-    rule("stamp-first", "a commit takes T_commit before it sends validation's READs; off: after they have passed", OURS),
-    rule("check-head", "a transaction re-reads the head behind a value that may mix moments (several lines, or a delta); \
-         off: it checks the STAMP of a value alone, and nothing of a delta", OURS),
-    rule("too-old", "a snapshot aborts if its version is no longer kept; off: it takes the oldest version that is kept", PUBLISHED),
-    rule("await-replicas", "the caller gets its reply when every replica has acknowledged the data; off: when the data are \
-         posted", OURS),
-    rule("unlock-late", "a commit releases its locks at the primary when every replica has acknowledged its data; off: in \
-         one batch with the data, by WRITE at every replica", OURS),
-    rule("undo-log", "a commit sends an undo log before the data, in their batch; off: it has no log, and a coordinator \
-         that dies in its commit leaves half of it", OURS),
-    rule("read-together", "a value whose address is known is read in its head's batch; off: in a round of its own", OURS),
+    rule(
+        "validate-reads",
+        "a commit re-reads the head of every record that it read without a lock",
+        PUBLISHED,
+    ),
+    rule(
+        "refuse-locked",
+        "a transaction that is not declared read-only neither reads nor validates a record that another \
+         has locked",
+        PUBLISHED,
+    ),
+    rule(
+        "wait-for-locked",
+        "a snapshot that meets a lock reads the head again, because the holder may have a timestamp \
+         below the snapshot; off: it trusts the head",
+        OURS,
+    ),
+    rule(
+        "stamp-first",
+        "a commit takes T_commit before it sends validation's READs; off: after they have passed",
+        OURS,
+    ),
+    rule(
+        "check-head",
+        "a transaction re-reads the head behind a value that may mix moments (several lines, or a delta); \
+         off: it checks the STAMP of a value alone, and nothing of a delta",
+        OURS,
+    ),
+    rule(
+        "too-old",
+        "a snapshot aborts if its version is no longer kept; off: it takes the oldest version that is kept",
+        PUBLISHED,
+    ),
+    rule(
+        "await-replicas",
+        "the caller gets its reply when every replica has acknowledged the data; off: when the data are \
+         posted",
+        OURS,
+    ),
+    rule(
+        "unlock-late",
+        "a commit releases its locks at the primary when every replica has acknowledged its data; off: in \
+         one batch with the data, by WRITE at every replica",
+        OURS,
+    ),
+    rule(
+        "undo-log",
+        "a commit sends an undo log before the data, in their batch; off: it has no log, and a coordinator \
+         that dies in its commit leaves half of it",
+        OURS,
+    ),
+    rule(
+        "read-together",
+        "a value whose address is known is read in its head's batch; off: in a round of its own",
+        OURS,
+    ),
     Rule::ProtectAbsent.of(PUBLISHED),
     Rule::ReleaseGranted.of(PUBLISHED),
     Rule::ReleaseOnAbort.of(PUBLISHED),
@@ -45,12 +85,24 @@ pub(super) const SWITCHES: &[Switch] = &[
     Rule::SettleBeforeLog.of(PUBLISHED),
     Rule::ReleaseOwn.of(PUBLISHED),
     Rule::LockCas.of(PUBLISHED),
-    rule("protect-ranges", "a commit validates the leaves that its scans have read, or they are of its snapshot; off: it \
-         does not notice new records in their ranges", PUBLISHED),
-    rule("deltas", "older versions are kept as differences; off: every version is whole, and a commit writes it into the \
-         place of the oldest", PUBLISHED),
-    rule("at-once", "a commit writes heads in one batch with the versions that they lead to; off: in a batch of their own, \
-         when every replica has acknowledged the log and the versions", PUBLISHED),
+    rule(
+        "protect-ranges",
+        "a commit validates the leaves that its scans have read, or they are of its snapshot; off: it \
+         does not notice new records in their ranges",
+        PUBLISHED,
+    ),
+    rule(
+        "deltas",
+        "older versions are kept as differences; off: every version is whole, and a commit writes it into the \
+         place of the oldest",
+        PUBLISHED,
+    ),
+    rule(
+        "at-once",
+        "a commit writes heads in one batch with the versions that they lead to; off: in a batch of their own, \
+         when every replica has acknowledged the log and the versions",
+        PUBLISHED,
+    ),
 ];
 
 /// The numbers of the phases that Motor enters itself.
@@ -99,8 +151,16 @@ pub(super) const LIMITS: &[Limit] = &[
         only: Only::InVariant("corrected,-deltas,-at-once"),
         why: "heads are written in their data's batch",
     },
-    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "the phase reads an ordered index" },
-    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "only ordered indexes have leaves" },
+    Limit {
+        phase: "scan",
+        only: Only::WithOrderedIndexes,
+        why: "the phase reads an ordered index",
+    },
+    Limit {
+        phase: "lock_leaf",
+        only: Only::WithOrderedIndexes,
+        why: "only ordered indexes have leaves",
+    },
 ];
 
 pub(super) const ABORTS: &[AbortReason] = &[

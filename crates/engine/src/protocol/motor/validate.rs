@@ -9,14 +9,14 @@
 //! take a T_commit below this transaction's, and end. By timestamp it came first, but this transaction has not seen
 //! its value. A snapshot between the two would show a state that no order explains.
 
-use crate::cluster::rules::Rule;
-use crate::steps::Described as _;
 use super::switches::phase;
 use super::{Motor, enter};
+use crate::cluster::rules::Rule;
 use crate::site::Context;
-use tarn_store::layout::{LOCK_AT, NEWEST_AT, VALUE_AT, VERSION_AT, Version};
-use tarn_store::ids::{AbortReason, Failure};
+use crate::steps::Described as _;
 use crate::transaction::working_set::Txn;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::layout::{LOCK_AT, NEWEST_AT, VALUE_AT, VERSION_AT, Version};
 
 /// Bytes of a head up to NEWEST; they lie in one line.
 const HEAD_BYTES: usize = NEWEST_AT + 8;

@@ -10,13 +10,16 @@
 use super::Motor;
 use super::execute::HEAD_BYTES;
 use super::switches::on;
-use tarn_store::placement::catalog::Table;
 use crate::site::Context;
-use tarn_store::index::hash::same_head;
-use tarn_store::layout::{DeltaCell, Deltas, LOCK_AT, RecordLayout, STAMP_BYTES, Shown, Version, delta_bytes, newest, put_delta};
 use crate::transaction::working_set::{Entry, NO_LOCK, Txn};
 use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::index::hash::same_head;
+use tarn_store::layout::{
+    DeltaCell, Deltas, LOCK_AT, RecordLayout, STAMP_BYTES, Shown, Version, delta_bytes, newest,
+    put_delta,
+};
+use tarn_store::placement::catalog::Table;
 
 /// Returns the layout of this table's versions.
 ///

@@ -8,24 +8,27 @@
 //! A transaction that has logged a record without its writer's name, and does not write it, takes its entry back
 //! before it releases anything.
 
-use crate::cluster::rules::Rule;
-use crate::steps::Described as _;
 use super::leases::{ask_readers, begin_wait, end_reading, end_stage, wait_out};
 use super::prepare::{prepare, prepare_growth};
-use super::{on, Oocc, phase, enter};
-use crate::steps::access::{Which, absorb_validation, add_validation, is_needless, validate};
+use super::{Oocc, enter, on, phase};
+use crate::cluster::lease::Stage;
+use crate::cluster::rules::Rule;
 use crate::site::Context;
-use crate::steps::{begin_doubt, unknown};
-use tarn_store::log::SETTLING;
+use crate::steps::Described as _;
+use crate::steps::access::{Which, absorb_validation, add_validation, is_needless, validate};
 use crate::steps::log::chain;
 use crate::steps::log::encode::encode_redo;
 use crate::steps::log::send::{add_data, add_log, take_back, write_and_unlock_early};
-use crate::steps::node_locks::{add_raises, add_release, add_unlocks, is_on_one_node, note_raises, post_release, settle_unlocks, suspect_all_locks};
-use tarn_store::ids::{AbortReason, Failure};
-use crate::cluster::lease::Stage;
+use crate::steps::node_locks::{
+    add_raises, add_release, add_unlocks, is_on_one_node, note_raises, post_release,
+    settle_unlocks, suspect_all_locks,
+};
 use crate::steps::structure::leaves;
+use crate::steps::{begin_doubt, unknown};
 use crate::transaction::working_set::{HeldAs, Lock, Txn};
 use tarn_fabric::address::Target;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::log::SETTLING;
 
 /// Commits the transaction; see the module's text for the phases that it awaits.
 pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -112,11 +115,7 @@ async fn raise_before(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
 
 /// Raises the last locks, validates the reads and sends the log, all in one round. Only then looks at any verdict. If
 /// the verdict is no, takes a log back that has records without a writer's name.
-async fn raise_validate_and_log(
-    oocc: &Oocc,
-    cx: &Context,
-    txn: &mut Txn,
-) -> Result<(), Failure> {
+async fn raise_validate_and_log(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.round.begin();
     if txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent) {
         enter(cx, phase::RAISE);
@@ -174,12 +173,7 @@ fn add_redo_log(cx: &Context, txn: &mut Txn) {
 }
 
 /// Sends the data to every replica. From here on only memory says how the transaction ends.
-async fn write(
-    oocc: &Oocc,
-    cx: &Context,
-    txn: &mut Txn,
-    decided: Decided,
-) -> Result<(), Failure> {
+async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn, decided: Decided) -> Result<(), Failure> {
     enter(cx, phase::WRITE);
     begin_doubt(cx, txn);
     if oocc.switches.is_on(on::ANNOUNCE_WRITES) {

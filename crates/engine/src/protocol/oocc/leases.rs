@@ -9,16 +9,16 @@
 //! beginning, and the data a whole wait after the lock. The reader validates records that it found locked in the mode
 //! that lets it pass (docs/protocols/oocc.md).
 
-use super::{on, Oocc, phase, enter};
+use super::{Oocc, enter, on, phase};
+use crate::cluster::lease::{LeaseWord, Stage};
+use crate::site::Context;
 use crate::steps::access::batch_read::{self, BatchOutcome, BatchRead};
 use crate::steps::access::{self, Which, near, validate_those};
-use crate::site::Context;
-use tarn_store::ids::{Failure, Mode};
-use crate::cluster::lease::{LeaseWord, Stage};
 use crate::transaction::working_set::Txn;
-use tarn_fabric::local::{EpochSnapshot, DirectMemory};
+use tarn_fabric::local::{DirectMemory, EpochSnapshot};
 use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Wait};
+use tarn_store::ids::{Failure, Mode};
 
 /// Fetches every entry that is not fetched yet, in a window that opens before the transaction's first READ.
 pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -78,7 +78,10 @@ pub(super) fn fetch_near(
     if let Some(word) = opens(cx, txn) {
         txn.leases.reads_since = Some((memory.open_window(), word));
     }
-    if cx.counts_readers() && txn.leases.reads_since.is_some() && oocc.switches.is_on(on::COUNT_BEFORE_READING) {
+    if cx.counts_readers()
+        && txn.leases.reads_since.is_some()
+        && oocc.switches.is_on(on::COUNT_BEFORE_READING)
+    {
         cx.enter_reading(txn);
     }
     near::read(oocc, cx, txn, memory)

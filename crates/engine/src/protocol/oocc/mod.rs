@@ -31,27 +31,27 @@ mod leases;
 mod prepare;
 mod switches;
 
+use super::Protocol;
+use crate::cluster::info::{IN_PLACE_ABORTS, Needs, ProtocolCaps, ProtocolInfo, Switches};
 use crate::cluster::rules::Rule;
+use crate::site::Context;
+use crate::steps::Described;
+use crate::steps::access::RecordAccess;
+use crate::steps::access::batch_read::{BatchOutcome, BatchRead};
 use crate::steps::access::{Access, AtOnce, LockState, Validated, is_of_one_read, near};
 use crate::steps::locks::ByCas;
-use crate::steps::Described;
-use crate::cluster::info::{IN_PLACE_ABORTS, Needs, ProtocolCaps, ProtocolInfo, Switches};
-use tarn_store::layout::{LayoutKind, LockMode, LockWord};
-use crate::steps::settle::redo::{RedoLog, RedoRules, Rules};
-use super::Protocol;
-use crate::steps::access::batch_read::{BatchOutcome, BatchRead};
-use tarn_store::placement::catalog::{Options, Table};
-use crate::site::Context;
-use crate::steps::access::RecordAccess;
 use crate::steps::log::encode::redo_bytes;
 use crate::steps::node_locks;
-use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
+use crate::steps::settle::redo::{RedoLog, RedoRules, Rules};
 use crate::steps::structure::Structure;
-use crate::transaction::working_set::{Added, Upgrade, Handle, HeldAs, LockKind, Txn};
-use switches::{LIMITS, on, PHASES, SWITCHES, phase};
+use crate::transaction::working_set::{Added, Handle, HeldAs, LockKind, Txn, Upgrade};
+use switches::{LIMITS, PHASES, SWITCHES, on, phase};
 use tarn_fabric::address::Address;
 use tarn_fabric::local::DirectMemory;
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
+use tarn_store::layout::{LayoutKind, LockMode, LockWord};
+use tarn_store::placement::catalog::{Options, Table};
 
 /// The protocol with its switches.
 pub struct Oocc {
@@ -68,7 +68,8 @@ impl Oocc {
             txn.checks.is_empty() && txn.entries.iter().all(|entry| writes(entry.mode))
         };
         // A writer that asks whether records are being read, and waits if so, must have kept readers away by then.
-        let may_pass = self.switches.is_on(on::IMPLICIT) || !self.switches.is_on(on::EXCLUSIVE_IF_EXPLICIT);
+        let may_pass =
+            self.switches.is_on(on::IMPLICIT) || !self.switches.is_on(on::EXCLUSIVE_IF_EXPLICIT);
         let passes = self.switches.is_on(on::INTENT)
             && may_pass
             && (!self.switches.is_on(on::EXCLUSIVE_IF_READS) || writes_all());
@@ -134,7 +135,12 @@ impl Access for Oocc {
         Some(BufferOffset::default())
     }
 
-    fn absorb_piggyback(&self, _: &Context, txn: &mut Txn, _: BufferOffset) -> Result<(), AbortReason> {
+    fn absorb_piggyback(
+        &self,
+        _: &Context,
+        txn: &mut Txn,
+        _: BufferOffset,
+    ) -> Result<(), AbortReason> {
         match node_locks::note_raises(txn) {
             true => Ok(()),
             false => Err(AbortReason::LockRefused),
@@ -245,7 +251,6 @@ impl RecordAccess<Oocc> for InLease {
 }
 
 impl Protocol for Oocc {
-
     type Records = InLease;
     type Log = RedoLog;
 
@@ -264,7 +269,6 @@ impl Protocol for Oocc {
             (false, _) => Needs::NONE,
         }
     }
-
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
         cx.leave_reading(txn);

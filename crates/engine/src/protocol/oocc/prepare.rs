@@ -5,20 +5,20 @@
 //! front. The first line names its writer. So recovery knows that the writer was decided to commit. In a record of
 //! half a line VERSION shows this. Writes that do not show it come behind: links of chains, then directory records.
 
-use crate::cluster::rules::Rule;
-use crate::steps::Described as _;
 use super::commit::Decided;
-use super::{on, Oocc};
-use tarn_store::placement::catalog::Table;
+use super::{Oocc, on};
+use crate::cluster::rules::Rule;
 use crate::site::Context;
+use crate::steps::Described as _;
 use crate::steps::index::changes::{finish, give_back_body, raise_directory, set_new_version};
-use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
 use crate::steps::log::encode::redo_bytes;
-use tarn_store::ids::{Failure, Mode};
 use crate::transaction::working_set::{Entry, NO_LOCK, PendingWrite, Txn};
 use std::ops::Range;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
 
 /// Decides the new versions and gathers the bytes to write.
 pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -56,11 +56,7 @@ pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
 /// Completes the writes of an index's growth. The header of a hash index names its writer, and comes first: a record
 /// that moves names its earlier writer, and a directory record names none. Nodes of an ordered index name none,
 /// either. Returns the evidence for recovery.
-pub(super) fn prepare_growth(
-    oocc: &Oocc,
-    cx: &Context,
-    txn: &mut Txn,
-) -> Result<Decided, Failure> {
+pub(super) fn prepare_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<Decided, Failure> {
     let header = txn.locks[0].address.plus(VERSION_AT);
     let first = txn.pieces.iter().position(|piece| piece.address == header);
     if oocc.switches.is_on(on::HEADER_FIRST) {

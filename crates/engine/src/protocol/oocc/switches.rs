@@ -2,9 +2,9 @@
 //!
 //! Invariant: each rule's and phase's number is its position in [`SWITCHES`] or [`PHASES`], found by its name.
 
+use crate::cluster::info::{Limit, Only, Switch};
 use crate::cluster::rules::Rule;
 use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
-use crate::cluster::info::{Limit, Only, Switch};
 
 /// The numbers of OOCC's own rules.
 pub(super) mod on {
@@ -35,25 +35,61 @@ pub(super) mod on {
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
-    rule("intent", "a transaction that writes every record it reads locks with an intent mark, which lets readers pass; it \
-         keeps readers out only when it is about to write; off: every lock keeps readers out from the start", PUBLISHED),
-    rule("write-unlock", "a transaction whose records all lie on one node, in their only copy, sends data and release in \
-         one batch; off: it releases its locks when the data are acknowledged", PUBLISHED),
-    rule("validate-read-write", "a transaction that writes validates the records that it read without a lock; off: it does \
-         not", OURS),
-    rule("refuse-locked", "a transaction neither reads nor validates a record that another has locked against readers; off: \
-         it compares versions only", OURS),
-    rule("raise-before-validation", "a transaction raises its intent marks to exclusive locks before it validates; off: in \
-         the same round", OURS),
-    rule("exclusive-if-reads", "a transaction that reads a record without writing it keeps readers out of its locked \
-         records from the start; off: it lets them pass, too", OURS),
+    rule(
+        "intent",
+        "a transaction that writes every record it reads locks with an intent mark, which lets readers pass; it \
+         keeps readers out only when it is about to write; off: every lock keeps readers out from the start",
+        PUBLISHED,
+    ),
+    rule(
+        "write-unlock",
+        "a transaction whose records all lie on one node, in their only copy, sends data and release in \
+         one batch; off: it releases its locks when the data are acknowledged",
+        PUBLISHED,
+    ),
+    rule(
+        "validate-read-write",
+        "a transaction that writes validates the records that it read without a lock; off: it does \
+         not",
+        OURS,
+    ),
+    rule(
+        "refuse-locked",
+        "a transaction neither reads nor validates a record that another has locked against readers; off: \
+         it compares versions only",
+        OURS,
+    ),
+    rule(
+        "raise-before-validation",
+        "a transaction raises its intent marks to exclusive locks before it validates; off: in \
+         the same round",
+        OURS,
+    ),
+    rule(
+        "exclusive-if-reads",
+        "a transaction that reads a record without writing it keeps readers out of its locked \
+         records from the start; off: it lets them pass, too",
+        OURS,
+    ),
     Rule::CheckLines.of(OURS),
-    rule("unlock-late", "a transaction releases its locks when every replica has acknowledged its data; off: in one batch \
-         with the primary's data, without waiting for the backups", OURS),
-    rule("writer-tag", "recovery finishes a redo log if a record names the log's transaction as its writer; off: it \
-         finishes every redo log", OURS),
-    rule("first-line-first", "a transaction writes a record's first line, which names the writer, before the others; off: \
-         all lines in one WRITE", OURS),
+    rule(
+        "unlock-late",
+        "a transaction releases its locks when every replica has acknowledged its data; off: in one batch \
+         with the primary's data, without waiting for the backups",
+        OURS,
+    ),
+    rule(
+        "writer-tag",
+        "recovery finishes a redo log if a record names the log's transaction as its writer; off: it \
+         finishes every redo log",
+        OURS,
+    ),
+    rule(
+        "first-line-first",
+        "a transaction writes a record's first line, which names the writer, before the others; off: \
+         all lines in one WRITE",
+        OURS,
+    ),
     Rule::FenceBeforeRecovery.of(OURS),
     Rule::SettleBeforeLog.of(PUBLISHED),
     Rule::ReleaseOwn.of(OURS),
@@ -61,40 +97,104 @@ pub(super) const SWITCHES: &[Switch] = &[
     Rule::KeepVersion.of(PUBLISHED),
     Rule::ProtectAbsent.of(PUBLISHED),
     Rule::LockCas.of(PUBLISHED),
-    rule("lease", "a writer waits one lease between its locks and its data, and a reader that took no longer skips \
-         validation; off: every reader validates, and no writer waits", PUBLISHED),
-    rule("count-from-acks", "a writer's wait begins when its last lock is acknowledged; off: when it sends the round that \
-         asks for locks", OURS),
-    rule("compare-lease", "a reader validates if the lease's length changed while it read; off: it trusts the length of its \
-         beginning", OURS),
-    rule("refuse-intent", "a transaction that writes refuses a record that it has read and another has marked with intent; \
-         off: it passes the mark as readers do", OURS),
-    rule("followed-is-released", "recovery concludes from a record's later version that the lock was released, even if the \
-         LOCK died with its node; off: it trusts LOCK words alone", OURS),
-    rule("header-first", "growth of an index writes the header, which names the writer, to each copy before the rest; off: \
-         after the rest", OURS),
-    rule("mark-decided", "nodes of ordered indexes do not name their writer, so a transaction that changes them marks a log \
-         area of each group as decided before its data there; off: it does not", OURS),
+    rule(
+        "lease",
+        "a writer waits one lease between its locks and its data, and a reader that took no longer skips \
+         validation; off: every reader validates, and no writer waits",
+        PUBLISHED,
+    ),
+    rule(
+        "count-from-acks",
+        "a writer's wait begins when its last lock is acknowledged; off: when it sends the round that \
+         asks for locks",
+        OURS,
+    ),
+    rule(
+        "compare-lease",
+        "a reader validates if the lease's length changed while it read; off: it trusts the length of its \
+         beginning",
+        OURS,
+    ),
+    rule(
+        "refuse-intent",
+        "a transaction that writes refuses a record that it has read and another has marked with intent; \
+         off: it passes the mark as readers do",
+        OURS,
+    ),
+    rule(
+        "followed-is-released",
+        "recovery concludes from a record's later version that the lock was released, even if the \
+         LOCK died with its node; off: it trusts LOCK words alone",
+        OURS,
+    ),
+    rule(
+        "header-first",
+        "growth of an index writes the header, which names the writer, to each copy before the rest; off: \
+         after the rest",
+        OURS,
+    ),
+    rule(
+        "mark-decided",
+        "nodes of ordered indexes do not name their writer, so a transaction that changes them marks a log \
+         area of each group as decided before its data there; off: it does not",
+        OURS,
+    ),
     Rule::ProtectRanges.of(PUBLISHED),
     Rule::CheckFences.of(PUBLISHED),
     Rule::SiblingWithSplit.of(PUBLISHED),
-    rule("implicit", "leases are implicit: every writer waits; off: explicit: nodes count their readers, and a writer asks \
-         all nodes, and waits if one reads its records or does not answer", PUBLISHED),
-    rule("count-before-reading", "under explicit leases a node counts a reader before it reads; off: after it has read", PUBLISHED),
-    rule("ask-behind-locks", "under explicit leases a writer asks nodes for their readers when it has all its locks; off: \
-         before it asks for the locks", PUBLISHED),
-    rule("count-at-once", "under explicit leases a reader that goes on to places where it was not counted at its beginning \
-         is in no lease; off: it is in lease", PUBLISHED),
-    rule("stillness", "a reader of near memory in one call skips validation if no write has begun meanwhile; off: if it was \
-         in lease", OURS),
-    rule("announce-writes", "a writer announces its write after its locks and before its data; off: it does not", OURS),
-    rule("exclusive-if-explicit", "under explicit leases every lock keeps readers out from the start; off: a transaction \
+    rule(
+        "implicit",
+        "leases are implicit: every writer waits; off: explicit: nodes count their readers, and a writer asks \
+         all nodes, and waits if one reads its records or does not answer",
+        PUBLISHED,
+    ),
+    rule(
+        "count-before-reading",
+        "under explicit leases a node counts a reader before it reads; off: after it has read",
+        PUBLISHED,
+    ),
+    rule(
+        "ask-behind-locks",
+        "under explicit leases a writer asks nodes for their readers when it has all its locks; off: \
+         before it asks for the locks",
+        PUBLISHED,
+    ),
+    rule(
+        "count-at-once",
+        "under explicit leases a reader that goes on to places where it was not counted at its beginning \
+         is in no lease; off: it is in lease",
+        PUBLISHED,
+    ),
+    rule(
+        "stillness",
+        "a reader of near memory in one call skips validation if no write has begun meanwhile; off: if it was \
+         in lease",
+        OURS,
+    ),
+    rule(
+        "announce-writes",
+        "a writer announces its write after its locks and before its data; off: it does not",
+        OURS,
+    ),
+    rule(
+        "exclusive-if-explicit",
+        "under explicit leases every lock keeps readers out from the start; off: a transaction \
          that writes every record it reads lets them pass there, too, and asks nodes for their readers before it keeps them \
-         out", PUBLISHED),
-    rule("half-lines", "a record that fits half a line takes half a line, and does not name its writer; off: it takes a \
-         whole line, which names the writer", OURS),
-    rule("take-log-back", "a transaction that logged a record without a writer's name, and then does not write it, takes \
-         the entry back before it releases a lock; off: it leaves the entry", OURS),
+         out",
+        PUBLISHED,
+    ),
+    rule(
+        "half-lines",
+        "a record that fits half a line takes half a line, and does not name its writer; off: it takes a \
+         whole line, which names the writer",
+        OURS,
+    ),
+    rule(
+        "take-log-back",
+        "a transaction that logged a record without a writer's name, and then does not write it, takes \
+         the entry back before it releases a lock; off: it leaves the entry",
+        OURS,
+    ),
 ];
 
 /// The numbers of the phases that OOCC enters itself.
@@ -158,5 +258,9 @@ pub(super) const LIMITS: &[Limit] = &[
         only: Only::WhereMemoryIsNear,
         why: "the phase compares a counter of the process, which writers raise",
     },
-    Limit { phase: "mark", only: Only::WithOrderedIndexes, why: "only nodes of ordered indexes do not name their writer" },
+    Limit {
+        phase: "mark",
+        only: Only::WithOrderedIndexes,
+        why: "only nodes of ordered indexes do not name their writer",
+    },
 ];
