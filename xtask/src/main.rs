@@ -10,6 +10,7 @@ mod dependencies;
 mod error;
 mod examples;
 mod features;
+mod format;
 mod licences;
 mod litmus;
 mod metadata;

@@ -13,6 +13,7 @@ use clap::Args;
 use crate::cargo;
 use crate::error::Error;
 use crate::features;
+use crate::format;
 use crate::metadata::{Metadata, Package};
 use crate::schedules;
 use crate::steps::{self, Step};
@@ -99,7 +100,7 @@ fn name_of(root: &Path, folder: &str) -> Result<String, Error> {
 
 /// Returns the steps for these crates.
 fn chosen(metadata: &Metadata, crates: &[&Package], protocol: Option<String>) -> Vec<Step> {
-    let mut steps = vec![Step::cargo("format", ["fmt", "--all", "--check"])];
+    let mut steps = vec![Step::check("format", format::run)];
     if crates.is_empty() {
         return steps;
     }
@@ -199,7 +200,7 @@ mod tests {
     fn a_changed_crate_runs_the_checks_of_crates_that_link_it() {
         let engine = steps_for(&["crates/tarn-engine/src/lib.rs", "README.md"]);
         let expected = [
-            "format: cargo fmt --all --check",
+            "format",
             "clippy: cargo clippy --locked -p tarn-engine -p xtask --lib --bins -- -D warnings",
             "unit tests: cargo test --locked -p tarn-engine -p xtask --lib",
             "budgets: cargo test --locked -p tarn-engine -p xtask --test all rtt_budget",
@@ -214,7 +215,7 @@ mod tests {
         );
         let check = steps_for(&["crates/tarn-check/src/lib.rs"]);
         assert_eq!(check.len(), 3, "the program of the fixture is not built from it");
-        assert_eq!(steps_for(&["docs/design/README.md"]), ["format: cargo fmt --all --check"]);
+        assert_eq!(steps_for(&["docs/design/README.md"]), ["format"]);
     }
 
     #[test]

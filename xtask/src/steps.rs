@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::cargo;
 use crate::error::Error;
 use crate::times::{Taken, table};
-use crate::{examples, licences, litmus, schedules, tidy};
+use crate::{examples, format, licences, litmus, schedules, tidy};
 
 /// One named piece of work.
 pub(crate) struct Step {
@@ -29,7 +29,7 @@ type Check = dyn Fn(&Path) -> Result<(), Error>;
 pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
     let clippy = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let mut steps = vec![
-        Step::cargo("format", ["fmt", "--all", "--check"]),
+        Step::check("format", format::run),
         Step::check("tidy", tidy::run),
         Step::check("licences", licences::run),
         Step::cargo("clippy", clippy),

@@ -1,7 +1,6 @@
 //! Comments name things: the words that stand for a thing without naming it stay rare.
 //!
-//! Invariant: counted in `//`, `///` and `//!` alone, for each crate with its tests. A crate's limit only
-//! goes down: by hand, when its comments have become better, until all are at the goal.
+//! Invariant: counted in `//`, `///` and `//!` alone, for each crate with its tests.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +8,8 @@ use super::Finding;
 use super::tree::Tree;
 
 const COUNTED: [&str; 5] = ["what", "who", "whoever", "nobody", "somebody"];
-/// The largest rate in 1,000 words, for every crate that the table does not name.
-const GOAL: f64 = 3.0;
-/// With fewer words a crate's rate says little, and lowers no limit.
-const WORDS_MIN: usize = 1000;
-/// The crates above the goal, as they were when they were last looked at, rounded up.
-const LIMITS: [(&str, f64); 2] = [("crates/engine", 27.0), ("crates/lab", 30.0)];
+/// The largest rate of a crate, in 1,000 words.
+const RATE_MAX: f64 = 3.0;
 
 /// How many words a crate's comments have.
 #[derive(Debug, Default, Clone)]
@@ -31,31 +26,19 @@ impl Count {
     }
 }
 
-/// One failure per crate above its limit, one warning per limit that can go down.
+/// One failure per crate above the largest rate.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    judge(tree, &LIMITS)
-}
-
-fn judge(tree: &Tree, limits: &[(&str, f64)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, count) in counts(tree) {
-        let known = limits.iter().find(|(other, _)| *other == name);
-        let limit = known.map_or(GOAL, |(_, limit)| *limit);
         let Count { words, counted, worst: (most, file) } = &count;
         let rate = count.rate();
-        if rate > limit {
+        if rate > RATE_MAX {
             let text = format!(
                 "{counted} of {words} words in comments are one of {}: {rate:.1} in 1,000, more \
-                 than {limit}; most of them ({most}) in {file}. Name the thing instead",
+                 than {RATE_MAX}; most of them ({most}) in {file}. Name the thing instead",
                 COUNTED.join(", ")
             );
             findings.push(Finding::failure(&name, 0, text));
-        } else if known.is_some() && *words >= WORDS_MIN && rate.ceil().max(GOAL) < limit {
-            let text = format!(
-                "the limit {limit} in tidy/plain.rs can go down to {}",
-                rate.ceil().max(GOAL)
-            );
-            findings.push(Finding::warning(&name, 0, text));
         }
     }
     findings
@@ -150,31 +133,15 @@ mod tests {
         assert_eq!(comments(text), expected);
     }
 
-    fn found(path: &str, text: &str) -> Vec<(Severity, String)> {
-        let fixture = Fixture::new(&[(path, text)]);
-        let findings = judge(&fixture.tree(), &[("crates/old", 200.0)]);
-        findings.into_iter().map(|finding| (finding.severity, finding.text)).collect()
-    }
-
     #[test]
-    fn a_crate_stays_below_its_limit() {
-        let two_of_ten = "//! What it is, for whoever asks. Whatever. It has ten words.\n";
-        let three_of_ten = "//! What it is, for whoever asks. Nobody. It has ten words.\n";
-        assert_eq!(found("crates/old/src/lib.rs", two_of_ten), []);
-        let worse = found("crates/old/tests/all/main.rs", three_of_ten);
-        assert_eq!(worse.len(), 1);
-        assert_eq!(worse[0].0, Severity::Failure);
-        assert!(worse[0].1.starts_with("3 of 11 words in comments"), "{worse:?}");
-        let other = found("crates/new/src/lib.rs", two_of_ten);
-        assert_eq!(other.len(), 1, "a crate without a limit is held to the goal");
-    }
-
-    #[test]
-    fn a_limit_that_can_go_down_is_named() {
-        let text = "//! A crate which names a thing, but who reads?\n".repeat(WORDS_MIN / 9 + 1);
-        let better = found("crates/old/src/lib.rs", &text);
-        assert_eq!(better.len(), 1);
-        assert_eq!(better[0].0, Severity::Warning);
-        assert!(better[0].1.ends_with("can go down to 112"), "{better:?}");
+    fn a_crate_stays_below_the_largest_rate() {
+        let found =
+            |text: &str| check(&Fixture::new(&[("crates/old/tests/all/main.rs", text)]).tree());
+        let rare = "//! A crate which names all things.\n".repeat(60);
+        assert_eq!(found(&format!("{rare}//! What it does.\n")), []);
+        let often = found(&format!("{rare}//! What it is, for whoever asks.\n"));
+        assert_eq!(often.len(), 1);
+        assert_eq!(often[0].severity, Severity::Failure);
+        assert!(often[0].text.starts_with("2 of 366 words in comments"), "{often:?}");
     }
 }

@@ -1,0 +1,53 @@
+//! The step `format`: every file is as rustfmt writes it.
+//!
+//! Invariant: the files of protocols are looked at, too. Their modules are declared by a macro, which `cargo fmt` does
+//! not look into.
+
+use std::path::Path;
+
+use crate::cargo;
+use crate::error::Error;
+
+const PROTOCOLS: &str = "crates/engine/src/protocol";
+
+/// Complains about the first file that differs.
+pub(crate) fn run(root: &Path) -> Result<(), Error> {
+    let protocols = protocols(root)?;
+    let mut arguments = vec!["fmt".to_owned(), "--all".into(), "--check".into(), "--".into()];
+    arguments.extend(protocols);
+    cargo::run_visibly(cargo::cargo(root, &arguments)).map_err(|_| {
+        Error::failed(format!(
+            "files are not formatted: run `cargo fmt --all -- {PROTOCOLS}/*/mod.rs`"
+        ))
+    })
+}
+
+/// Returns the first files of the protocols' folders.
+fn protocols(root: &Path) -> Result<Vec<String>, Error> {
+    let unread = |error: std::io::Error| {
+        Error::failed(format!("cannot read the folder {PROTOCOLS}: {error}"))
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(root.join(PROTOCOLS)).map_err(unread)? {
+        let folder = entry.map_err(unread)?.file_name().to_string_lossy().into_owned();
+        let file = format!("{PROTOCOLS}/{folder}/mod.rs");
+        if root.join(&file).is_file() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_protocol_is_looked_at() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let files = protocols(&root).expect("the folder of protocols");
+        assert!(files.contains(&format!("{PROTOCOLS}/ford/mod.rs")), "{files:?}");
+        assert!(files.len() >= 8, "{files:?}");
+    }
+}
