@@ -40,8 +40,8 @@ pub(super) fn isolation(tree: &Tree) -> Vec<Finding> {
                 .find(|segment| segment.as_str() != own && protocols.contains(segment.as_str()));
             if let Some(other) = other {
                 let text = format!(
-                    "protocol `{own}` names protocol `{other}`; shared steps live in layout, \
-                     index, lock or log"
+                    "protocol `{own}` names protocol `{other}`; shared steps live in \
+                     `crates/engine/src/steps`"
                 );
                 findings.push(Finding::failure(&source.path, path.line, text));
             }
