@@ -3,7 +3,9 @@
 //! Invariant: everything that can be refused is refused before memory is laid out.
 
 use super::own_input::refuse_own_input;
-use super::scenario::{Coroutines, Expect, Lines, LockAsks, Memory, Placement, Routing, Settings};
+use super::scenario::{
+    Coroutines, Expect, Lines, LockTransport, Memory, Placement, Routing, Settings,
+};
 use super::verdict::{self, Expected};
 use super::{Stop, Verdict, progress::Progress};
 use std::ops::RangeInclusive;
@@ -204,15 +206,15 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
     }
     config.read_lease_policy =
         read_lease_policy(settings, &AnyProtocol::by_name(protocol, variant)?)?;
-    if let Some(asks) = settings.lock_asks {
+    if let Some(asks) = settings.lock_transport {
         if !AnyProtocol::by_name(protocol, variant)?.needs().locks {
             return Err(UsageError {
-                field: "lock-asks".into(),
+                field: "lock-transport".into(),
                 value: format!("{asks:?}, with the protocol {protocol}").to_lowercase(),
                 allowed: "only with a protocol whose locks are in compute nodes".into(),
             });
         }
-        config.lock_messages = asks == LockAsks::Messages;
+        config.lock_messages = asks == LockTransport::Messages;
     }
     config.options.placement = match settings.placement.unwrap_or(Placement::Hash) {
         Placement::Hash => catalog::Placement::Hash,

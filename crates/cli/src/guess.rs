@@ -89,7 +89,7 @@ mod tests {
                 Some("nic.read_mops"),
             ),
             (
-                "--suppose = tpcc=cres; allowed: tpcc= with one of lotus-code, crest, tiny",
+                "--what-if = tpcc=cres; allowed: tpcc= with one of lotus-code, crest, tiny",
                 Some("crest"),
             ),
             ("COMMAND = small; allowed: kvs, smallbank", Some("smallbank")),

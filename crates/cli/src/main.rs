@@ -28,10 +28,10 @@ mod own_input;
 mod profiles;
 mod progress;
 mod reproduce;
+mod rules;
 mod scenario;
 mod sim;
 mod swarm;
-mod switches;
 mod trace;
 mod verdict;
 mod whole_file;
@@ -68,7 +68,7 @@ enum Command {
     /// List hardware profiles, or the constants of one with their sources
     Profiles(profiles::Arguments),
     /// List the rules that a protocol's variant can switch off
-    Switches(switches::Arguments),
+    Rules(rules::Arguments),
     /// Decide whether a recorded history is strictly serializable, or keeps a weaker level
     Check(check::Arguments),
 }
@@ -87,7 +87,7 @@ const EXAMPLES: &str = "Examples:
   tarn repro lotus --quick --html lotus.html
   tarn repro oocc --quick --html oocc.html
   tarn profiles cx3-56g
-  tarn switches
+  tarn rules
 
 Exit code 0: all is well. 1: a check failed; or the work could not be done, for example because a disk is
 full, and a line that begins with error says so. 2: bad input.";
@@ -147,7 +147,7 @@ fn main() -> ExitCode {
         Command::Explore(arguments) => explore::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Profiles(arguments) => profiles::run(arguments),
-        Command::Switches(arguments) => switches::run(arguments),
+        Command::Rules(arguments) => rules::run(arguments),
         Command::Check(arguments) => check::run(arguments),
     };
     match ended {

@@ -25,7 +25,7 @@ pub struct Arguments {
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
     /// List the figures that can be run
-    #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set", "suppose"])]
+    #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set", "what_if"])]
     list: bool,
     /// Only this section of lotus or oocc, several times for several; an unknown name lists the
     /// sections
@@ -38,7 +38,7 @@ pub struct Arguments {
     /// For lotus and oocc: change a suspected cause for all systems, to see its effect; an unknown key
     /// lists the keys
     #[arg(long, value_name = "KEY=VALUE")]
-    suppose: Vec<String>,
+    what_if: Vec<String>,
     /// Use a smaller database and fewer, shorter points; the report says so
     #[arg(long)]
     quick: bool,
@@ -68,8 +68,8 @@ and its checks passed, whether or not its values agree. 1: a check failed. 2: ba
 impl Arguments {
     /// Returns whether nothing is asked for: then the answer is the list of figures.
     fn is_bare(&self) -> bool {
-        let Arguments { figure, only, set, suppose, quick, html, .. } = self;
-        let flags = [only, set, suppose].into_iter().all(Vec::is_empty);
+        let Arguments { figure, only, set, what_if, quick, html, .. } = self;
+        let flags = [only, set, what_if].into_iter().all(Vec::is_empty);
         figure.is_none() && flags && !quick && html.is_none()
     }
 }
@@ -111,7 +111,7 @@ fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
             let flags = [
                 ("--only", &arguments.only),
                 ("--set", &arguments.set),
-                ("--suppose", &arguments.suppose),
+                ("--what-if", &arguments.what_if),
             ];
             for (flag, given) in flags {
                 if let Some(value) = given.first() {
@@ -127,9 +127,9 @@ fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
 
 /// Runs a paper's whole evaluation.
 fn evaluate(paper: &'static Paper, arguments: &Arguments) -> Result<Verdict, Stop> {
-    let Arguments { quick, seed, ref only, ref suppose, .. } = *arguments;
+    let Arguments { quick, seed, ref only, ref what_if, .. } = *arguments;
     let profile = with_settings(load_profile("--profile", &paper.profile)?, &arguments.set)?;
-    let (only, suppositions) = (only.clone(), suppose.clone());
+    let (only, suppositions) = (only.clone(), what_if.clone());
     let order = paper.order(Asked { quick, seed, profile, only, suppositions })?;
     let html = arguments.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;

@@ -21,7 +21,7 @@ pub struct Settings {
     /// Protocol [default: ford]
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<String>,
-    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn switches` lists
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn rules` lists
     /// [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     pub variant: Option<String>,
@@ -102,7 +102,7 @@ pub struct Settings {
     /// Way in which compute nodes ask each other for locks, under a protocol whose locks have shards: calls within
     /// the process, or messages as between processes [default: calls]
     #[arg(long, value_name = "HOW")]
-    pub lock_asks: Option<LockAsks>,
+    pub lock_transport: Option<LockTransport>,
     /// Kind of memory: another process can map shared memory, but not private memory [default: auto]
     #[arg(long, value_name = "KIND")]
     pub memory: Option<Memory>,
@@ -172,10 +172,10 @@ pub enum Routing {
     None,
 }
 
-/// `--lock-asks`.
+/// `--lock-transport`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LockAsks {
+pub enum LockTransport {
     /// By calls.
     Calls,
     /// By messages.
@@ -274,7 +274,7 @@ impl Settings {
             read_lease_adjust_ns: self.read_lease_adjust_ns.or(scenario.read_lease_adjust_ns),
             read_lease_least_ns: self.read_lease_least_ns.or(scenario.read_lease_least_ns),
             read_lease_most_ns: self.read_lease_most_ns.or(scenario.read_lease_most_ns),
-            lock_asks: self.lock_asks.or(scenario.lock_asks),
+            lock_transport: self.lock_transport.or(scenario.lock_transport),
             memory: self.memory.or(scenario.memory),
             line_atomicity: self.line_atomicity.or(scenario.line_atomicity),
             expect: self.expect.or(scenario.expect),

@@ -291,7 +291,7 @@ impl Shared {
     }
 
     fn take_number(&self, seats: &mut Seats) -> Result<u32, Error> {
-        let numbers = &self.cluster.database().numbers;
+        let numbers = &self.cluster.database().log_area_owners;
         if let Some(at) = seats.free.iter().rposition(|number| !numbers.is_held(*number)) {
             return Ok(seats.free.swap_remove(at));
         }

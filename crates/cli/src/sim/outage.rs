@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Protocol
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
-    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn switches` lists
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn rules` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
     /// Hardware: a name that `tarn profiles` lists, or a TOML file

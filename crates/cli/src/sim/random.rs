@@ -57,7 +57,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
     /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of those that
-    /// `tarn switches` lists
+    /// `tarn rules` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
     /// Plant a bug of the fabric, of clocks, or of moves of shards, which the checks must notice

@@ -73,7 +73,7 @@ pub struct Settings {
     /// Protocol [default: ford]
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<String>,
-    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn switches` lists
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn rules` lists
     /// [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     pub variant: Option<String>,

@@ -39,11 +39,15 @@ fn bad_flags_end_in_one_line_with_the_allowed_values() {
         ("bench kvs --threads-per-node 2", "error: --threads-per-node = 2; allowed: ", "1 to 1"),
         ("bench kvs --routing by-shard", "error: --routing = by-shard; allowed: ", "none, "),
         (
-            "bench kvs --lock-asks messages",
-            "error: --lock-asks = messages, with the protocol ford; allowed: ",
+            "bench kvs --lock-transport messages",
+            "error: --lock-transport = messages, with the protocol ford; allowed: ",
             "only with a protocol whose locks are in compute nodes",
         ),
-        ("bench kvs --lock-asks shouts", "error: --lock-asks = shouts; ", "calls, messages"),
+        (
+            "bench kvs --lock-transport shouts",
+            "error: --lock-transport = shouts; ",
+            "calls, messages",
+        ),
         (
             "bench kvs --protocol lotus --threads 3 --threads-per-node 2",
             "error: --threads = 3; allowed: ",
@@ -74,7 +78,7 @@ fn bad_flags_end_in_one_line_with_the_allowed_values() {
         (
             "none",
             "error: COMMAND = none; allowed: ",
-            "bench, sim, swarm, trace, explore, reproduce, profiles, switches, check",
+            "bench, sim, swarm, trace, explore, reproduce, profiles, rules, check",
         ),
         ("check", "error: HISTORY = nothing; allowed: ", "a value"),
         ("check no/such/file", "error: HISTORY = no/such/file; allowed: ", "cannot open"),
@@ -157,11 +161,11 @@ fn json_is_one_object_with_figures_and_verdicts() {
 fn nodes_of_one_process_call_each_other_for_locks_unless_they_are_to_send_messages() {
     for how in ["calls", "messages"] {
         let line = "bench smallbank --protocol lotus --threads 2 --routing none --json";
-        let flag = if how == "calls" { "" } else { "--lock-asks messages" };
+        let flag = if how == "calls" { "" } else { "--lock-transport messages" };
         let ended = tarn_line(&format!("{line} {flag} {SMALL}"));
         assert_eq!(ended.code, Some(0), "{how}: {}", ended.err);
         let report: Value = serde_json::from_str(&ended.out).expect("one object");
-        assert_eq!(report["config"]["lock_asks"], how);
+        assert_eq!(report["config"]["lock_transport"], how);
         let messages = report["per_txn"]["messages"].as_f64().expect("a figure");
         assert_eq!(messages > 0.1, how == "messages", "{how}: {messages} a transaction");
         assert_eq!(report["history"]["verdict"], "accepted");
@@ -273,7 +277,7 @@ fn a_result_that_cannot_be_written_names_the_file_and_is_no_verdict() {
     let check = format!("check {}", history.display());
     for line in [
         "profiles --json",
-        "switches",
+        "rules",
         "reproduce --list",
         "--help",
         "--version",
@@ -298,7 +302,7 @@ fn a_result_that_cannot_be_written_names_the_file_and_is_no_verdict() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_standard_error_changes_no_exit_code() {
-    for (line, code) in [("bench none", 2), ("switches", 0), ("check no/such/file", 2)] {
+    for (line, code) in [("bench none", 2), ("rules", 0), ("check no/such/file", 2)] {
         let program = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"))
             .args(line.split(' '))
             .stdout(std::process::Stdio::null())
@@ -319,9 +323,9 @@ fn a_misspelt_name_gets_a_guess_wherever_a_name_is_given() {
         ("explore write-skw", "write-skew"),
         ("reproduce lotus-fig2", "lotus-fig-2"),
         ("repro lotus --only fig2", "fig-2"),
-        ("repro lotus --suppose tpcc=cres", "crest"),
+        ("repro lotus --what-if tpcc=cres", "crest"),
         ("profiles cx3-56", "cx3-56g"),
-        ("switches --protocol moter", "motor"),
+        ("rules --protocol moter", "motor"),
         ("bench kvs --protocol frod", "ford"),
         ("bench kvs --variant corected", "corrected"),
         ("bench kvs --variant corrected,-validate-read", "validate-reads"),

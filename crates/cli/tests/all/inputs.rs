@@ -95,10 +95,10 @@ fn a_history_is_of_one_seed() {
 
 #[test]
 fn every_listed_switch_is_accepted_as_listed() {
-    let ended = tarn_line("switches --json");
+    let ended = tarn_line("rules --json");
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     let report: Value = serde_json::from_str(&ended.out).expect("one object");
-    let switches = report["switches"].as_array().expect("a list");
+    let switches = report["rules"].as_array().expect("a list");
     let named = tarn_line("bench kvs --variant none").err;
     assert!(switches.len() > 10);
     for switch in switches {
@@ -109,7 +109,7 @@ fn every_listed_switch_is_accepted_as_listed() {
         let ended = tarn_line(&line);
         assert!(ended.err.starts_with("error: --replicas = 9; "), "{line}: {}", ended.err);
     }
-    assert!(tarn_line("switches").out.contains("unsafe-no-lock-cas"));
+    assert!(tarn_line("rules").out.contains("unsafe-no-lock-cas"));
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn figures_are_listed_and_bad_input_ends_in_one_line() {
         ("reproduce lotus-fig-2 --only fig-2", "error: --only = fig-2; allowed: ", "lotus"),
         ("repro lotus --only fig-1", "error: --only = fig-1; allowed: nic, fig-2, ", "fig-23"),
         ("repro oocc --only fig-9", "error: --only = fig-9; allowed: table-1, fig-10, ", "fig-14"),
-        ("repro oocc --suppose lease=x", "error: --suppose = lease=x; allowed: ", "to 1000, in µs"),
+        ("repro oocc --what-if lease=x", "error: --what-if = lease=x; allowed: ", "to 1000, in µs"),
         ("repro lotus --set nic.none=1", "error: --set = nic.none=1; allowed: ", "nic.read_mops"),
         ("sim outage --protocol none", "error: --protocol = none; allowed: ", "ford"),
     ] {

@@ -10,5 +10,5 @@ mod inspect_versions;
 pub mod last_writes;
 pub mod load;
 pub mod load_trees;
-pub mod mend;
+pub mod repair;
 pub mod rereplicate;

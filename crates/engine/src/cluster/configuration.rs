@@ -76,9 +76,9 @@ impl Change {
 pub type CopierId = (NodeId, Endpoint);
 
 /// A coroutine looks after dead nodes while this value lives.
-pub struct Mending<'a>(&'a AtomicU32);
+pub struct Repairing<'a>(&'a AtomicU32);
 
-impl Drop for Mending<'_> {
+impl Drop for Repairing<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -87,7 +87,7 @@ impl Drop for Mending<'_> {
 /// The open configuration, the change under way and the threads at work; see the module's text.
 pub struct Configurations {
     announced: AtomicU64,
-    menders: AtomicU32,
+    repairers: AtomicU32,
     copies_wanted: Vec<usize>,
     state: Mutex<State>,
 }
@@ -98,7 +98,7 @@ struct State {
     /// The ticket of the change that was announced last.
     ticket: Ticket,
     copying: Option<CopierId>,
-    seats: Vec<Arc<ThreadSlot>>,
+    thread_slots: Vec<Arc<ThreadSlot>>,
     down: BTreeSet<NodeSlot>,
     spares: Vec<NodeSlot>,
     settled: u64,
@@ -115,14 +115,14 @@ impl Configurations {
             changing: None,
             ticket: Ticket(0),
             copying: None,
-            seats: Vec::new(),
+            thread_slots: Vec::new(),
             down: BTreeSet::new(),
             spares: Vec::new(),
             settled: 0,
         };
         Configurations {
             announced: AtomicU64::new(number.0),
-            menders: AtomicU32::new(0),
+            repairers: AtomicU32::new(0),
             copies_wanted,
             state: Mutex::new(state),
         }
@@ -146,27 +146,27 @@ impl Configurations {
 
     /// A thread of a life registers.
     pub fn register(&self, node: NodeId) -> Arc<ThreadSlot> {
-        let seat = Arc::new(ThreadSlot { node, busy: AtomicBool::new(false) });
-        self.state().seats.push(Arc::clone(&seat));
-        seat
+        let thread_slot = Arc::new(ThreadSlot { node, busy: AtomicBool::new(false) });
+        self.state().thread_slots.push(Arc::clone(&thread_slot));
+        thread_slot
     }
 
     /// A thread has ended. If it was busy, its slot stays: only the recovery of its node settles its transactions.
-    pub fn unregister(&self, seat: &Arc<ThreadSlot>) {
-        if !seat.busy.load(Ordering::Acquire) {
-            self.state().seats.retain(|other| !Arc::ptr_eq(other, seat));
+    pub fn unregister(&self, thread_slot: &Arc<ThreadSlot>) {
+        if !thread_slot.busy.load(Ordering::Acquire) {
+            self.state().thread_slots.retain(|other| !Arc::ptr_eq(other, thread_slot));
         }
     }
 
     /// Whether any coroutine looks after dead nodes. If so, callers wait until a failed memory node is replaced.
     pub fn is_mended(&self) -> bool {
-        self.menders.load(Ordering::Acquire) > 0
+        self.repairers.load(Ordering::Acquire) > 0
     }
 
     /// Registers a coroutine that looks after dead nodes.
-    pub fn begin_mending(&self) -> Mending<'_> {
-        self.menders.fetch_add(1, Ordering::AcqRel);
-        Mending(&self.menders)
+    pub fn begin_repairing(&self) -> Repairing<'_> {
+        self.repairers.fetch_add(1, Ordering::AcqRel);
+        Repairing(&self.repairers)
     }
 
     /// How many copies each group had at first.
@@ -265,8 +265,9 @@ impl Configurations {
     /// Members that are not quiet yet, each once.
     pub fn late(&self, membership: &dyn Membership) -> Vec<NodeId> {
         let state = self.state();
-        let busy = state.seats.iter().filter(|seat| seat.busy.load(Ordering::SeqCst));
-        let mut late: Vec<NodeId> = busy.map(|seat| seat.node).collect();
+        let busy =
+            state.thread_slots.iter().filter(|thread_slot| thread_slot.busy.load(Ordering::SeqCst));
+        let mut late: Vec<NodeId> = busy.map(|thread_slot| thread_slot.node).collect();
         late.retain(|node| membership.is_member(*node));
         late.sort_unstable();
         late.dedup();
@@ -323,13 +324,13 @@ mod tests {
         let [one, two] = [0, 1].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let groups = ReplicaGroups::new(vec![vec![NodeSlot(0), NodeSlot(1)]]);
         let configurations = Configurations::new(groups.clone());
-        let seat = configurations.register(one);
-        seat.occupy();
+        let thread_slot = configurations.register(one);
+        thread_slot.occupy();
         let change = configurations.announce(two, &membership).expect("nobody is at one");
         assert_eq!(configurations.announce(one, &membership), None);
         assert_eq!(configurations.late(&membership), [one]);
         assert_ne!(configurations.announced(), configurations.open().number);
-        seat.vacate();
+        thread_slot.vacate();
         assert_eq!(configurations.late(&membership), []);
         let less = groups.without(NodeSlot(0)).expect("a member");
         let by = |by| (&membership as &dyn Membership, by, membership.view());

@@ -43,7 +43,7 @@ pub(crate) struct Hold {
     /// LOCK words that the transaction may have locked, whether its log names them or not.
     locks: Vec<Address>,
     /// The slot of the transaction's thread, if that thread has ended.
-    seat: Option<Arc<ThreadSlot>>,
+    thread_slot: Option<Arc<ThreadSlot>>,
 }
 
 /// How a transaction ended.
@@ -139,7 +139,7 @@ impl LogAreaOwners {
     /// Notes that a transaction is in doubt.
     pub(crate) fn doubt(&self, number: u32, id: TxnId, locks: Vec<Address>, is_bound: bool) {
         let need = Need::Doubt(None);
-        let hold = Hold { number, id, need, is_left: false, is_bound, locks, seat: None };
+        let hold = Hold { number, id, need, is_left: false, is_bound, locks, thread_slot: None };
         self.change(|state| {
             state.holds.retain(|other| other.id != id);
             state.holds.push(hold);
@@ -149,7 +149,8 @@ impl LogAreaOwners {
     /// Notes that a transaction's last writes are on their way.
     pub(crate) fn hold_writes(&self, number: u32, id: TxnId) {
         let (need, locks) = (Need::Writes, Vec::new());
-        let hold = Hold { number, id, need, is_left: false, is_bound: false, locks, seat: None };
+        let hold =
+            Hold { number, id, need, is_left: false, is_bound: false, locks, thread_slot: None };
         self.change(|state| state.holds.push(hold));
     }
 
@@ -239,12 +240,12 @@ impl LogAreaOwners {
                 hold.need = Need::Settled(verdict);
                 return (verdict, None);
             }
-            let seat = state.holds.swap_remove(at).seat;
-            let is_free = |seat: &Arc<ThreadSlot>| {
-                let is_its = |it: &Arc<ThreadSlot>| Arc::ptr_eq(it, seat);
-                !state.holds.iter().any(|hold| hold.seat.as_ref().is_some_and(is_its))
+            let thread_slot = state.holds.swap_remove(at).thread_slot;
+            let is_free = |thread_slot: &Arc<ThreadSlot>| {
+                let is_its = |it: &Arc<ThreadSlot>| Arc::ptr_eq(it, thread_slot);
+                !state.holds.iter().any(|hold| hold.thread_slot.as_ref().is_some_and(is_its))
             };
-            (verdict, seat.filter(is_free))
+            (verdict, thread_slot.filter(is_free))
         })
     }
 
@@ -267,10 +268,10 @@ impl LogAreaOwners {
 
     /// The thread of all these transactions has ended. They change in one step, since the last of them that is settled
     /// frees the slot.
-    pub(crate) fn leave(&self, ids: &[TxnId], seat: &Arc<ThreadSlot>) {
+    pub(crate) fn leave(&self, ids: &[TxnId], thread_slot: &Arc<ThreadSlot>) {
         self.change(|state| {
             for hold in state.holds.iter_mut().filter(|hold| ids.contains(&hold.id)) {
-                (hold.is_left, hold.seat) = (true, Some(Arc::clone(seat)));
+                (hold.is_left, hold.thread_slot) = (true, Some(Arc::clone(thread_slot)));
             }
         });
     }
@@ -380,7 +381,7 @@ mod tests {
     fn a_refused_claim_removes_no_other_claim() {
         let nodes = nodes(1, Transport::Own);
         let id = OwnerTag::new(nodes[0].node.id, 0, 5);
-        nodes[0].database().numbers.doubt(1, id, vec![], false);
+        nodes[0].database().log_area_owners.doubt(1, id, vec![], false);
         let first = Claim::take(&nodes[0], id);
         assert!(first.is_some());
         assert!(Claim::take(&nodes[0], id).is_none());
@@ -415,8 +416,8 @@ mod tests {
         numbers.doubt(7, id(1, 5), vec![], true);
         numbers.doubt(8, id(1, 6), vec![], false);
         assert!(numbers.claim(id(1, 5), other, |_| false), "while its thread is there");
-        let seat = configurations.register(id(1, 0).node());
-        numbers.leave(&[id(1, 5), id(1, 6)], &seat);
+        let thread_slot = configurations.register(id(1, 0).node());
+        numbers.leave(&[id(1, 5), id(1, 6)], &thread_slot);
         assert_eq!(numbers.first_abandoned(|_| true), Some((id(1, 6), 8)));
         assert!(matches!(numbers.settle(id(1, 6), ABORTED, false), (ABORTED, None)));
         assert!(matches!(numbers.settle(id(1, 5), COMMITTED, false), (COMMITTED, None)));

@@ -98,7 +98,7 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     if !database.membership.recovered(dead, by) {
         return Ok(Attempt::NotNow);
     }
-    database.numbers.bury(dead, &settled);
+    database.log_area_owners.bury(dead, &settled);
     cx.metrics.recovery(RecoveryEvent::Recovered);
     database.sweeps.want(database.membership.view());
     cx.node.admission_gate.look_again();
@@ -110,7 +110,7 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
 /// is no member loses its access. Returns false if a member is still at it: look again later.
 async fn ends_settling(cx: &Context, dead: NodeId) -> Result<bool, Failure> {
     let database = cx.database();
-    for by in database.numbers.close(dead) {
+    for by in database.log_area_owners.close(dead) {
         if database.membership.is_member(by) {
             return Ok(false);
         }

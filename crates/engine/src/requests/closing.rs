@@ -56,7 +56,7 @@ impl Context {
         (held, whose): (&mut LockSet, (TxnId, u32)),
     ) {
         let held = self.take_locks(held);
-        self.database().numbers.hold_writes(whose.1, whose.0);
+        self.database().log_area_owners.hold_writes(whose.1, whose.0);
         let closing = Closing::Restoring { writes, held, whose };
         self.thread_services().closing.borrow_mut().push(closing);
         self.advance_closing();
@@ -90,7 +90,7 @@ impl Context {
                 && *its == number
                 && !std::mem::replace(is_orphan, true)
             {
-                self.database().numbers.hold_writes(number, *id);
+                self.database().log_area_owners.hold_writes(number, *id);
             }
         }
     }
@@ -162,7 +162,7 @@ impl Context {
                     // `Fenced`: this node is expelled, and its locks go with it.
                     Poll::Ready(Ok(()) | Err(FabricError::Fenced)) => {
                         if *is_orphan {
-                            self.database().numbers.release_writes(whose.0);
+                            self.database().log_area_owners.release_writes(whose.0);
                         }
                         self.give_up(held, Some(*committed));
                     }
@@ -177,7 +177,7 @@ impl Context {
                 if !writes.is_empty() {
                     return false;
                 }
-                self.database().numbers.release_writes(whose.0);
+                self.database().log_area_owners.release_writes(whose.0);
                 self.give_up(held, None);
                 true
             }

@@ -526,7 +526,7 @@ impl Coordinator {
 
     pub(crate) async fn resolve_own(&mut self) -> Result<(), Failure> {
         let id = self.txn.tag;
-        if self.cx.database().numbers.known(id) == Known::Nothing {
+        if self.cx.database().log_area_owners.known(id) == Known::Nothing {
             // It was settled so long ago that its end is forgotten.
             self.cx.reap();
             self.end_doubt();

@@ -33,7 +33,7 @@ impl Context {
     /// Gives up the locks of this thread's transactions that others have settled.
     pub(crate) fn reap(&self) {
         for id in self.doubts.ids() {
-            let verdict = match self.database().numbers.known(id) {
+            let verdict = match self.database().log_area_owners.known(id) {
                 Known::Open { .. } => continue,
                 Known::Settled(verdict) => Some(verdict),
                 Known::Nothing => None,
@@ -42,7 +42,7 @@ impl Context {
                 self.note_decision(id, resolution);
             }
             self.release_left(id);
-            self.database().numbers.forget(id);
+            self.database().log_area_owners.forget(id);
             self.leave();
         }
     }
@@ -76,7 +76,7 @@ impl Context {
     /// settle it.
     pub(crate) async fn settle(&self, id: TxnId) -> Result<Resolution, Failure> {
         loop {
-            match self.database().numbers.known(id) {
+            match self.database().log_area_owners.known(id) {
                 Known::Settled(verdict) => {
                     self.reap();
                     return Ok(verdict.resolution);
@@ -107,7 +107,7 @@ impl Context {
     /// As [`Context::settle`].
     pub(crate) async fn settle_under(&self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
         loop {
-            match self.database().numbers.known(id) {
+            match self.database().log_area_owners.known(id) {
                 Known::Open { settled_by, .. }
                     if id.node() != self.node.id
                         && !self.settles_others()
@@ -133,7 +133,7 @@ impl Context {
                         return Ok(resolution);
                     }
                     let verdict = Verdict { resolution, was_logged: self.has_decided(id) };
-                    return Ok(self.database().numbers.note(id, verdict).resolution);
+                    return Ok(self.database().log_area_owners.note(id, verdict).resolution);
                 }
             }
         }
@@ -165,7 +165,7 @@ impl Context {
     /// # Errors
     /// `Usage`, which names the node.
     fn awaits_recovery(&self, id: TxnId) -> Result<(), Failure> {
-        match self.database().numbers.is_closed(id.node()) {
+        match self.database().log_area_owners.is_closed(id.node()) {
             true => self.awaits(id, false),
             false => Ok(()),
         }
@@ -266,7 +266,7 @@ impl Context {
         if ids.is_empty() {
             return None;
         }
-        self.database().numbers.first_open(|id, _| ids.contains(&id))
+        self.database().log_area_owners.first_open(|id, _| ids.contains(&id))
     }
 
     /// Whether coordinators of this thread have left anything in doubt, or their last writes ended in an error.
@@ -288,7 +288,7 @@ impl Context {
         }
         while self.settles_others()
             && let Some((id, number)) =
-                self.database().numbers.first_abandoned(|id| self.may_settle(id))
+                self.database().log_area_owners.first_abandoned(|id| self.may_settle(id))
         {
             self.settle_here(id, number, Asker::Itself).await?;
         }
@@ -302,7 +302,7 @@ impl Context {
     /// An error of the fabric: ask again. `Usage`, if a thread that exists no more needs it.
     pub(crate) async fn is_number_free(&self, number: u32) -> Result<bool, Failure> {
         self.reap();
-        let numbers = &self.database().numbers;
+        let numbers = &self.database().log_area_owners;
         loop {
             let is_meant = |id, its| its == number && self.may_settle(id);
             let Some((id, number)) = numbers.first_open(is_meant) else { break };
@@ -317,7 +317,7 @@ impl Context {
     /// whether it did.
     pub(crate) async fn settle_met(&self, word: u64) -> bool {
         let Some(id) = LockWord::from_word(word).owner() else { return false };
-        match self.database().numbers.known(id) {
+        match self.database().log_area_owners.known(id) {
             Known::Open { number, is_lost: false, .. }
                 if self.settles_others() && self.may_settle(id) =>
             {
@@ -354,14 +354,14 @@ impl<'a> Claim<'a> {
     /// Takes the right to settle a transaction, unless another coroutine has it.
     pub(crate) fn take(cx: &'a Context, id: TxnId) -> Option<Claim<'a>> {
         let is_over = |node| cx.is_over(node);
-        let is_taken = cx.database().numbers.claim(id, cx.node.id, is_over);
+        let is_taken = cx.database().log_area_owners.claim(id, cx.node.id, is_over);
         // The claim is made only then: dropping one gives the right up.
         is_taken.then(|| Claim { cx, id })
     }
 
     /// The LOCK words that the transaction may have locked.
     pub(crate) fn locks(&self) -> Vec<Address> {
-        self.cx.database().numbers.locks(self.id)
+        self.cx.database().log_area_owners.locks(self.id)
     }
 
     /// Ends the doubt with this verdict, reached by the transaction's own thread or another. A life that is
@@ -371,14 +371,14 @@ impl<'a> Claim<'a> {
         let database = self.cx.database();
         if self.cx.is_expelled() {
             if by_its_own {
-                database.numbers.drop_doubt(self.id);
+                database.log_area_owners.drop_doubt(self.id);
             }
             return verdict;
         }
-        let (verdict, seat) = database.numbers.settle(self.id, verdict, by_its_own);
-        if let Some(seat) = seat {
-            seat.vacate();
-            database.configurations.unregister(&seat);
+        let (verdict, thread_slot) = database.log_area_owners.settle(self.id, verdict, by_its_own);
+        if let Some(thread_slot) = thread_slot {
+            thread_slot.vacate();
+            database.configurations.unregister(&thread_slot);
         }
         verdict
     }
@@ -386,7 +386,7 @@ impl<'a> Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.cx.database().numbers.unclaim(self.id, self.cx.node.id);
+        self.cx.database().log_area_owners.unclaim(self.id, self.cx.node.id);
     }
 }
 
@@ -400,7 +400,7 @@ impl Context {
         let mut mine = self.doubts.ids();
         mine.extend(self.closing_ids());
         let is_meant = |id: TxnId| id.node() == self.node.id && !mine.contains(&id);
-        match self.database().numbers.holder(number, is_meant) {
+        match self.database().log_area_owners.holder(number, is_meant) {
             Some((id, true)) => {
                 let allowed = format!(
                     "a number whose transactions are settled; {id} is in doubt, and recovery \

@@ -40,7 +40,7 @@ pub struct Database {
     /// The compute nodes' counts of their transactions, and the changes of leases that followed.
     pub lease_desk: LeaseDesk,
     /// Transactions in doubt, how they ended, and which coordinators' numbers they need.
-    pub numbers: LogAreaOwners,
+    pub log_area_owners: LogAreaOwners,
     number: u64,
 }
 
@@ -69,7 +69,7 @@ impl Database {
             log_blocks: LogBlocks::default(),
             directory,
             lease_desk: LeaseDesk::default(),
-            numbers: LogAreaOwners::default(),
+            log_area_owners: LogAreaOwners::default(),
             number: DATABASES.fetch_add(1, Ordering::Relaxed),
         }
     }

@@ -87,7 +87,7 @@ pub struct Context {
     pub(crate) configuration: Cell<ConfigurationNumber>,
     /// The number of tries that run and transactions in doubt.
     pub(crate) active: Cell<u32>,
-    pub(crate) seat: Arc<ThreadSlot>,
+    pub(crate) thread_slot: Arc<ThreadSlot>,
     /// Whether WRITEs to a joining copy are on their way.
     pub(crate) writes_copy: Cell<bool>,
     pub(crate) heap: RefCell<Heap>,
@@ -126,7 +126,7 @@ impl Context {
         let owner = OwnerTag::new(node.id, thread, 0).word();
         let tag = OwnerTag::new(node.id, thread, node.threads.come(thread));
         let database = &node.database;
-        let (open, seat) =
+        let (open, thread_slot) =
             (database.configurations.open(), database.configurations.register(node.id));
         let groups = ThreadGroups::new(&open.groups);
         let heap = Heap::new(owner, groups.count());
@@ -157,7 +157,7 @@ impl Context {
             doubts: InDoubt::default(),
             configuration: Cell::new(open.number),
             active: Cell::new(0),
-            seat,
+            thread_slot,
             writes_copy: Cell::new(false),
             heap: RefCell::new(heap),
             record_gc,
@@ -258,7 +258,7 @@ impl Context {
 
     /// Whether an entry in a log said how a transaction ended, whichever thread read the entry.
     pub(crate) fn was_logged(&self, id: TxnId) -> bool {
-        matches!(self.database().numbers.known(id), Known::Settled(verdict) if verdict.was_logged)
+        matches!(self.database().log_area_owners.known(id), Known::Settled(verdict) if verdict.was_logged)
             || self.has_decided(id)
     }
 
@@ -290,7 +290,7 @@ impl Context {
     #[inline(always)]
     pub(crate) fn enter(&self) -> bool {
         if self.active.get() == 0 {
-            self.seat.occupy();
+            self.thread_slot.occupy();
         }
         self.active.set(self.active.get() + 1);
         if self.node.database.configurations.announced() == self.configuration.get() {
@@ -304,7 +304,7 @@ impl Context {
     /// as well.
     pub(crate) fn stay(&self) {
         if self.active.get() == 0 {
-            self.seat.occupy();
+            self.thread_slot.occupy();
         }
         self.active.set(self.active.get() + 1);
     }
@@ -315,7 +315,7 @@ impl Context {
         let active = self.active.get() - 1;
         self.active.set(active);
         if active == 0 {
-            self.seat.vacate();
+            self.thread_slot.vacate();
         }
     }
 
@@ -388,7 +388,7 @@ impl Context {
         let locks = locks.map(|lock: &Lock| lock.address).collect();
         let is_bound = !txn.held.is_empty()
             || txn.locks.iter().any(|lock| lock.granted && !lock.held_as.is_by_cas());
-        self.database().numbers.doubt(number, id, locks, is_bound);
+        self.database().log_area_owners.doubt(number, id, locks, is_bound);
     }
 
     /// Whether another node is recovered. Its access is gone, so nothing of it goes on.
@@ -408,13 +408,13 @@ impl Drop for Context {
     fn drop(&mut self) {
         // First mark the transactions as left, so that another thread that settles one also releases its locks. Then
         // release the locks of those that others have settled already.
-        self.database().numbers.leave(&self.doubts.ids(), &self.seat);
+        self.database().log_area_owners.leave(&self.doubts.ids(), &self.thread_slot);
         self.reap();
-        self.database().numbers.leave(&self.closing_ids(), &self.seat);
+        self.database().log_area_owners.leave(&self.closing_ids(), &self.thread_slot);
         let records = std::mem::take(self.record_gc.get_mut());
         self.node.left.take_over(self.heap.get_mut(), records);
         self.node.threads.end_with(self.tag.get());
         self.number.is_kept = self.services.as_ref().is_some_and(|its| its.rests_on_others());
-        self.node.database.configurations.unregister(&self.seat);
+        self.node.database.configurations.unregister(&self.thread_slot);
     }
 }

@@ -7,7 +7,7 @@ use crate::common::race::*;
 use crate::common::*;
 use std::cell::Cell;
 use std::pin::pin;
-use tarn_engine::admin::{inspect, mend};
+use tarn_engine::admin::{inspect, repair};
 use tarn_engine::recovery;
 use tarn_engine::recovery::reconfigure::{Changed, Terms, change};
 use tarn_fabric::address::{NodeId, NodeSlot};
@@ -62,7 +62,7 @@ fn drop_copy_after(steps: usize) -> bool {
     change_once(&fabric, &second);
     {
         let mut nobody = |_| {};
-        let mut copying = pin!(mend::step(&first, TERMS, PACE, &mut nobody));
+        let mut copying = pin!(repair::step(&first, TERMS, PACE, &mut nobody));
         if drive(&fabric, &mut copying, steps, || false).is_some() {
             return true;
         }
@@ -91,8 +91,8 @@ fn a_changer_whose_own_node_is_busy_lets_others_have_the_turn() {
     assert!(poll(&mut idle.as_mut()).is_pending());
     let turns = Cell::new(0);
     let stop = || turns.get() > 0;
-    let mends = [&first, &second].map(|cx| mend::mend(cx, TERMS, PACE, stop, |_| {}));
-    let [one, two] = mends;
+    let repairs = [&first, &second].map(|cx| repair::repair(cx, TERMS, PACE, stop, |_| {}));
+    let [one, two] = repairs;
     let (mut one, mut two) = (pin!(one), pin!(two));
     fabric.fail_node(NodeSlot(0));
     // The first has announced its change before the second looks.

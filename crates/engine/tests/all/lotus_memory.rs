@@ -11,7 +11,7 @@ use crate::common::weak::WeakFabric;
 use crate::common::*;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use tarn_engine::admin::{inspect, mend};
+use tarn_engine::admin::{inspect, repair};
 use tarn_engine::recovery::{self, Attempt};
 use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_engine::site::Context;
@@ -117,12 +117,12 @@ impl Stage {
     }
 
     /// Dead memory nodes leave the map; the nodes in `also` that still run go on meanwhile.
-    fn mend(&self, also: &[&Rc<Context>]) {
+    fn repair(&self, also: &[&Rc<Context>]) {
         let services = also.iter().map(|cx| tarn_engine::requests::serve::settle(cx));
         let mut services: Vec<_> = services.map(Box::pin).collect();
         let configurations = &self.fabric.database.configurations;
         let mut nobody = |_| {};
-        let mut changing = pin!(mend::step(&self.other, TERMS, PACE, &mut nobody));
+        let mut changing = pin!(repair::step(&self.other, TERMS, PACE, &mut nobody));
         for _ in 0..STEPS_MAX {
             services.retain_mut(|it| poll(&mut it.as_mut()).is_pending());
             if poll(&mut changing).is_ready() {
@@ -188,7 +188,7 @@ fn acknowledged_writes_become_visible_at_live_primaries() {
     stage.land(1);
     (0..40).for_each(|_| stage.step());
     assert_eq!(phase(&stage.watched, "resolve"), 0, "nobody has had a turn to settle it");
-    stage.mend(&[&stage.watched]);
+    stage.repair(&[&stage.watched]);
     assert_eq!(phase(&stage.watched, "resolve"), 1);
     assert_eq!(stage.drive(set(&mut by, &[THREE], 3), STEPS_MAX), Some(Ok(())));
     assert_eq!(stage.values(&[ONE, TWO, THREE]), [2, 2, 3]);
@@ -212,7 +212,7 @@ fn read_beside_half_a_decision(variant: &str) -> (Option<Vec<u64>>, Vec<u64>) {
     stage.fabric.database.membership.expel(stage.watched.node.id);
     stage.fabric.fail_node(NodeSlot(0));
     std::mem::forget(setting);
-    stage.mend(&[]);
+    stage.repair(&[]);
     let values = stage.values(&[ONE]);
     stage.assert_clean();
     (seen, values)
@@ -252,7 +252,7 @@ fn versions_without_a_log_are_removed_at_live_nodes() {
     };
     let resolved = stage.drive(by.resolve(id), STEPS_MAX);
     assert_eq!(resolved, Some(Ok(Resolution::Aborted)), "no log is anywhere");
-    stage.mend(&[&stage.watched]);
+    stage.repair(&[&stage.watched]);
     assert_eq!(stage.values(&[ONE, THREE]), [1, 1]);
     stage.assert_clean();
 }
@@ -343,7 +343,7 @@ fn a_record_inserted_over_a_stray_slot_is_whole_at_every_copy() {
     assert_eq!(stage.drive(inserting, STEPS_MAX), Some(Ok(())));
     (0..40).for_each(|_| stage.step());
     stage.fabric.fail_node(NodeSlot(2));
-    stage.mend(&[&stage.watched]);
+    stage.repair(&[&stage.watched]);
     let mut reader = stage.by(&stage.other, 2);
     let reading =
         reader.transact(async |tx| Ok(tx.get_row(THREE, NEW).await?.map(|row| row.u64(A))));
@@ -373,7 +373,7 @@ fn a_number_is_not_used_again_before_its_last_writes_are_settled() {
     });
     let inserted = stage.drive(inserting, STEPS_MAX);
     assert!(matches!(inserted, Some(Err(_))), "one copy is dead: {inserted:?}");
-    stage.mend(&[&stage.watched]);
+    stage.repair(&[&stage.watched]);
     assert_eq!(stage.values(&[ONE, TWO]), [2, 2], "it was acknowledged");
     stage.assert_clean();
 }

@@ -10,7 +10,7 @@ use crate::common::weak::WeakFabric;
 use crate::common::*;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::admin::{inspect, mend};
+use tarn_engine::admin::{inspect, repair};
 use tarn_engine::recovery;
 use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_engine::session::transaction::{IndexKey, Scan};
@@ -72,7 +72,7 @@ fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
     (2..4).for_each(|spare| fabric.database.configurations.add_spare(NodeSlot(spare)));
     let mut merging = Coordinator::new(fabric.context(0, 0), 0, Retry::default());
     let mut remembering = Coordinator::new(fabric.context(1, 0), 1, Retry::default());
-    let mender = fabric.context(2, 0);
+    let repairer = fabric.context(2, 0);
     for key in 0..300 {
         fabric.block_on(put(&mut merging, key));
     }
@@ -90,7 +90,7 @@ fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
         while steps == 0 || !is_whole(&fabric) {
             steps += 1;
             assert!(steps < 200, "nobody mends it");
-            let _ = fabric.block_on(mend::step(&mender, TERMS, PACE, &mut |_| {}));
+            let _ = fabric.block_on(repair::step(&repairer, TERMS, PACE, &mut |_| {}));
         }
     }
     let left: Vec<u64> = (0..20).chain(280..300).collect();
@@ -100,7 +100,7 @@ fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
         fabric.block_on(put(&mut merging, key));
     }
     fabric.block_on(put(&mut remembering, 50));
-    let audit = fabric.block_on(inspect::audit(&mender)).unwrap();
+    let audit = fabric.block_on(inspect::audit(&repairer)).unwrap();
     assert!(audit.is_clean(), "{audit}");
 }
 

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::rc::Rc;
-use tarn_engine::admin::mend::{self, Mended};
+use tarn_engine::admin::repair::{self, Repaired};
 use tarn_engine::recovery::reconfigure::{Changed, change, replaced};
 use tarn_engine::recovery::{self, Attempt};
 use tarn_engine::site::Context;
@@ -212,10 +212,10 @@ fn a_sweep_that_fails_is_made_again() {
         turns.set(turns.get() + 1);
         turns.get() > 100 // a sweep takes a step a turn
     };
-    let report = |mended| dies.set(dies.get() || matches!(mended, Mended::Recovered(..)));
-    let mut mending = pin!(mend::mend(&by, TERMS, PACE, stop, report));
+    let report = |repaired| dies.set(dies.get() || matches!(repaired, Repaired::Recovered(..)));
+    let mut repairing = pin!(repair::repair(&by, TERMS, PACE, stop, report));
     for _ in 0..STEPS_MAX {
-        if poll(&mut mending).is_ready() {
+        if poll(&mut repairing).is_ready() {
             break;
         }
         if dies.take() {

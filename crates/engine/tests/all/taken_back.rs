@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Waiting, Waker};
-use tarn_engine::admin::mend;
+use tarn_engine::admin::repair;
 use tarn_engine::recovery::logged;
 use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_engine::site::Context;
@@ -128,7 +128,7 @@ impl Scene {
         while configurations.open().groups.nodes().contains(&node) {
             // It fails where it finds the dead node, and looks again.
             let mut told = |_| {};
-            let mut step = pin!(mend::step(&self.keeper, TERMS, PACE, &mut told));
+            let mut step = pin!(repair::step(&self.keeper, TERMS, PACE, &mut told));
             let mut waiting = Waiting::from_waker(Waker::noop());
             while step.as_mut().poll(&mut waiting).is_pending() {
                 for context in [self.refused.context(), self.other.context()] {

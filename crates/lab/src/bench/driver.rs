@@ -7,10 +7,10 @@
 use super::Config;
 use super::inboxes::{Inboxes, Routed};
 use super::worker;
-use crate::harness::desk::Signals;
 use crate::harness::error::RunError;
 use crate::harness::phase::{Length, Phase};
 use crate::harness::rest;
+use crate::harness::worker::Signals;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,7 @@
 //! one lock a batch, so a transaction costs no lock. A thread that draws for a busy thread waits, so a node with too many
 //! requests shows. If each thread drew until an input is its own, it would not show.
 
-use crate::harness::desk::{Signals, Source};
+use crate::harness::worker::{Signals, Source};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -66,7 +66,7 @@ pub struct Chosen {
     /// How transactions come to compute nodes, if the protocol's locks have shards.
     pub routing: Option<&'static str>,
     /// How compute nodes ask each other for locks, if there are several and the protocol's locks have shards.
-    pub lock_asks: Option<&'static str>,
+    pub lock_transport: Option<&'static str>,
     /// Whether threads kept to one core each.
     pub pinned: bool,
     /// Memory nodes.
@@ -129,7 +129,7 @@ impl Report {
             Some(_) => row(f, "routing", "none: threads run what they draw")?,
             None => {}
         }
-        match self.config.lock_asks {
+        match self.config.lock_transport {
             Some("calls") => row(f, "others' locks", "by calls within the process")?,
             Some(_) => row(f, "others' locks", "by messages")?,
             None => {}

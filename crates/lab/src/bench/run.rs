@@ -136,11 +136,8 @@ fn chosen<W: Threaded>(driver: &Driver<W>, plan: &Plan) -> Chosen {
         compute_nodes: as_made.compute_nodes,
         coroutines: config.coroutines,
         routing: has_shards.then_some(if config.routed { "by-shard" } else { "none" }),
-        lock_asks: (has_shards && as_made.compute_nodes > 1).then_some(if as_made.lock_messages {
-            "messages"
-        } else {
-            "calls"
-        }),
+        lock_transport: (has_shards && as_made.compute_nodes > 1)
+            .then_some(if as_made.lock_messages { "messages" } else { "calls" }),
         pinned: config.pin,
         memory_nodes: as_made.memory_nodes,
         replicas: as_made.replicas,

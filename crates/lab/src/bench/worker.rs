@@ -3,8 +3,8 @@
 //! Invariant: counters are read by the thread that owns them, when it first sees the phase begin and end.
 
 use super::inboxes::Routed;
-use crate::harness::desk::{Desk, STOP, Seat, Signals, WARM_UP, coroutine};
 use crate::harness::phase::{Length, Phase, Reading};
+use crate::harness::worker::{STOP, Signals, WARM_UP, Worker, WorkerShared, coroutine};
 use std::rc::Rc;
 use tarn_engine::requests::read_lease::manager::LeaseKeeper;
 use tarn_engine::requests::serve;
@@ -28,14 +28,14 @@ pub(super) fn run<W: Workload>(
     length: Length,
     (signals, routed): (&Signals, Option<&Routed<'_, W>>),
 ) -> (Phase, Vec<W::Tally>) {
-    let desk = Desk::<W::Tally>::new(W::TRANSACTIONS.len(), LATENCY_SAMPLE, PATIENCE);
+    let desk = WorkerShared::<W::Tally>::new(W::TRANSACTIONS.len(), LATENCY_SAMPLE, PATIENCE);
     let mut executor = Executor::new();
     for number in numbers {
         let mut coordinator = Coordinator::new(Rc::clone(cx), number, Retry::default());
         if length.record {
             coordinator.record_history();
         }
-        let seat = Seat::<W>::new(coordinator, &desk);
+        let seat = Worker::<W>::new(coordinator, &desk);
         let record = length.record;
         match routed {
             Some(routed) => {

@@ -34,7 +34,7 @@ pub struct Care {
     /// Compute nodes may be lost: a keeper recovers them.
     pub recovers: bool,
     /// Memory nodes may be lost that have copies: a keeper promotes these.
-    pub mends: bool,
+    pub repairs: bool,
     /// The keeper may be lost as well: there are two keepers.
     pub has_deputy: bool,
     /// Tries that each transaction has beyond the litmus's: one for each memory node that it may lose.
@@ -45,9 +45,9 @@ impl Care {
     /// Returns the keepers that this budget needs.
     pub fn of(faults: &FaultBudget, shape: Shape, crashes: u32) -> Care {
         let recovers = faults.compute + faults.zombie > 0;
-        let mends = faults.memory > 0 && shape.replicas > 1;
-        let more_tries = if mends { faults.memory } else { 0 };
-        Care { recovers, mends, has_deputy: recovers && crashes > 1, more_tries }
+        let repairs = faults.memory > 0 && shape.replicas > 1;
+        let more_tries = if repairs { faults.memory } else { 0 };
+        Care { recovers, repairs, has_deputy: recovers && crashes > 1, more_tries }
     }
 }
 
@@ -187,7 +187,7 @@ impl LitmusModel {
 
     /// Lists the things to look after, each with its keeper.
     fn tasks(&self) -> Vec<Task> {
-        let Care { recovers, mends, has_deputy, .. } = self.care;
+        let Care { recovers, repairs, has_deputy, .. } = self.care;
         let cluster = &self.cluster;
         let mut tasks = Vec::new();
         let (deputy, steward) = (cluster.deputy(), cluster.steward());
@@ -213,7 +213,7 @@ impl LitmusModel {
             if recovers && after.is_some() {
                 add(Trigger::Lost(deputy), 0);
             }
-            if mends {
+            if repairs {
                 let nodes = cluster.shape.memory_nodes + cluster.shape.spares;
                 (0..nodes as u16)
                     .for_each(|node| add(Trigger::MemoryLost(NodeSlot(node)), MENDERS));
@@ -265,7 +265,7 @@ impl LitmusModel {
             let keeper = Keeper { cx: Rc::clone(&cx), after: task.after, desk };
             let coroutine: Coroutine = match task.lost {
                 Trigger::Lost(dead) => Box::pin(keeper.recover(dead)),
-                Trigger::MemoryLost(_) => Box::pin(keeper.mend()),
+                Trigger::MemoryLost(_) => Box::pin(keeper.repair()),
             };
             let name = self.task_name(&task);
             let at = stage.actors.len();
@@ -321,17 +321,17 @@ impl Model for LitmusModel {
         let mut stage = Stage { fabric, desk: &desk, nodes, actors: Vec::new() };
         self.add_coordinators(&mut stage);
         self.add_keepers(&mut stage);
-        let Care { recovers, mends, .. } = self.care;
-        if recovers || mends {
+        let Care { recovers, repairs, .. } = self.care;
+        if recovers || repairs {
             let (cluster, database) = (Rc::clone(&self.cluster), Arc::clone(&database));
             fabric.share(move || recovery::digest(&cluster, &database));
         }
-        if mends {
+        if repairs {
             // There is a mender for as long as the execution lasts, also before it has started: a coordinator that meets a
             // dead node waits for the next configuration.
-            std::mem::forget(database.configurations.begin_mending());
+            std::mem::forget(database.configurations.begin_repairing());
         }
-        if mends || self.care.has_deputy {
+        if repairs || self.care.has_deputy {
             let keepers = [self.cluster.deputy(), self.cluster.steward()];
             fabric.share_with(&keepers, move || recovery::keepers_digest(&database, &service));
         }
@@ -341,7 +341,7 @@ impl Model for LitmusModel {
     fn judge(&self, end: &End<'_>) -> Result<(), String> {
         let has_broken = !end.summary.faults.is_empty();
         self.broken.set(self.broken.get() + u64::from(has_broken));
-        let contents = judge::judge(&self.cluster, self.care.mends, &self.desk(), end)?;
+        let contents = judge::judge(&self.cluster, self.care.repairs, &self.desk(), end)?;
         if !has_broken {
             self.reached.borrow_mut().extend(contents);
         }

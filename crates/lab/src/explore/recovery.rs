@@ -9,7 +9,7 @@ use super::cluster::Cluster;
 use super::desk::Desk;
 use super::service::Service;
 use std::rc::Rc;
-use tarn_engine::admin::mend::{Mended, step};
+use tarn_engine::admin::repair::{Repaired, step};
 use tarn_engine::cluster::membership::Standing;
 use tarn_engine::recovery::reconfigure::{Terms, replaced};
 use tarn_engine::recovery::{self, Attempt, Pace};
@@ -80,12 +80,12 @@ impl Keeper {
     }
 
     /// Promotes backups of dead memory nodes, and fills spares.
-    pub async fn mend(self) {
+    pub async fn repair(self) {
         while !self.is_mended() {
             if !self.is_early() {
-                let report = &mut |mended| match mended {
-                    Mended::Recovered(dead, _) => self.recovered(dead),
-                    Mended::Changed { .. } | Mended::Joined { .. } => {}
+                let report = &mut |repaired| match repaired {
+                    Repaired::Recovered(dead, _) => self.recovered(dead),
+                    Repaired::Changed { .. } | Repaired::Joined { .. } => {}
                 };
                 let stepped = step(&self.cx, TERMS, PACE, report).await;
                 if stepped.is_err() && self.is_fenced() {

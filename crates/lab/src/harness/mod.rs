@@ -11,7 +11,6 @@
 //! Invariant: nothing here knows which kind of run calls it.
 
 pub mod checks;
-pub(crate) mod desk;
 pub mod error;
 pub mod history;
 pub(crate) mod layout;
@@ -27,6 +26,7 @@ pub(crate) mod recording;
 pub(crate) mod rest;
 pub(crate) mod simulated;
 pub mod watch;
+pub(crate) mod worker;
 
 use tarn_engine::site::Context;
 use tarn_store::ids::{Explanation, Failure};

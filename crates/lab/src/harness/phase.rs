@@ -3,7 +3,7 @@
 //! Invariant: counters only grow, so the difference of two readings is the work between them. A recorded phase has no
 //! warm-up: its history begins with the phase.
 
-use super::desk::{Desk, histogram};
+use super::worker::{WorkerShared, histogram};
 use hdrhistogram::Histogram;
 use tarn_engine::site::Context;
 use tarn_engine::site::metrics::Tally;
@@ -106,7 +106,7 @@ impl Reading {
     /// Reads the counters of these threads and of the desk that they share.
     pub(crate) fn take<'a, T>(
         threads: impl IntoIterator<Item = &'a Context>,
-        desk: &Desk<T>,
+        desk: &WorkerShared<T>,
         at: Nanos,
     ) -> Reading {
         let (mut tally, mut counts) = (Tally::default(), Counts::default());
@@ -118,7 +118,7 @@ impl Reading {
     }
 }
 
-impl<T> Desk<T> {
+impl<T> WorkerShared<T> {
     /// Returns the phase between two readings, and the tallies of its coroutines.
     pub(crate) fn close(self, start: &Reading, end: &Reading) -> (Phase, Vec<T>) {
         let left = self.left.into_inner();

@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn::cluster::OpenError;
-use tarn_engine::admin::mend::{Mended, mend};
+use tarn_engine::admin::repair::{Repaired, repair};
 use tarn_engine::recovery::reconfigure::Terms;
 use tarn_engine::recovery::{self, Pace, Share};
 use tarn_engine::requests::serve;
@@ -167,23 +167,23 @@ async fn keep_lives((cx, desk): (Rc<Context>, Rc<Desk>), pace: Pace) {
 }
 
 async fn keep_copies((cx, desk): (Rc<Context>, Rc<Desk>), pace: Pace) {
-    let report = |mended| {
-        let what = match mended {
-            Mended::Changed { number, frozen_ns } => {
+    let report = |repaired| {
+        let what = match repaired {
+            Repaired::Changed { number, frozen_ns } => {
                 format!("configuration {} opened, frozen for {frozen_ns} ns", number.0)
             }
-            Mended::Joined { number, frozen_ns, copied } => format!(
+            Repaired::Joined { number, frozen_ns, copied } => format!(
                 "configuration {} opened, frozen for {frozen_ns} ns: copies complete, {} units, {} \
                  looked at again, {} bytes written",
                 number.0, copied.units, copied.again, copied.bytes
             ),
-            Mended::Recovered(dead, recovery) => {
+            Repaired::Recovered(dead, recovery) => {
                 format!("{dead} recovered ({} logs settled)", recovery.settled.len())
             }
         };
         desk.event(cx.port.observed(), what);
     };
-    let _ = mend(&cx, TERMS, pace, || desk.stop.get(), report).await;
+    let _ = repair(&cx, TERMS, pace, || desk.stop.get(), report).await;
 }
 
 /// Runs a workload through an outage; `progress` is told how much of it is over, in thousandths.

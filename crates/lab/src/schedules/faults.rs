@@ -11,7 +11,7 @@ use crate::harness::in_words;
 use crate::harness::mortal::Lives;
 use crate::harness::rest;
 use std::rc::Rc;
-use tarn_engine::admin::mend::mend;
+use tarn_engine::admin::repair::repair;
 use tarn_engine::recovery::reconfigure::Terms;
 use tarn_engine::recovery::{self, Pace};
 use tarn_engine::session::coordinator::Coordinator;
@@ -113,7 +113,7 @@ pub(super) fn spawn_keepers<'a, T>(
     if drawn.replicas > 1 {
         let keeper = Rc::clone(cx);
         lives.spawn(is_dead, cx, async move {
-            let _ = mend(&keeper, TERMS, PACE, || desk.is_over.get(), |_| {}).await;
+            let _ = repair(&keeper, TERMS, PACE, || desk.is_over.get(), |_| {}).await;
         });
     }
     if drawn.lease.is_some() {

@@ -9,7 +9,7 @@
 //! each is timed from when it came to its node's queue. How it comes there takes no time.
 
 use super::hotspot::run::Heat;
-use crate::harness::desk::Source;
+use crate::harness::worker::Source;
 use rand::RngExt as _;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -11,11 +11,11 @@ use super::hotspot::trail;
 use super::stamps::{self, Source, StampNode};
 use super::warmth::Warmth;
 use super::{Config, Seats};
-use crate::harness::desk::{Desk, Seat, Signals, coroutine};
 use crate::harness::error::RunError;
 pub use crate::harness::phase::{Length, Now};
 use crate::harness::phase::{Phase, Reading};
 use crate::harness::rest;
+use crate::harness::worker::{Signals, Worker, WorkerShared, coroutine};
 use crate::trace::recorder::Recorder;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -329,7 +329,7 @@ impl<W: Workload> Driver<W> {
         let contexts = self.contexts()?;
         let (workload, fabric) = (&self.workload, self.cluster.fabric());
         let signals = Signals::default();
-        let desk = Desk::<W::Tally>::new(W::TRANSACTIONS.len(), 1, PATIENCE);
+        let desk = WorkerShared::<W::Tally>::new(W::TRANSACTIONS.len(), 1, PATIENCE);
         let database = self.cluster.database();
         let map = ShardMap::default();
         map.refresh(&*database.membership);
@@ -403,7 +403,7 @@ impl<W: Workload> Driver<W> {
 struct Cast<'a, W: Workload> {
     workload: &'a W,
     retry: Retry,
-    desk: &'a Desk<W::Tally>,
+    desk: &'a WorkerShared<W::Tally>,
     signals: &'a Signals,
     record: bool,
     recorder: Option<&'a Recorder>,
@@ -418,7 +418,7 @@ impl<'a, W: Workload> Cast<'a, W> {
         if record {
             coordinator.record_history();
         }
-        let seat = Seat::<W>::new(coordinator, desk);
+        let seat = Worker::<W>::new(coordinator, desk);
         match (recorder, dispatch) {
             (Some(recorder), _) => {
                 let told = (recorder.pen(number, cx), ());

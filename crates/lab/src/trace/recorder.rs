@@ -10,7 +10,7 @@
 
 use super::live::{Live, Rank, UNKNOWN, rank};
 use super::{Batch, Message, Round, Transaction, Try, VerbSeen, Wanted};
-use crate::harness::desk::Witness;
+use crate::harness::worker::Witness;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;

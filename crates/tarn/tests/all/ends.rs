@@ -315,7 +315,7 @@ fn drop_one(protocol: &str, (copies, kind, gone): (usize, Kind, Gone), polls: us
     assert!(has_happened || seen == [Some(7), None], "{seen:?}");
     assert!(has_happened || !ended, "acknowledged and lost");
     drop(resting);
-    assert_eq!(tarn.cluster().database().numbers.in_doubt(), []);
+    assert_eq!(tarn.cluster().database().log_area_owners.in_doubt(), []);
     // Every session number is free.
     let sessions: Result<Vec<Session>, Error> = (0..12).map(|_| tarn.session()).collect();
     for session in &mut sessions.expect("as many as there may be") {

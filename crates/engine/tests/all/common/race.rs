@@ -6,7 +6,7 @@ use super::weak::WeakFabric;
 use super::{A, Shape, narrow};
 use std::pin::Pin;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::admin::mend;
+use tarn_engine::admin::repair;
 use tarn_engine::protocol::ALL;
 use tarn_engine::recovery::reconfigure::{Changed, Terms, change, replaced};
 use tarn_engine::recovery::{self, Attempt, Pace};
@@ -97,7 +97,7 @@ pub fn writes(cx: &Context) -> u64 {
 pub fn mend_all(fabric: &WeakFabric, by: &Context) {
     let configurations = &fabric.database.configurations;
     for _ in 0..20 {
-        fabric.block_on(mend::step(by, TERMS, PACE, &mut |_| {})).unwrap();
+        fabric.block_on(repair::step(by, TERMS, PACE, &mut |_| {})).unwrap();
         let is_joining = configurations.open().groups.is_joining();
         if configurations.dead().is_empty() && !is_joining {
             return;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use tarn_check::{Isolation, Report, check};
 use tarn_engine::admin::inspect::{self, Audit};
 use tarn_engine::admin::last_writes::LastWrites;
-use tarn_engine::admin::mend::{Mended, mend};
+use tarn_engine::admin::repair::{Repaired, repair};
 use tarn_engine::recovery::reconfigure::{Changed, Terms, change};
 use tarn_engine::recovery::{self, Pace};
 use tarn_engine::session::coordinator::{Coordinator, Retry};
@@ -224,8 +224,8 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
         }
         let keepers = [1, 2].map(|thread| fabric.thread(&cx.node, thread, 0));
         contexts.extend(keepers.iter().map(Rc::clone).chain([Rc::clone(cx)]));
-        let [mender, recoverer] = keepers;
-        tasks.push((slot, executor.spawn(keep_copies(mender, &desk))));
+        let [repairer, recoverer] = keepers;
+        tasks.push((slot, executor.spawn(keep_copies(repairer, &desk))));
         tasks.push((slot, executor.spawn(keep_lives(recoverer, &desk))));
         if scene.rotation != Rotation::None {
             let rotator = fabric.thread(&cx.node, 3, 0);
@@ -348,12 +348,12 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
 }
 
 pub async fn keep_copies(cx: Rc<Context>, desk: &Desk) {
-    let report = |mended| {
-        if let Mended::Recovered(_, recovery) = mended {
+    let report = |repaired| {
+        if let Repaired::Recovered(_, recovery) = repaired {
             desk.note(&recovery.settled);
         }
     };
-    let _ = mend(&cx, TERMS, PACE, || desk.stop.get(), report).await;
+    let _ = repair(&cx, TERMS, PACE, || desk.stop.get(), report).await;
 }
 
 pub async fn keep_lives(cx: Rc<Context>, desk: &Desk) {

@@ -53,7 +53,7 @@ pub struct Paper {
     /// Sentences about amounts that may be smaller than published.
     pub(super) smaller: Vec<Smaller>,
     /// Suppositions that can be made.
-    pub(super) suppose: Vec<Supposable>,
+    pub(super) what_if: Vec<Supposable>,
     #[serde(rename = "section")]
     pub(super) sections: Vec<Section>,
 }

@@ -136,7 +136,7 @@ fn a_supposition_is_named_and_moves_what_it_is_about() {
     let order = Order { suppositions: vec![], ..tiny(&["fig-14"]) };
     let off = order.paper.supposition("timestamps=counter").expect("one");
     let free = evaluate(&Order { suppositions: vec![off], ..order }, &Silent).expect("a page");
-    assert!(page::page(&free).contains("suppose.timestamps = counter"));
+    assert!(page::page(&free).contains("what-if.timestamps = counter"));
     let lotus = free.series.iter().filter(|ran| ran.series.name.starts_with("LOTUS"));
     assert!(lotus.clone().count() > 0);
     assert!(lotus.clone().all(|ran| ran.series.timestamps == Some("counter")));

@@ -135,14 +135,14 @@ pub fn evaluate(order: &Order, watch: &dyn Watch) -> Result<Evaluation, RunError
         order.suppositions.iter().for_each(|it| it.lengthen(&mut scale));
         (kind, scale)
     });
-    let suppose = |case: &mut Case| order.suppositions.iter().for_each(|it| it.apply(case));
+    let what_if = |case: &mut Case| order.suppositions.iter().for_each(|it| it.apply(case));
     // Each point is one thread's, and the same whichever others run beside it.
     let threads = if extent.scale.name == QUICK { machine::processors() } else { 1 };
     let ground = Ground {
         testbed: &testbed,
         scales: &scales,
         seed,
-        suppose: &suppose,
+        what_if: &what_if,
         must_be_sound: &|system| paper.must_be_sound(system),
         threads,
         watch,

@@ -179,7 +179,7 @@ fn a_lease_is_set_or_refused_and_never_forgotten() {
         testbed: &oocc().testbed.with(order.profile.clone()),
         scales: &scales,
         seed: 1,
-        suppose: &|_| {},
+        what_if: &|_| {},
         must_be_sound: &|system| oocc().must_be_sound(system),
         threads: 1,
         watch: &Silent,

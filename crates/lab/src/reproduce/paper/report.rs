@@ -269,7 +269,7 @@ fn left_out(protocol: &str, variant: &str) -> String {
     let rules = info.switches.iter().enumerate().filter(|(at, _)| !on.is_on(*at));
     let names: Vec<&str> = rules.map(|(_, rule)| rule.name).collect();
     format!(
-        "these rules: {} (tarn switches --protocol {protocol} tells their effects)",
+        "these rules: {} (tarn rules --protocol {protocol} tells their effects)",
         names.join(", ")
     )
 }

@@ -38,7 +38,7 @@ pub struct Ground<'a> {
     /// Of every generator.
     pub seed: u64,
     /// The supposition of this run, which changes all cases.
-    pub suppose: &'a (dyn Fn(&mut Case) + Sync),
+    pub what_if: &'a (dyn Fn(&mut Case) + Sync),
     /// Whether a history or a memory of a system that is not sound is a failure.
     pub must_be_sound: &'a (dyn Fn(&System) -> bool + Sync),
     /// Threads of this machine, each with a database of its own in memory.
@@ -53,10 +53,10 @@ pub fn each<T: Sync, R: Send>(
     ground: &Ground<'_>,
     work: impl Fn(&T, &Ground<'_>) -> R + Sync,
 ) -> Vec<R> {
-    let &Ground { testbed, scales, seed, suppose, must_be_sound, threads, watch } = ground;
+    let &Ground { testbed, scales, seed, what_if, must_be_sound, threads, watch } = ground;
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let run = |watch: &dyn Watch| {
-        let ground = Ground { testbed, scales, seed, suppose, must_be_sound, threads, watch };
+        let ground = Ground { testbed, scales, seed, what_if, must_be_sound, threads, watch };
         while let Some((at, item)) = {
             let at = next.fetch_add(1, Ordering::Relaxed);
             all.get(at).map(|item| (at, item))
@@ -80,7 +80,7 @@ impl Ground<'_> {
     /// A case with the run's suppositions.
     pub(super) fn supposed(&self, case: &Case) -> Case {
         let mut case = case.clone();
-        (self.suppose)(&mut case);
+        (self.what_if)(&mut case);
         case
     }
 }

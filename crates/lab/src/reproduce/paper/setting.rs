@@ -180,13 +180,13 @@ impl Paper {
     /// A key or value that there is not.
     pub fn supposition(&'static self, text: &str) -> Result<Supposition, UsageError> {
         let refused = |allowed: String| UsageError {
-            field: "suppose".into(),
+            field: "what-if".into(),
             value: text.to_owned(),
             allowed,
         };
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
-        let Some(of) = self.suppose.iter().find(|it| &*it.key == key) else {
-            let keys: Vec<&str> = self.suppose.iter().map(|it| it.key.0).collect();
+        let Some(of) = self.what_if.iter().find(|it| &*it.key == key) else {
+            let keys: Vec<&str> = self.what_if.iter().map(|it| it.key.0).collect();
             return Err(refused(format!("KEY=VALUE with one of these keys: {}", keys.join(", "))));
         };
         let chosen = of.values.get(value);
@@ -239,7 +239,7 @@ impl Supposition {
             Some(bounds) => bounds.shown.replace("{}", &self.value),
             None => self.value.clone(),
         };
-        Change { key: format!("suppose.{}", self.of.key), value, was: self.paper.was.to_string() }
+        Change { key: format!("what-if.{}", self.of.key), value, was: self.paper.was.to_string() }
     }
 }
 

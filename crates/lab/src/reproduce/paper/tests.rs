@@ -340,7 +340,7 @@ fn a_supposition_of_oocc_changes_what_it_names_and_nothing_else() {
     paper.supposition("warm-up=2").expect("one").lengthen(&mut scale);
     assert_eq!((scale.soak_ms, scale.warm_up_ms, scale.virtual_ms), (12.0, 1.6, 1.0));
     let shown = paper.supposition("lease=7").expect("one").shown();
-    assert_eq!((shown.key.as_str(), shown.value.as_str()), ("suppose.lease", "7 µs"));
+    assert_eq!((shown.key.as_str(), shown.value.as_str()), ("what-if.lease", "7 µs"));
     let unknown = paper.case(&paper.extent.quick, "OOCC YCSB-unknown @corrected").expect("a case");
     assert_eq!((unknown.system.read_lease_ns, unknown.bench.updates), (12_000, Some(5)));
 }
@@ -348,7 +348,7 @@ fn a_supposition_of_oocc_changes_what_it_names_and_nothing_else() {
 #[test]
 fn every_supposition_can_be_made_and_others_are_refused_with_all_that_there_are() {
     for paper in ALL.iter() {
-        for it in &paper.suppose {
+        for it in &paper.what_if {
             let values = it.values.keys().map(|value| value.to_string());
             let ends = it.number.iter().flat_map(|it| [it.from, it.to]).map(|it| it.to_string());
             for value in values.chain(ends) {
@@ -363,7 +363,7 @@ fn every_supposition_can_be_made_and_others_are_refused_with_all_that_there_are(
             assert!(error.to_string().contains(&*it.key), "{error}");
         }
         let error = paper.supposition("weather=on").expect_err("refused").to_string();
-        assert!(error.contains("suppose = weather=on") && error.contains("placement"), "{error}");
+        assert!(error.contains("what-if = weather=on") && error.contains("placement"), "{error}");
     }
     let oocc = by_name("oocc").expect("a paper");
     for text in [
@@ -379,7 +379,7 @@ fn every_supposition_can_be_made_and_others_are_refused_with_all_that_there_are(
         "warm-up=-1",
     ] {
         let error = oocc.supposition(text).expect_err("refused").to_string();
-        assert!(error.starts_with(&format!("suppose = {text}; allowed: ")), "{error}");
+        assert!(error.starts_with(&format!("what-if = {text}; allowed: ")), "{error}");
     }
 }
 

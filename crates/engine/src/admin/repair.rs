@@ -19,7 +19,7 @@ use tarn_store::placement::replica_groups::ReplicaGroups;
 
 /// A step of repair that was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Mended {
+pub enum Repaired {
     /// Dead nodes left the map, or spares began to join: a configuration was opened.
     Changed {
         /// The configuration's number.
@@ -45,15 +45,15 @@ pub enum Mended {
 ///
 /// # Errors
 /// An error of the fabric, once this node is expelled.
-pub async fn mend(
+pub async fn repair(
     cx: &Context,
     terms: Terms,
     pace: Pace,
     stop: impl Fn() -> bool,
-    mut report: impl FnMut(Mended),
+    mut report: impl FnMut(Repaired),
 ) -> Result<(), Failure> {
     let configurations = &cx.database().configurations;
-    let _mending = configurations.begin_mending();
+    let _mending = configurations.begin_repairing();
     let mut sweeper = Sweeper::default();
     while !stop() {
         let mut stepped = step(cx, terms, pace, &mut report).await;
@@ -80,7 +80,7 @@ pub async fn step(
     cx: &Context,
     terms: Terms,
     pace: Pace,
-    report: &mut impl FnMut(Mended),
+    report: &mut impl FnMut(Repaired),
 ) -> Result<(), Failure> {
     let configurations = &cx.database().configurations;
     probe(cx).await?;
@@ -88,12 +88,12 @@ pub async fn step(
     let open = configurations.open();
     if replaced(configurations, &open.groups).is_some() {
         let tell = &mut |node, recovery: &Recovery| {
-            report(Mended::Recovered(node, recovery.clone()));
+            report(Repaired::Recovered(node, recovery.clone()));
         };
         match change(cx, terms, tell, |map| replaced(configurations, map)).await? {
             Changed::Opened { number, frozen_ns } => {
                 cx.metrics.recovery(RecoveryEvent::Promoted);
-                report(Mended::Changed { number, frozen_ns });
+                report(Repaired::Changed { number, frozen_ns });
             }
             // The pause is long enough for others to begin their change, and for transactions beside dead
             // nodes to end.
@@ -143,7 +143,7 @@ async fn complete(
     cx: &Context,
     terms: Terms,
     pace: Pace,
-    report: &mut impl FnMut(Mended),
+    report: &mut impl FnMut(Repaired),
 ) -> Result<(), Failure> {
     let Some(copying) = Copying::claim(cx) else { return Ok(()) };
     let configurations = &cx.database().configurations;
@@ -160,7 +160,7 @@ async fn complete(
         }
     }
     let tell = &mut |node, recovery: &Recovery| {
-        report(Mended::Recovered(node, recovery.clone()));
+        report(Repaired::Recovered(node, recovery.clone()));
     };
     let is_believed = || circumstances(cx) == before;
     // All is quiet and all members are equal: any of them may be primary.
@@ -170,7 +170,7 @@ async fn complete(
     match changed? {
         Changed::Opened { number, frozen_ns } => {
             cx.metrics.recovery(RecoveryEvent::Rereplicated);
-            report(Mended::Joined { number, frozen_ns, copied });
+            report(Repaired::Joined { number, frozen_ns, copied });
         }
         Changed::SteppedAside => cx.port.sleep(Nanos(terms.patience_ns)).await,
         Changed::NotNow | Changed::Kept => {}

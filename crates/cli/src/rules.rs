@@ -1,4 +1,4 @@
-//! `tarn switches`: the rules that a variant can switch off.
+//! `tarn rules`: the rules that a variant can switch off.
 //!
 //! Invariant: the list is the protocol's own, so that it has every switch that `--variant` takes,
 //! in the same form.
@@ -22,7 +22,7 @@ pub struct Arguments {
 }
 
 const EXAMPLES: &str = "Examples:
-  tarn switches
+  tarn rules
   tarn bench ycsb --mix-profile f --variant corrected,-validate-reads
   tarn sim smallbank --variant literal,+fuse-log
 
@@ -60,9 +60,9 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let si = info.caps.snapshot_isolation;
     if arguments.json {
         let name = info.name;
-        let switches =
-            serde_json::json!({ "protocol": name, "snapshot_isolation": si, "switches": rows });
-        return print_object(&switches).map(|()| Verdict::Good);
+        let rules =
+            serde_json::json!({ "protocol": name, "snapshot_isolation": si, "rules": rows });
+        return print_object(&rules).map(|()| Verdict::Good);
     }
     let mut text = format!("{:<26} {:<7} {:<8} effect\n", "off by", "literal", "measured");
     for Row { off, literal, measured, effect, .. } in rows {

@@ -99,7 +99,7 @@ impl<W: Workload> Source<W> for () {
 /// Runs transactions until the phase stops.
 pub(crate) async fn coroutine<W: Workload>(
     workload: &W,
-    mut seat: Seat<'_, W>,
+    mut seat: Worker<'_, W>,
     signals: &Signals,
     record: bool,
     (witness, source): (impl Witness, impl Source<W>),
@@ -148,7 +148,7 @@ const LOOK_UP: Nanos = Nanos(10_000_000);
 
 /// Waits, unless the phase stops before; whether it goes on.
 #[cold]
-async fn wait<W: Workload>(seat: &Seat<'_, W>, pause: Nanos, signals: &Signals) -> bool {
+async fn wait<W: Workload>(seat: &Worker<'_, W>, pause: Nanos, signals: &Signals) -> bool {
     let port = &seat.coordinator.context().port;
     let until = port.now() + pause;
     while signals.stage() != STOP {
@@ -162,21 +162,21 @@ async fn wait<W: Workload>(seat: &Seat<'_, W>, pause: Nanos, signals: &Signals) 
 }
 
 /// A coroutine's place at its thread's desk: its results are handed over when it leaves.
-pub(crate) struct Seat<'a, W: Workload> {
+pub(crate) struct Worker<'a, W: Workload> {
     coordinator: Coordinator,
     tally: W::Tally,
-    desk: &'a Desk<W::Tally>,
+    desk: &'a WorkerShared<W::Tally>,
     /// Still in a transaction.
     stands: bool,
 }
 
-impl<'a, W: Workload> Seat<'a, W> {
-    pub(crate) fn new(coordinator: Coordinator, desk: &'a Desk<W::Tally>) -> Seat<'a, W> {
-        Seat { coordinator, tally: W::Tally::default(), desk, stands: true }
+impl<'a, W: Workload> Worker<'a, W> {
+    pub(crate) fn new(coordinator: Coordinator, desk: &'a WorkerShared<W::Tally>) -> Worker<'a, W> {
+        Worker { coordinator, tally: W::Tally::default(), desk, stands: true }
     }
 }
 
-impl<W: Workload> Drop for Seat<'_, W> {
+impl<W: Workload> Drop for Worker<'_, W> {
     fn drop(&mut self) {
         let mut left = self.desk.left.borrow_mut();
         left.tallies.push(std::mem::take(&mut self.tally));
@@ -189,7 +189,7 @@ impl<W: Workload> Drop for Seat<'_, W> {
 }
 
 /// The shared part of coroutines: of one thread, or of a whole simulated cluster.
-pub(crate) struct Desk<T> {
+pub(crate) struct WorkerShared<T> {
     mix: Vec<Cell<u64>>,
     /// Transactions that were aborted as often as their coordinator tries.
     given_up: Cell<u64>,
@@ -201,10 +201,10 @@ pub(crate) struct Desk<T> {
     pub(crate) patience: Nanos,
 }
 
-impl<T> Desk<T> {
-    pub(crate) fn new(kinds: usize, timed_one_in: u64, patience: Nanos) -> Desk<T> {
+impl<T> WorkerShared<T> {
+    pub(crate) fn new(kinds: usize, timed_one_in: u64, patience: Nanos) -> WorkerShared<T> {
         let left = Left { tallies: Vec::new(), history: Vec::new(), failures: Vec::new() };
-        Desk {
+        WorkerShared {
             mix: vec![Cell::new(0); kinds],
             given_up: Cell::new(0),
             latency_ns: RefCell::new(histogram()),
