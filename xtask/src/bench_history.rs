@@ -1,8 +1,7 @@
-//! Benchmark results over time: one JSON line per commit and machine.
+//! Stores benchmark results over time: one JSON line for each commit and machine.
 //!
-//! Invariant: the file only ever grows by whole lines; a line says which commit
-//! and which kind of machine the numbers belong to, and `-dirty` marks a commit
-//! that had uncommitted changes on top.
+//! Invariant: the file grows only by whole lines. A line names the commit and the kind of machine to
+//! which its numbers belong. The suffix `-dirty` marks a commit that had uncommitted changes.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use crate::cargo;
 use crate::error::Error;
 
-/// The history, relative to the root. The file is made with its first line.
+/// The history file, relative to the root. The first line that is stored creates the file.
 pub(crate) const HISTORY: &str = "docs/bench-history.jsonl";
 
 /// The command line of `bench-history`.
@@ -30,7 +29,7 @@ pub(crate) struct Arguments {
     machine: Option<String>,
 }
 
-/// Reads the results and appends one line.
+/// Reads the results and appends one line to the history file.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Error> {
     let date = match &arguments.date {
         Some(date) if is_date(date) => date.clone(),
@@ -47,12 +46,12 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs git and returns its answer.
+/// Runs git and returns its output.
 fn said(root: &Path, git_arguments: &[&str]) -> Result<String, Error> {
     Ok(cargo::output_of(cargo::git(root, git_arguments))?.trim().to_owned())
 }
 
-/// Returns the commit, marked if files other than the history itself have changed.
+/// Returns the commit. The commit is marked if files other than the history file have changed.
 fn commit(root: &Path) -> Result<String, Error> {
     let mut commit = said(root, &["rev-parse", "HEAD"])?;
     let but_history = format!(":!{HISTORY}");
@@ -99,7 +98,7 @@ fn append(root: &Path, line: &str) -> Result<(), Error> {
     file.write_all(format!("{line}\n").as_bytes()).map_err(failed)
 }
 
-/// Describes the kind of machine, never its name.
+/// Describes the kind of this machine, without its name.
 fn this_machine() -> String {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Running other programs: cargo, git, and the `tarn` program itself.
+//! Runs other programs: cargo, git, and the `tarn` program itself.
 //!
-//! Invariant: a program never reads our standard input, and a failure names the
-//! whole command line that failed.
+//! Invariant: a started program never reads the standard input of this tool. An error names the whole
+//! command line that failed.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::Error;
 
-/// Makes a command that runs the cargo which started us, in the workspace's root.
+/// Makes a command that runs the same cargo that started this tool, in the workspace's root.
 pub(crate) fn cargo(root: &Path, arguments: &[impl AsRef<OsStr>]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
@@ -17,7 +17,8 @@ pub(crate) fn cargo(root: &Path, arguments: &[impl AsRef<OsStr>]) -> Command {
     command
 }
 
-/// Makes a git command about this workspace, also if another user owns its files.
+/// Makes a git command for this workspace. The command also works if another user owns the workspace's
+/// files.
 pub(crate) fn git(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("git");
     let safe = format!("safe.directory={}", root.display());
@@ -25,7 +26,7 @@ pub(crate) fn git(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns the command line as one would type it.
+/// Returns the command line as a user would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
@@ -37,7 +38,7 @@ pub(crate) fn shown(command: &Command) -> String {
     line
 }
 
-/// Runs a command to its end, with output going straight to the terminal.
+/// Runs a command to its end. The command writes its output directly to the terminal.
 pub(crate) fn run_visibly(mut command: Command) -> Result<(), Error> {
     let line = shown(&command);
     let status =
@@ -49,8 +50,8 @@ pub(crate) fn run_visibly(mut command: Command) -> Result<(), Error> {
     }
 }
 
-/// Runs a command to its end and returns its standard output; on failure the error has its standard
-/// error.
+/// Runs a command to its end and returns its standard output. If the command fails, the error contains
+/// its standard error.
 pub(crate) fn output_of(mut command: Command) -> Result<String, Error> {
     let line = shown(&command);
     let output =

@@ -1,8 +1,7 @@
-//! Every direct dependency has a reason, written in one table.
+//! Checks that every direct dependency has a reason, written in one table.
 //!
-//! Invariant: the manifests and the table name the same crates with the same
-//! version requirements, and the table's licence is the one in the manifest of
-//! the version that is locked.
+//! Invariant: the manifests and the table name the same crates with the same version requirements. The
+//! licence in the table is the licence in the manifest of the locked version.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,13 +11,13 @@ use serde::Deserialize;
 use crate::error::Error;
 use crate::metadata::Metadata;
 
-/// The table, relative to the root.
+/// The file with the table, relative to the root.
 const TABLE: &str = "docs/design/dependencies.md";
 
-/// Version requirement by crate name.
+/// The version requirement of each crate, by crate name.
 type Declared = BTreeMap<String, String>;
 
-/// A line of the table.
+/// One line of the table.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     version: String,
@@ -26,7 +25,7 @@ struct Row {
     reason: String,
 }
 
-/// Returns one line per disagreement between the manifests and the table.
+/// Returns one line for each disagreement between the manifests and the table.
 pub(crate) fn violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, Error> {
     let manifest = read(root, "Cargo.toml")?;
     let mut declared = workspace_dependencies(&manifest)?;
@@ -44,7 +43,7 @@ fn read(root: &Path, path: &str) -> Result<String, Error> {
         .map_err(|error| Error::failed(format!("cannot read {path}: {error}")))
 }
 
-/// Returns the foreign crates of `[workspace.dependencies]`, also those that no member uses yet.
+/// Returns the foreign crates of `[workspace.dependencies]`, including crates that no member uses yet.
 fn workspace_dependencies(manifest: &str) -> Result<Declared, Error> {
     #[derive(Deserialize)]
     struct Manifest {
@@ -106,7 +105,7 @@ fn compare(declared: &Declared, rows: &BTreeMap<String, Row>, metadata: &Metadat
     findings
 }
 
-/// Complains if no locked version carries the licence that the table names.
+/// Returns a complaint if no locked version has the licence that the table names.
 fn wrong_licence(name: &str, row: &Row, metadata: &Metadata) -> Option<String> {
     let locked: Vec<&str> = metadata
         .packages

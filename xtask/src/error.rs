@@ -1,7 +1,7 @@
-//! The two kinds of failure, kept apart because their exit codes differ.
+//! The two kinds of failure. The two kinds are separate because their exit codes differ.
 //!
-//! Invariant: every text says the fault and the file, package or command that has it, so that the
-//! reader can act on it.
+//! Invariant: every error text names the fault, and the file, package or command with the fault, so
+//! that the reader can act.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,19 +9,19 @@ use std::process::ExitCode;
 /// The reason why a command ended without doing its work.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The caller asked for something that makes no sense: exit code 2.
+    /// The caller gave a command line without a meaning. The exit code is 2.
     Usage(String),
-    /// A check found something, or a program that it needs failed: exit code 1.
+    /// A check found a violation, or a program that the check needs failed. The exit code is 1.
     Failed(String),
 }
 
 impl Error {
-    /// A failure with a text.
+    /// Makes the error of a failed check with a text.
     pub(crate) fn failed(text: impl Into<String>) -> Self {
         Self::Failed(text.into())
     }
 
-    /// A wrong command line with a text.
+    /// Makes the error of a wrong command line with a text.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::Usage(text.into())
     }

@@ -1,8 +1,7 @@
-//! Runs every example once: an example that only compiles may still be wrong.
+//! Runs every example once, because an example that only compiles may still be wrong.
 //!
-//! Invariant: an example needs no arguments, reads no input, ends within the
-//! time limit and ends with exit code 0. Examples that require features which
-//! are off by default are only listed.
+//! Invariant: an example needs no arguments, reads no input, ends within the time limit and ends with
+//! exit code 0. If an example requires features that are off by default, the step only lists it.
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,7 +11,8 @@ use crate::error::Error;
 use crate::metadata::Metadata;
 use crate::programs;
 
-/// An example shows one thing; a program that takes longer than this is a benchmark.
+/// The longest time that an example may run. A program that takes longer is a benchmark and not an
+/// example.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
@@ -36,7 +36,8 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Starts the program itself and not cargo, so that the limit can end it.
+/// Runs one example. The function starts the program directly and not through cargo, so that it can end
+/// the program at the time limit.
 fn run_one(root: &Path, built: &Path, example: &str) -> Result<(), Error> {
     let child = Command::new(built.join(example))
         .current_dir(root)
@@ -53,7 +54,7 @@ fn run_one(root: &Path, built: &Path, example: &str) -> Result<(), Error> {
     }
 }
 
-/// Waits for the child to end; kills it and returns `None` after the limit.
+/// Waits for the child process to end. After the limit, kills the child process and returns `None`.
 #[expect(clippy::disallowed_methods, reason = "limits the real time of a real process")]
 fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>, Error> {
     let start = Instant::now();
@@ -65,7 +66,7 @@ fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>, Error> 
             return Ok(status);
         }
         if start.elapsed() >= limit {
-            // Either call may fail only because the process has just ended by itself.
+            // Either call fails only if the process has just ended by itself.
             child.kill().ok();
             child.wait().ok();
             return Ok(None);

@@ -1,11 +1,12 @@
-//! Commands about some crates that compile them in the same way as commands about all crates.
+//! Makes commands about some crates that compile these crates in the same way as commands about all
+//! crates do.
 //!
-//! Invariant: cargo gives a dependency the features that the named packages ask for together. So
-//! `-p X` alone compiles X and its dependencies once more. This tool's `[dev-dependencies]` ask for
-//! all features that any member asks for: with `-p xtask` beside it, `-p X` shares every compiled
-//! crate with `--workspace`.
+//! Invariant: cargo compiles a dependency with all features that any of the named packages requests. So
+//! a command with `-p X` alone may compile X and its dependencies a second time, with fewer features.
+//! This tool's `[dev-dependencies]` request all features that any member requests. So a command with
+//! `-p X -p xtask` shares every compiled crate with a command with `--workspace`.
 
-/// Names the packages of a command, and this tool beside them.
+/// Returns the arguments that name the packages of a command, and this tool as one more package.
 pub(crate) fn packages<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let names = names.into_iter().chain(["xtask"]);
     names.flat_map(|name| ["-p".to_owned(), name.to_owned()]).collect()
@@ -20,7 +21,7 @@ mod tests {
     use crate::cargo;
     use crate::metadata::Metadata;
 
-    /// One line for every dependency of the packages, with its features.
+    /// Returns one line for every dependency of the packages, with the dependency's features.
     fn features(root: &Path, packages: &[&str]) -> BTreeSet<String> {
         let arguments = ["tree", "--offline", "--locked", "--edges", "normal,build,dev"];
         let format = ["--prefix", "none", "--format", "{p} {f}"];

@@ -1,7 +1,7 @@
-//! The step `format`: every file is as rustfmt writes it.
+//! The step `format` checks that every file is formatted by rustfmt.
 //!
-//! Invariant: the files of protocols are looked at, too. Their modules are declared by a macro, which `cargo fmt` does
-//! not look into.
+//! Invariant: the step also checks the files of protocols. A macro declares the modules of protocols,
+//! and `cargo fmt` does not find modules that a macro declares.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 
 const PROTOCOLS: &str = "crates/engine/src/protocol";
 
-/// Complains about the first file that differs.
+/// Returns an error for the first file whose format differs.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
     let protocols = protocols(root)?;
     let mut arguments = vec!["fmt".to_owned(), "--all".into(), "--check".into(), "--".into()];
@@ -22,7 +22,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     })
 }
 
-/// Returns the first files of the protocols' folders.
+/// Returns the first file of each protocol's folder.
 fn protocols(root: &Path) -> Result<Vec<String>, Error> {
     let unread = |error: std::io::Error| {
         Error::failed(format!("cannot read the folder {PROTOCOLS}: {error}"))

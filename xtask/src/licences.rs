@@ -1,8 +1,9 @@
-//! Every dependency may be used under a licence that we accept.
+//! Checks that every dependency may be used under a licence that this project accepts.
 //!
-//! Invariant: decided offline, from the manifests that cargo has already fetched. A package that
-//! names no licence fails, as does an expression that is not SPDX. The table of dependencies is
-//! checked along with the licences, since both answer why a package may be here.
+//! Invariant: the check works offline, from the manifests that cargo has already fetched. A package
+//! that names no licence fails the check, and so does a licence expression that is not SPDX. The check
+//! of the table of dependencies is part of this step, because the table and the licence both say why a
+//! package may be used.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use crate::dependencies;
 use crate::error::Error;
 use crate::metadata::{Metadata, Package};
 
-/// Permissive licences, compatible with our own.
+/// Permissive licences that are compatible with the project's own licence.
 const ALLOWED: [&str; 14] = [
     "MIT",
     "Apache-2.0",
@@ -45,7 +46,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     Err(Error::failed(format!("{} findings about licences and dependencies", findings.len())))
 }
 
-/// One line per package that must not be used.
+/// Returns one line for each package that must not be used.
 fn violations(packages: &[Package]) -> Vec<String> {
     packages
         .iter()
@@ -56,12 +57,12 @@ fn violations(packages: &[Package]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the reason why a package with this licence is refused, if it is.
+/// Returns the reason why a package with this licence is refused, if the package is refused.
 fn objection(licence: Option<&str>) -> Option<String> {
     let Some(text) = licence.map(str::trim).filter(|text| !text.is_empty()) else {
         return Some("its manifest names no licence".to_owned());
     };
-    // The lax mode knows the form `MIT/Apache-2.0`, which older manifests use for OR.
+    // The lax mode accepts the form `MIT/Apache-2.0`, in which the slash of older manifests means OR.
     let expression = match Expression::parse_mode(text, ParseMode::LAX) {
         Ok(expression) => expression,
         Err(error) => {

@@ -1,8 +1,8 @@
-//! `cargo xtask`: one command that checks everything.
+//! `cargo xtask`: one command that runs all checks.
 //!
-//! Invariant: nothing here is linked into the database; every check reads the
-//! tree from outside, so the tool can be trusted while the code is in pieces.
-//! Exit codes: 0 all is well, 1 a check failed, 2 the command line was wrong.
+//! Invariant: no code of this tool is linked into the database. Every check reads the tree of files
+//! from outside, so the tool works even while the code does not compile. Exit codes: 0 means that all
+//! checks passed, 1 that a check failed, and 2 that the command line was wrong.
 
 mod bench_history;
 mod cargo;
@@ -28,7 +28,7 @@ use clap::{Parser, Subcommand};
 
 use crate::error::Error;
 
-/// The command line.
+/// The command line of `cargo xtask`.
 #[derive(Parser)]
 #[command(
     name = "xtask",
@@ -90,7 +90,7 @@ fn run(command: &Command, root: &Path) -> Result<(), Error> {
     }
 }
 
-/// Returns the folder above this package's own, so that the tool works from any current folder.
+/// Returns the folder above this package's folder, so that the tool works from any current folder.
 fn workspace_root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package).to_path_buf()

@@ -1,7 +1,7 @@
-//! The contents of `cargo metadata` about the workspace: packages, edges, targets.
+//! Reads the output of `cargo metadata` about the workspace: packages, dependencies and targets.
 //!
-//! Invariant: read offline and from the lock file as it is, so that the answer
-//! depends on nothing but the checkout.
+//! Invariant: the metadata are read offline and with the unchanged lock file, so the answer depends on
+//! nothing but the checked-out files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::cargo;
 use crate::error::Error;
 
-/// The part of cargo's answer that the checks read.
+/// The part of cargo's output that the checks read.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
@@ -19,7 +19,7 @@ pub(crate) struct Metadata {
     pub(crate) target_directory: PathBuf,
 }
 
-/// One package, ours or a dependency.
+/// One package: a package of this workspace, or a dependency.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -31,18 +31,19 @@ pub(crate) struct Package {
     pub(crate) manifest_path: PathBuf,
 }
 
-/// A line of a manifest's dependency table.
+/// One dependency in a package's manifest.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) req: String,
-    /// `None` for a normal dependency, else `dev` or `build`.
+    /// The kind of the dependency: `None` for a normal dependency, and `dev` or `build` for the other
+    /// kinds.
     pub(crate) kind: Option<String>,
-    /// `None` for a path inside this workspace.
+    /// `None` for a dependency that is a path inside this workspace.
     pub(crate) source: Option<String>,
 }
 
-/// A library, program, example, test or bench of a package.
+/// A library, program, example, test or benchmark of a package.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Target {
     pub(crate) name: String,
@@ -52,10 +53,10 @@ pub(crate) struct Target {
 }
 
 impl Metadata {
-    /// Asks cargo, without the network.
+    /// Runs cargo to read the metadata, without the network.
     ///
-    /// The answer is for the machine's own platform: packages that only another
-    /// platform needs may never have been fetched here.
+    /// The metadata are only for the platform of this machine. Packages that only another platform
+    /// needs may never have been fetched.
     pub(crate) fn read(root: &Path) -> Result<Self, Error> {
         let platform = host_platform(root)?;
         let command = cargo::cargo(
@@ -78,7 +79,7 @@ impl Metadata {
             .map_err(|error| Error::failed(format!("cannot read cargo's metadata: {error}")))
     }
 
-    /// Our own packages, by name.
+    /// Returns the packages of this workspace, sorted by name.
     pub(crate) fn members(&self) -> Vec<&Package> {
         let mut members: Vec<&Package> = self
             .packages
@@ -91,7 +92,7 @@ impl Metadata {
 }
 
 impl Package {
-    /// Returns this package's targets of one kind.
+    /// Returns the targets of this package that are of one kind.
     pub(crate) fn targets_of(&self, kind: &str) -> impl Iterator<Item = &Target> {
         self.targets.iter().filter(move |target| target.kind.iter().any(|each| each == kind))
     }
@@ -109,11 +110,12 @@ fn host_platform(root: &Path) -> Result<String, Error> {
 
 #[cfg(test)]
 pub(crate) mod fixture {
-    //! Packages made by hand.
+    //! Functions that make packages for tests.
 
     use super::*;
 
-    /// Makes a package with the given normal and dev dependencies, all of this workspace.
+    /// Makes a package with the given normal and dev dependencies, which all are packages of this
+    /// workspace.
     pub(crate) fn package(name: &str, normal: &[&str], dev: &[&str]) -> Package {
         let edge = |name: &&str, kind: Option<&str>| Dependency {
             name: (*name).to_owned(),

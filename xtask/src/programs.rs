@@ -1,8 +1,8 @@
-//! Our programs and examples, built as the tests build them.
+//! Builds the workspace's programs and examples in the same way as the tests do.
 //!
-//! Invariant: each command names the whole workspace, and an example among its targets. So it has
-//! the features that tests ask for. `cargo run` would not have them, and the whole workspace would
-//! be compiled a second time.
+//! Invariant: each command names the whole workspace, and an example among its targets. So the programs
+//! are compiled with the features that the tests request. `cargo run` would use other features and
+//! would compile the whole workspace a second time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,8 @@ use crate::cargo;
 use crate::error::Error;
 use crate::metadata::Metadata;
 
-/// Not `--bins`: that would link this tool once more, with other features than `cargo xtask` has it.
+/// The arguments that build `tarn`. The arguments do not contain `--bins`, because `--bins` would link
+/// this tool once more, with features that differ from those of `cargo xtask`.
 const PROGRAM: [&str; 6] = ["build", "--locked", "--quiet", "--workspace", "--bin", "tarn"];
 /// The example that takes the least time to link.
 const SMALLEST: &str = "messages";

@@ -1,9 +1,9 @@
-//! `cargo xtask quick`: the checks that a change needs most, while it is being made.
+//! `cargo xtask quick`: the checks that are most useful while a developer makes a change.
 //!
-//! Invariant: only crates with a file that git sees as changed are linted, and only their unit
-//! tests run. The budgets of round trips and the random scenarios run if a changed crate is linked
-//! into them. Every command compiles as those of `cargo xtask ci` do, so that neither makes the
-//! other compile again.
+//! Invariant: the command lints only crates in which git reports a changed file, and runs only the unit
+//! tests of these crates. The budgets of round trips and the random scenarios run if a changed crate is
+//! linked into them. Every command uses the same features and flags as the commands of
+//! `cargo xtask ci`. So neither `quick` nor `ci` causes the other command to compile again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,12 +19,11 @@ use crate::schedules;
 use crate::steps::{self, Step};
 
 const SEEDS: &str = "500";
-/// The package whose tests hold the budgets of round trips, and the beginning of those tests'
-/// names.
+/// The package whose tests contain the budgets of round trips, and the prefix of these tests' names.
 const BUDGETS: (&str, &str) = ("tarn-engine", "rtt_budget");
 const PROTOCOLS: &str = "crates/engine/src/protocol/";
 
-/// The files that count as changed.
+/// The command line of `quick`. The command line selects the files that count as changed.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The commit that the files are compared with [default: HEAD, or the commit before it if nothing differs]
@@ -32,7 +31,7 @@ pub(crate) struct Arguments {
     since: Option<String>,
 }
 
-/// Runs the checks.
+/// Runs the checks of `quick`.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Error> {
     let metadata = Metadata::read(root)?;
     let files = match &arguments.since {
@@ -53,8 +52,8 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<(), Error> {
     steps::run(root, "quick", &chosen(&metadata, &crates, protocol))
 }
 
-/// Returns the paths that differ from a commit, relative to the root, also those that git does not
-/// know yet.
+/// Returns the paths that differ from a commit, relative to the root. Files that git does not track yet
+/// are included.
 fn changed(root: &Path, commit: &str) -> Result<BTreeSet<String>, Error> {
     let differ = ["diff", "--name-only", "-z", "--no-renames", commit, "--"];
     let new = ["ls-files", "-z", "--others", "--exclude-standard"];
@@ -66,7 +65,7 @@ fn changed(root: &Path, commit: &str) -> Result<BTreeSet<String>, Error> {
     Ok(files)
 }
 
-/// Returns the crates that the files belong to.
+/// Returns the crates to which the files belong.
 fn owners<'a>(root: &Path, metadata: &'a Metadata, files: &BTreeSet<String>) -> Vec<&'a Package> {
     let owns = |package: &&Package| {
         let folder = package.manifest_path.parent().and_then(|it| it.strip_prefix(root).ok());
@@ -75,7 +74,8 @@ fn owners<'a>(root: &Path, metadata: &'a Metadata, files: &BTreeSet<String>) -> 
     metadata.members().into_iter().filter(owns).collect()
 }
 
-/// Returns the folder of the protocol that all changed code belongs to, if it is one protocol.
+/// Returns the folder of the protocol to which all changed code belongs, if all of it belongs to one
+/// protocol.
 fn only_protocol(files: &BTreeSet<String>) -> Option<&str> {
     let mut code = files.iter().filter(|file| file.ends_with(".rs") || file.ends_with(".toml"));
     let folder = |file: &'_ String| -> Option<usize> {
@@ -87,7 +87,7 @@ fn only_protocol(files: &BTreeSet<String>) -> Option<&str> {
     code.all(same).then(|| &own[PROTOCOLS.len()..])
 }
 
-/// Returns the name by which `tarn` knows the protocol of a folder.
+/// Returns the name that the `tarn` program uses for the protocol in a folder.
 fn name_of(root: &Path, folder: &str) -> Result<String, Error> {
     let path = format!("{PROTOCOLS}{folder}/mod.rs");
     let text = std::fs::read_to_string(root.join(&path))
@@ -98,7 +98,7 @@ fn name_of(root: &Path, folder: &str) -> Result<String, Error> {
         .ok_or_else(|| Error::failed(format!("{path} has no `ProtocolInfo` with a name")))
 }
 
-/// Returns the steps for these crates.
+/// Returns the steps that check these crates.
 fn chosen(metadata: &Metadata, crates: &[&Package], protocol: Option<String>) -> Vec<Step> {
     let mut steps = vec![Step::check("format", format::run)];
     if crates.is_empty() {
@@ -141,7 +141,7 @@ fn chosen(metadata: &Metadata, crates: &[&Package], protocol: Option<String>) ->
     steps
 }
 
-/// Returns a package and all packages of ours that it is built from.
+/// Returns the names of a package and of all workspace packages on which it depends.
 fn below<'a>(metadata: &'a Metadata, name: &str) -> BTreeSet<&'a str> {
     let members = metadata.members();
     let mut found = BTreeSet::new();

@@ -1,7 +1,8 @@
-//! The steps of `ci` and `test`: run in order, timed, stopped at the first failure.
+//! The steps of `ci` and `test`. The steps run in order, their time is measured, and the first failure
+//! stops the command.
 //!
-//! Invariant: a step's name is printed before its output and its time after, and
-//! the last line after a failure says which step and which command.
+//! Invariant: a step's name is printed before the step's output, and its time after the output. After a
+//! failure, the last line names the step and the command.
 
 use std::path::Path;
 
@@ -17,7 +18,7 @@ pub(crate) struct Step {
 }
 
 enum Work {
-    /// A cargo command, with an environment variable of its own.
+    /// A cargo command. The command may have one additional environment variable.
     Cargo { arguments: Vec<String>, variable: Option<(&'static str, &'static str)> },
     /// A function of this tool.
     Check(Box<Check>),
@@ -25,7 +26,7 @@ enum Work {
 
 type Check = dyn Fn(&Path) -> Result<(), Error>;
 
-/// Returns the steps of `cargo xtask ci`; first those that compile nothing.
+/// Returns the steps of `cargo xtask ci`. Steps that compile nothing are first.
 pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
     let clippy = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let mut steps = vec![
@@ -49,22 +50,24 @@ pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
 pub(crate) fn tests() -> Vec<Step> {
     let tests = ["test", "--locked", "--workspace", "--lib", "--bins", "--tests"];
     vec![
-        // Not `--examples`: they hold no tests, and would be linked once more, as test programs.
+        // The arguments do not contain `--examples`. The examples contain no tests, and would be linked
+        // once more as test programs.
         Step::cargo("tests", tests),
         Step::cargo("doc tests", ["test", "--locked", "--workspace", "--doc"]),
         Step::check("examples", examples::run),
     ]
 }
 
-/// Returns the steps for models of the synchronisation of the local backend and of the lock table.
-/// They have a folder of their own, because every crate is compiled with another flag.
+/// Returns the steps for models of the synchronisation of the local backend and of the lock table. The
+/// steps for models build in a separate folder, because they compile every crate with an additional
+/// flag.
 pub(crate) fn loom() -> Vec<Step> {
     let packages = ["-p", "tarn-fabric", "-p", "tarn-engine", "--test", "loom"];
     let folder = ["test", "--locked", "--target-dir", "target/loom"];
     vec![Step::cargo("loom", folder.into_iter().chain(packages)).with("RUSTFLAGS", "--cfg loom")]
 }
 
-/// Runs the steps of a command, prints the time of each one, and keeps it.
+/// Runs the steps of a command. Prints the time of each step, and stores the time in a file.
 pub(crate) fn run(root: &Path, command: &'static str, steps: &[Step]) -> Result<(), Error> {
     let mut all = Vec::new();
     for step in steps {
@@ -83,7 +86,7 @@ pub(crate) fn run(root: &Path, command: &'static str, steps: &[Step]) -> Result<
 }
 
 impl Step {
-    /// Makes a step of a cargo command.
+    /// Makes a step that runs a cargo command.
     pub(crate) fn cargo<T: Into<String>>(
         name: &'static str,
         arguments: impl IntoIterator<Item = T>,
@@ -92,7 +95,7 @@ impl Step {
         Self { name, work: Work::Cargo { arguments, variable: None } }
     }
 
-    /// Makes a step of a function of this tool.
+    /// Makes a step that runs a function of this tool.
     pub(crate) fn check(
         name: &'static str,
         check: impl Fn(&Path) -> Result<(), Error> + 'static,
@@ -108,7 +111,7 @@ impl Step {
         self
     }
 
-    /// Returns the name, and the command line if there is one.
+    /// Returns the step's name, and its command line if it has one.
     pub(crate) fn shown(&self, root: &Path) -> String {
         match &self.work {
             Work::Cargo { arguments, variable } => {

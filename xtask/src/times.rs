@@ -1,8 +1,9 @@
-//! The time that each step took: a table at the end of a run, and a line of JSON for each step in a file.
+//! The time that each step took. A table is printed at the end of a run, and a file gets one line of
+//! JSON for each step.
 //!
-//! Invariant: a step's line is written as soon as the step ends, well or badly. So runs that are
-//! ended by a later step or a signal are kept too. The file only grows; `.ci/run` prints the lines
-//! that are its own.
+//! Invariant: a step's line is written as soon as the step ends, whether it passed or failed. So the
+//! file also has the steps of runs that a later step or a signal ended. The file only grows. `.ci/run`
+//! prints the lines that its own run has written.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,13 +13,13 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// The file for the lines, relative to the root.
+/// The file that gets the lines, relative to the root.
 const KEPT: &str = "target/ci-times.jsonl";
 
 /// One step that ended.
 #[derive(Debug, Serialize)]
 pub(crate) struct Taken {
-    /// When it began, in seconds since 1970.
+    /// The time at which the step began, in seconds since 1970.
     began_s: u64,
     command: &'static str,
     step: &'static str,
@@ -27,7 +28,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Runs the work and measures it.
+    /// Runs the work of a step and measures its time.
     #[expect(clippy::disallowed_methods, reason = "measures what a step really takes")]
     pub(crate) fn by(
         command: &'static str,
@@ -42,12 +43,12 @@ impl Taken {
         (outcome, Self { began_s: began.as_secs(), command, step, result, seconds })
     }
 
-    /// Returns in one line how it ended.
+    /// Returns one line that says how the step ended.
     pub(crate) fn shown(&self) -> String {
         format!("{}: {} in {:.1} s", self.step, self.result, self.seconds)
     }
 
-    /// Appends its line to the file.
+    /// Appends the step's line to the file.
     pub(crate) fn keep(&self, root: &Path) -> Result<(), Error> {
         let path = root.join(KEPT);
         let failed = |error| Error::failed(format!("cannot write {KEPT}: {error}"));
@@ -62,12 +63,12 @@ impl Taken {
     }
 }
 
-/// Rounds to tenths of a second, which are exact enough.
+/// Rounds a time to tenths of a second, which is exact enough for these times.
 fn round(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
-/// Returns a table of all steps of a run, and their sum.
+/// Returns a table of all steps of a run, with the sum of their times.
 pub(crate) fn table(taken: &[Taken]) -> String {
     let mut text = format!("{:<12} {:>7} {:>9}\n", "step", "result", "seconds");
     for Taken { step, result, seconds, .. } in taken {

@@ -1,22 +1,22 @@
 //! Tarn's engine: serializable transactions over the fabric contract.
 //!
-//! Map, in the order of the storeys: each imports only those before it. [`tarn_store`] defines the bytes in memory, and
-//! how they are found.
-//! - [`cluster`]: which compute nodes live, which map of memory is in force, constants that a protocol declares about
-//!   itself.
+//! This is a map of the crate's modules, in layers: a module imports only modules that this list names before it. The
+//! crate [`tarn_store`] defines the bytes in memory and how code finds them.
+//! - [`cluster`]: which compute nodes are members, which map of memory is in force, and the constants that a protocol
+//!   declares about itself.
 //! - [`services`]: tables that a compute node keeps for others: locks, shards, timestamps, counts of readers.
 //! - [`transaction`]: one transaction, as data.
 //! - [`site`]: the database, the compute node and the thread that a transaction runs on.
 //! - [`requests`]: requests of a thread to other compute nodes, and its answers to theirs.
-//! - [`steps`]: the parts that protocols share: access to records and indexes, locks beside records, logs, recovery by
-//!   logs.
-//! - [`protocol`]: how transactions are run, one folder a system.
+//! - [`steps`]: the parts that protocols share: access to records and indexes, locks beside records, logs, and
+//!   recovery by logs.
+//! - [`protocol`]: how a protocol runs transactions. Each protocol has one folder.
 //! - [`recovery`]: the actions after a compute node's death.
-//! - [`session`]: the interface of callers: coordinators and their transactions.
+//! - [`session`]: the interface for callers: coordinators and their transactions.
 //! - [`admin`]: loading, inspection, new copies, repair.
 //!
-//! Invariant: this crate knows only the fabric contract and the contents of memory. It knows no simulator, no thread
-//! and no wall clock. Time, randomness and I/O arrive through a [`tarn_fabric::port::Port`].
+//! Invariant: this crate knows only the fabric contract and the contents of memory. This crate knows no simulator, no
+//! thread and no wall clock. Time, randomness and I/O arrive through a [`tarn_fabric::port::Port`].
 
 #![forbid(unsafe_code)]
 

@@ -1,12 +1,12 @@
-//! The synchronisation of the lock table and of the counts of readers, under every interleaving. Reads may
-//! return every value that a machine with weaker order than ours may show.
+//! Models of the synchronisation of the lock table and of the counts of readers, under every interleaving. In a
+//! model, reads may return every value that a machine with weaker order than ours may show.
 //!
-//! Run with `cargo xtask loom`; an ordinary build has nothing here. The code is the table's own, on loom's
-//! atomics (`crates/engine/src/services/lock/sync.rs`), with buckets of two slots.
+//! Run the models with `cargo xtask loom`; in an ordinary build this file is empty. The models run the table's own
+//! code, on loom's atomics (`crates/engine/src/services/lock/sync.rs`), with buckets of two slots.
 //!
-//! Invariant checked: each model passes. It fails if an ordering that it must justify is taken away, or if
-//! the paper's text replaces the bit. Models are bounded: at most three preemptions, two or three threads, a
-//! few grants. Not modelled: spill buckets, which change only under the bit of their home bucket.
+//! Invariant checked: each model passes. A model fails if an ordering that it must justify is removed, or if the
+//! paper's algorithm replaces the bit. Models are bounded: at most three preemptions, two or three threads, a few
+//! grants. Spill buckets are not modelled, because they change only under the bit of their home bucket.
 
 #![cfg(loom)]
 
@@ -24,10 +24,10 @@ use tarn_fabric::rpc::RpcConfig;
 use tarn_store::schema::TableId;
 
 const PREEMPTIONS: usize = 3;
-/// Two locks of the only bucket.
+/// The hashes of two locks of the only bucket.
 const K: u64 = 7 << 8;
 const X: u64 = 9 << 8;
-/// Number of words in a slot up to its key.
+/// The number of words in a slot up to and including its key.
 const KEY_WORDS: usize = 3;
 const WHOSE: Whose = Whose { hash: 1, table: 0, key: 5 };
 const NOW: Stamp = Stamp { grants: 0, epoch: 0 };
@@ -40,7 +40,7 @@ fn check(site: Option<Site>, model: fn()) {
     builder.check(model);
 }
 
-/// A table of one bucket, and a word guarded by K; accesses to the word have no order of their own.
+/// A table of one bucket, and a word that lock K guards; accesses to the word have no memory ordering.
 struct Guarded {
     table: LockTable,
     word: AtomicU64,
@@ -52,8 +52,8 @@ impl Guarded {
         Arc::new(Guarded { table, word: AtomicU64::new(0) })
     }
 
-    /// Adds one under the lock, in a way that is safe only for a single thread. Returns whether the lock was
-    /// granted.
+    /// Adds one to the word under lock K, in a way that is safe only for a single thread. Returns whether the lock
+    /// was granted.
     fn add(&self) -> bool {
         let Some(place) = self.table.acquire(K, LockMode::Write, || {}) else { return false };
         let before = self.word.load(Ordering::Relaxed);
@@ -62,14 +62,14 @@ impl Guarded {
         true
     }
 
-    /// Returns the value that a reader sees; the reader never releases its lock.
+    /// Returns the value of the word that a reader sees; the reader never releases its lock.
     fn read(&self) -> Option<u64> {
         self.table.acquire(K, LockMode::Read, || {})?;
         Some(self.word.load(Ordering::Relaxed))
     }
 }
 
-/// Two writers of one key, with another key in the bucket: each addition counts.
+/// Two writers lock one key, while another key is in the bucket: each addition must count.
 fn writers() {
     let guarded = Guarded::new(Bits::Shared);
     let other = Arc::clone(&guarded);
@@ -79,7 +79,8 @@ fn writers() {
     assert_eq!(guarded.word.load(Ordering::Relaxed), granted, "an addition was lost");
 }
 
-/// A writer, and two readers that stay: no writer came between the readers, so they have seen the same.
+/// A writer runs beside two readers that keep their locks. No writer ran between the two readers, so both have seen
+/// the same value.
 fn readers() {
     let guarded = Guarded::new(Bits::Shared);
     let reader = |guarded: &Arc<Guarded>| {
@@ -94,7 +95,7 @@ fn readers() {
     }
 }
 
-/// A reader becomes the writer while another reader comes: one of them is refused.
+/// A reader becomes the writer while another reader requests the lock: one of the two is refused.
 fn upgrade() {
     let guarded = Guarded::new(Bits::Shared);
     let place = guarded.table.acquire(K, LockMode::Read, || {}).expect("nobody else");
@@ -105,7 +106,7 @@ fn upgrade() {
     assert!(!(is_writer && reads), "a writer and a reader");
 }
 
-/// Two threads want one key at the same time, while another key's slot is given up.
+/// Two threads request one key at the same time, while another key's slot is released.
 fn one_key(bits: Bits) {
     let guarded = Guarded::new(bits);
     let other = Arc::clone(&guarded);
@@ -123,7 +124,7 @@ fn one_key(bits: Bits) {
     assert!(!(granted && beside), "two writers of one key");
 }
 
-/// A reader joins another reader that goes, and whose slot another key's readers take.
+/// A reader joins another reader that leaves, while readers of another key take the slot.
 fn one_slot(bits: Bits) {
     let guarded = Guarded::new(bits);
     let place = guarded.table.acquire(K, LockMode::Read, || {}).expect("nobody else");
@@ -152,12 +153,12 @@ fn with_two_loads() {
     one_slot(Bits::PlantedTwoLoads);
 }
 
-/// A record's table of versions: its key, and words that all name the write from which they come.
+/// A record's version table: its key, and words that all name the write from which they come.
 fn slot(write: u64) -> [u64; KEY_WORDS] {
     std::array::from_fn(|word| if word == KEY_WORDS - 1 { WHOSE.key } else { write })
 }
 
-/// Whether the remembered table is of one write.
+/// Whether the cached version table comes from one write.
 fn is_whole(cache: &VersionCache) -> bool {
     let mut into = [0; KEY_WORDS];
     match cache.get(WHOSE, NOW, &mut into) {
@@ -170,7 +171,7 @@ fn remember(cache: &VersionCache, write: u64) {
     cache.put(WHOSE, NOW, Address::new(GroupId(0), 64 * write), &slot(write));
 }
 
-/// One thread reads a remembered table while another replaces it.
+/// One thread reads a cached version table while another thread replaces it.
 fn remembered() {
     let cache = Arc::new(VersionCache::new(1, KEY_WORDS));
     remember(&cache, 1);
@@ -180,7 +181,7 @@ fn remembered() {
     reader.join().expect("of two writes");
 }
 
-/// Two threads replace it: one of the two tables stays.
+/// Two threads replace a cached version table: one of the two new tables stays.
 fn remembered_by_two() {
     let cache = Arc::new(VersionCache::new(1, KEY_WORDS));
     let other = Arc::clone(&cache);
@@ -190,16 +191,16 @@ fn remembered_by_two() {
     assert!(is_whole(&cache), "of two writes");
 }
 
-/// A record in memory, and the readers of it at a node.
+/// A record in memory, and a node's counts of the record's readers.
 struct Read {
     readers: NodeReaders,
     lock: AtomicU64,
-    /// The work that the reader has done by the time its window closes.
+    /// The work that the reader has completed before its window closes.
     done: AtomicU64,
 }
 
-/// A reader has not found the lock, and a writer has found no reader. So the writer knows that the reader has
-/// gone, and sees all its work.
+/// A reader has not found the lock, and a writer has found no reader. So the writer knows that the reader has left,
+/// and sees all of the reader's work.
 fn counted() {
     let name = RecordName::of(TableId(0), 5);
     let id = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
@@ -224,8 +225,8 @@ fn counted() {
     assert!(is_locked || is_read || has_gone, "he reads what nobody is told that he reads");
 }
 
-/// Asserts that a model fails, and because of its own assertion: a search that ran into its bounds has found
-/// nothing.
+/// Asserts that a model fails, and that its own assertion is the cause. A search that reached its bounds has found no
+/// failure.
 fn assert_found(site: Option<Site>, model: fn()) {
     let found = std::panic::catch_unwind(|| check(site, model)).expect_err("it is noticed");
     let text = found
@@ -237,7 +238,8 @@ fn assert_found(site: Option<Site>, model: fn()) {
     assert!(!text.is_empty() && !bounds.iter().any(|bound| text.contains(bound)), "{text}");
 }
 
-/// Defines a test that the model passes, and for each site a test that it fails without that site.
+/// Defines a test that the model passes. For each site, it also defines a test in which the model fails without that
+/// site.
 macro_rules! models {
     ($($model:ident: $($planted:ident = $site:ident),*;)*) => {$(
         mod $model {

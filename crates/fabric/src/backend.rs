@@ -15,7 +15,7 @@ use std::task::Poll;
 /// A backend's capabilities beyond the contract's minimum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caps {
-    /// Whether the responder executes masked CAS; otherwise the engine falls back to a CAS loop.
+    /// Whether the responder executes masked CAS. No system of the engine uses masked CAS yet.
     pub masked_cas: bool,
     /// Largest datagram in bytes.
     pub datagram_bytes_max: usize,

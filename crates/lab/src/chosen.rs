@@ -1,7 +1,8 @@
-//! A workload chosen by its name, and the runs of the laboratory with it.
+//! A workload that the caller names, and the kinds of runs of the laboratory with this workload.
 //!
-//! Invariant: a crate above this one names no workload's type and calls nothing generic over it. So every run is compiled
-//! once for each workload and protocol, in this crate.
+//! Invariant: a crate that depends on this one names no workload's type and calls no function that
+//! is generic over workloads. So the compiler generates the code of every run once for each
+//! workload and protocol, in this crate.
 
 use crate::harness::error::RunError;
 use crate::harness::watch::Watch;
@@ -14,7 +15,7 @@ use crate::{bench, outage, simulate, trace};
 use tarn_store::ids::UsageError;
 use tarn_workloads::{Settings, Workload as _, with_workload};
 
-/// A workload's name with settings that it has accepted.
+/// A workload's name with settings that the workload has accepted.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     name: String,
@@ -23,25 +24,25 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Makes the workload once, so that it can refuse its settings.
+    /// Makes the workload once, so that the workload can refuse its settings.
     ///
     /// # Errors
-    /// A name that no workload has, or the workload's refusal.
+    /// A name that no workload has, or the workload's refusal of its settings.
     pub fn new(name: &str, settings: Settings) -> Result<Chosen, UsageError> {
         let lines_per_transaction =
             with_workload!(name, W => W::new(&settings)?.lines_per_transaction())?;
         Ok(Chosen { name: name.to_owned(), settings, lines_per_transaction })
     }
 
-    /// Cachelines of a transaction, on average: see [`bench::coroutines_for`].
+    /// The average number of cachelines that one transaction uses: see [`bench::coroutines_for`].
     pub fn lines_per_transaction(&self) -> usize {
         self.lines_per_transaction
     }
 
-    /// Runs it on an embedded cluster.
+    /// Runs the workload on an embedded cluster.
     ///
     /// # Errors
-    /// As [`bench::run::run`].
+    /// The same errors as [`bench::run::run`].
     pub fn bench(
         &self,
         plan: &bench::run::Plan,
@@ -50,10 +51,10 @@ impl Chosen {
         with_workload!(&self.name, W => bench::run::run(W::new(&self.settings)?, plan, watch))?
     }
 
-    /// Runs it on a simulated cluster.
+    /// Runs the workload on a simulated cluster.
     ///
     /// # Errors
-    /// As [`simulate::run::run`].
+    /// The same errors as [`simulate::run::run`].
     pub fn simulate(
         &self,
         plan: &simulate::run::Plan,
@@ -62,18 +63,18 @@ impl Chosen {
         with_workload!(&self.name, W => simulate::run::run(W::new(&self.settings)?, plan, watch))?
     }
 
-    /// Bytes of this machine that a simulated run will take.
+    /// The number of bytes of this machine's memory that a simulated run will take.
     ///
     /// # Errors
-    /// As [`estimate::memory_bytes`].
+    /// The same errors as [`estimate::memory_bytes`].
     pub fn simulated_bytes(&self, plan: &simulate::run::Plan) -> Result<u64, UsageError> {
         with_workload!(&self.name, W => estimate::memory_bytes(&W::new(&self.settings)?, plan))?
     }
 
-    /// Runs it on a simulated cluster with hot shards, three times.
+    /// Runs the workload on a simulated cluster with hot shards, three times.
     ///
     /// # Errors
-    /// As [`simulate::hotspot::run::run`].
+    /// The same errors as [`simulate::hotspot::run::run`].
     pub fn hotspot(&self, plan: &HotspotPlan) -> Result<HotspotReport, RunError> {
         with_workload!(&self.name, W => {
             let make = || Ok(W::new(&self.settings)?);
@@ -81,18 +82,18 @@ impl Chosen {
         })?
     }
 
-    /// Runs it on a simulated cluster in which nodes crash.
+    /// Runs the workload on a simulated cluster in which nodes crash.
     ///
     /// # Errors
-    /// As [`outage::run::run`].
+    /// The same errors as [`outage::run::run`].
     pub fn outage(&self, plan: &outage::Plan) -> Result<outage::report::Outage, RunError> {
         with_workload!(&self.name, W => outage::run::run(W::new(&self.settings)?, plan, &|_| {}))?
     }
 
-    /// Runs it on a simulated cluster and keeps transactions of the run.
+    /// Runs the workload on a simulated cluster and keeps records of some of its transactions.
     ///
     /// # Errors
-    /// As [`trace::run::run`].
+    /// The same errors as [`trace::run::run`].
     pub fn trace(
         &self,
         plan: &simulate::run::Plan,

@@ -1,16 +1,20 @@
-//! The laboratory: the program `tarn` measures, simulates, explores and draws with it.
+//! The laboratory: the program `tarn` uses this crate to measure, simulate, explore and draw runs.
 //!
 //! Map:
-//! - [`mod@bench`]: workloads on an embedded cluster, measured and checked. [`machine`]: the machine that they run on.
-//! - [`simulate`]: the same on a cluster in virtual time. [`schedules`]: random orders of events on it. [`outage`]: nodes
-//!   that crash under load.
-//! - [`explore`]: small transactions in every order that the contract allows.
-//! - [`reproduce`]: published figures, beside those of such a cluster.
-//! - [`sweep`]: many such runs, side by side. [`trace`]: one transaction, looked at closely.
-//! - [`chosen`]: any of these runs with a workload by its name. [`harness`]: steps that they have in common.
+//! - [`mod@bench`]: workloads on an embedded cluster, measured and checked.
+//! - [`machine`]: a description of the machine on which a run takes place.
+//! - [`simulate`]: workloads on a simulated cluster in virtual time.
+//! - [`schedules`]: random orders of events on a simulated cluster.
+//! - [`outage`]: nodes of a simulated cluster that crash under load.
+//! - [`explore`]: small transactions in every order that the fabric's contract allows.
+//! - [`reproduce`]: published figures, beside the figures of a simulated cluster.
+//! - [`sweep`]: many simulated runs, side by side.
+//! - [`trace`]: the steps of a single transaction.
+//! - [`chosen`]: any of these kinds of runs with a workload that the caller names.
+//! - [`harness`]: steps that several kinds of runs share.
 //!
-//! Invariant: everything here works through the public interfaces of the library, the engine, the fabric and the simulator;
-//! a program of its own can do all that this crate does.
+//! Invariant: this crate works only through the public interfaces of the library, the engine, the
+//! fabric and the simulator. So any other program can do all that this crate does.
 
 #![forbid(unsafe_code)]
 

@@ -1,22 +1,24 @@
-//! The kind of this machine: printed beside every figure, because figures without it mean nothing.
+//! The kind of this machine. Reports print the kind of machine beside every figure, because a
+//! figure means nothing without the machine on which it was measured.
 //!
-//! Invariant: the kind of machine, never its name; nothing here changes a run, but for [`pin_to_core`].
+//! Invariant: this module reports the kind of machine, never the machine's name. Only
+//! [`pin_to_core`] changes how a run behaves.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Keeps the calling thread on the core numbered `index` modulo the cores there are.
+/// Keeps the calling thread on the core numbered `index` modulo the number of cores.
 pub fn pin_to_core(index: usize) {
     tarn_fabric::local::pin_to_core(index);
 }
 
-/// Processors that this process may use.
+/// The number of processors that this process may use.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Processor, count of processors, system.
+/// Returns the processor's model, the number of processors, and the operating system.
 pub fn describe() -> String {
     let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = information
@@ -26,7 +28,8 @@ pub fn describe() -> String {
     format!("{model}, {} processors, {}", processors(), std::env::consts::OS)
 }
 
-/// Memory that another process takes now; `None` where the system does not say, or it has ended.
+/// The number of bytes of memory that another process takes now; `None` where the system does not
+/// report this number, or the process has ended.
 pub fn resident_bytes(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
@@ -34,8 +37,9 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// How long a cacheline takes to go from the first core to the second and back: the median of five measurements, in
-/// nanoseconds; `None` where there is one core. It bounds the rate of two threads that write the same records.
+/// Returns the time in nanoseconds that a cacheline takes from the first core to the second and
+/// back: the median of five measurements. The result is `None` on a machine with one core. The
+/// round trip of a cacheline limits the rate of two threads that write the same records.
 #[expect(clippy::disallowed_methods, reason = "measures the machine")]
 pub fn line_round_trip_ns() -> Option<f64> {
     const TRIPS: u64 = 100_000;

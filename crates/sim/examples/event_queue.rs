@@ -2,7 +2,7 @@
 //! large run: 540 coordinators on nine compute nodes, three memory nodes, and one round in flight for
 //! each coordinator.
 //!
-//! Invariant: both queues see the same events, and give them back in the same order.
+//! Invariant: both queues receive the same events, and return them in the same order.
 
 #![allow(clippy::disallowed_methods, reason = "measures what a queue really takes")]
 
@@ -48,8 +48,8 @@ impl Queue for Heap {
 }
 
 /// Each event creates the next event of its coordinator. An arrival follows after 0.7 µs, a completion
-/// after 1.1 µs, both give or take the time that queues add. One event in 64 sleeps longer than the
-/// calendar reaches.
+/// after 1.1 µs, both changed a little by the time spent in queues. One event in 64 is so late that it
+/// lies beyond the calendar.
 fn run(queue: &mut impl Queue) -> (f64, u64) {
     for coordinator in 0..COORDINATORS {
         queue.push(coordinator * 1_000, coordinator);

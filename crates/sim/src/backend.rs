@@ -1,8 +1,8 @@
-//! One thread's hold on the simulated cluster.
+//! The access of one thread to the simulated cluster.
 //!
 //! Invariant: while the [`crate::scheduler::Scheduler`] polls a coroutine, every operation of the
-//! coroutine takes virtual time. Outside of such a poll (in a loader, an audit) the cluster is at rest:
-//! rounds are done at once and cost nothing.
+//! coroutine takes virtual time. Outside of such a poll (for example in a loader or an audit) the
+//! cluster is at rest. At rest a round is executed immediately and costs no virtual time.
 
 use crate::flight::Interest;
 use crate::revoke;
@@ -17,7 +17,7 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Drift, Wait, Window};
 
-/// See the module's documentation.
+/// One thread's access to the simulated cluster.
 pub(crate) struct SimBackend {
     world: Rc<RefCell<World>>,
     thread: u32,
@@ -25,7 +25,7 @@ pub(crate) struct SimBackend {
     number: u16,
 }
 
-/// The ticket of a detached round that was executed at once.
+/// The ticket of a detached round that was executed immediately, while the cluster was at rest.
 const DONE: u64 = u64::MAX;
 
 impl SimBackend {
@@ -34,7 +34,7 @@ impl SimBackend {
         SimBackend { world, thread, node, number }
     }
 
-    /// How far this node's clock has run.
+    /// How far this node's clock has advanced since 0.
     fn ran(&self) -> Nanos {
         self.ran_in(&self.world.borrow())
     }
@@ -64,7 +64,8 @@ impl Backend for SimBackend {
             return Posted::Done(world.execute_at_rest(self.node, round));
         }
         let ticket = world.post(self.thread, round, Interest::Awaited);
-        // The world now owns the caller's round until it is done; the caller gets this idle one.
+        // The world now owns the caller's round until the round is done. In exchange the caller holds
+        // an idle round.
         round.ticket = ticket;
         world.is_registered = true;
         Posted::InFlight
@@ -108,7 +109,8 @@ impl Backend for SimBackend {
             return world.ask_revoked(number).map_or(Poll::Pending, Poll::Ready);
         }
         if let Some(index) = world.flights.find(ticket) {
-            // The coroutine that asked is woken when it is time to ask again.
+            // The world wakes the coroutine that asked about this flight when the coroutine should ask
+            // again.
             let before = std::mem::replace(&mut world.flights.get(index).waiter, world.current);
             if let Some(task) = before.filter(|_| before != world.current) {
                 world.also_waiting.push((ticket, task));
@@ -174,7 +176,7 @@ impl Backend for SimBackend {
     fn end_wait(&self, wait: Wait, length: Nanos) -> Poll<()> {
         let end = self.drift().end_of(Nanos(wait.0), length);
         let world = &mut *self.world.borrow_mut();
-        // At rest no time passes.
+        // While the cluster is at rest, no time passes, so the wait ends immediately.
         if world.current.is_none() || self.ran_in(world) >= end {
             return Poll::Ready(());
         }
@@ -207,7 +209,7 @@ impl Backend for SimBackend {
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
         self.world.borrow_mut().look_at_inbox(self.thread);
         for count in 0..budget {
-            // The sink may send, so no borrow is held while it runs.
+            // The sink may send a datagram, so no borrow of the world is held while the sink runs.
             let taken = self.world.borrow_mut().take_message(self.thread);
             let Some((from, bytes, index)) = taken else { return count };
             sink(from, &bytes);

@@ -1,8 +1,8 @@
-//! Bells: a coroutine waits for another coroutine. Drivers of a simulation use them; no simulated
-//! component does.
+//! Bells, with which a coroutine waits for another coroutine. Drivers of a simulation use bells. No
+//! simulated component uses bells.
 //!
-//! Invariant: a ring wakes the coroutine that has waited longest. It is polled at the same moment of
-//! virtual time. Waiting costs no virtual time.
+//! Invariant: a ring wakes the coroutine that has waited longest. The woken coroutine is polled at the
+//! same moment of virtual time. Waiting costs no virtual time.
 
 use crate::fabric::SimFabric;
 use crate::world::{Event, World};
@@ -12,10 +12,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A waiting coroutine: its task, and whether a bell was rung for it.
+/// A waiting coroutine: the number of its task, and whether a bell was rung for it.
 type Waiter = (u32, Rc<Cell<bool>>);
 
-/// See the module's documentation.
+/// A bell that one coroutine rings to wake another one.
 #[derive(Clone)]
 pub struct Bell {
     world: Rc<RefCell<World>>,
@@ -52,7 +52,7 @@ impl Bell {
     }
 }
 
-/// See [`Bell::wait`].
+/// The future that [`Bell::wait`] returns.
 pub struct Wait<'a> {
     bell: &'a Bell,
     is_rung: Option<Rc<Cell<bool>>>,
@@ -131,7 +131,7 @@ mod tests {
         drop(scheduler);
         let woken = woken.into_inner();
         assert_eq!(woken.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
-        // They wake at the moment of the ring, except for the cost of switching coroutines.
+        // The coroutines wake at the moment of the ring, except for the cost of switching coroutines.
         for (turn, (_, at_ns)) in (1..).zip(&woken) {
             assert!((turn * 10_000..turn * 10_000 + 500).contains(at_ns), "{woken:?}");
         }

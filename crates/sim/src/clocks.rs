@@ -1,15 +1,18 @@
-//! The clocks of nodes, and the interval in which each node knows the true time to lie.
+//! The clocks of nodes, and the interval in which each node knows that the true time lies.
 //!
-//! Invariant: `earliest ≤ true time ≤ latest`, however far a clock is off. A reading is off by the
-//! node's offset and drift, which are drawn within the bounds. The interval is computed from the
-//! reading alone, which is all that a node has, and allows for the bounds. A reading never falls.
+//! Invariant: `earliest ≤ true time ≤ latest`, however wrong a clock is. The reading of a node's clock
+//! differs from the true time by the node's offset and drift, which are drawn within the bounds. A node
+//! knows nothing but the reading, so the interval is computed from the reading and the two bounds. The
+//! reading of a clock never falls.
 //!
-//! In random mode a port's `now` is its node's reading, with the bounds of the run's `Chaos`; an
-//! observer stamps histories with true time. In timed mode `now` is true time, because latencies are
-//! measured by it. The interval is still that of a clock within the profile's bounds.
+//! In random mode a port's `now` is the reading of its node's clock, within the bounds of the run's
+//! `Chaos`. An observer of a random run stamps histories with the true time. In timed mode `now` is the
+//! true time, because latencies are measured by `now`. In timed mode the interval is still computed
+//! from a clock within the profile's bounds.
 //!
-//! In both modes windows and waits are measured by how far a node's clock has run since 0, at its rate.
-//! They depend on the bound on rates alone. `now` would not do: a clock that is behind stands still at 0.
+//! In both modes windows and waits are measured by how far a node's clock has advanced since 0, at the
+//! clock's own rate. So windows and waits depend only on the bound on clock rates. The value of `now`
+//! could not measure them, because a clock that is behind shows 0 until it has caught up.
 
 use crate::config::{CLOCK_STREAM, Mode};
 use crate::profile::Clock as Bounds;
@@ -18,17 +21,18 @@ use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::rng::seeded;
 use tarn_fabric::window::Drift;
 
-/// True time is in whole nanoseconds, and so is the reading of a clock: rounding loses two of them.
+/// The true time and the reading of a clock are rounded to whole nanoseconds. Both roundings together
+/// lose up to two nanoseconds.
 const TICK_NS: u32 = 2;
 
-/// One node's clock.
+/// The clock of one node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     offset_ns: f64,
     drift: f64,
     offset_bound_ns: f64,
     drift_bound: f64,
-    /// Whether `now` is the true time.
+    /// Whether `now` returns the true time instead of the clock's reading.
     is_measured_by: bool,
 }
 
@@ -63,29 +67,29 @@ impl Clock {
         now + self.offset_ns + self.drift * now
     }
 
-    /// The time that the node takes from its clock. It begins at 0; a clock that is behind stays at 0
-    /// for as long as it is behind.
+    /// The time that the node takes from its clock. The time begins at 0. A clock that is behind the
+    /// true time shows 0 until it has caught up.
     pub(crate) fn now(&self, now: Nanos) -> Nanos {
         if self.is_measured_by { now } else { Nanos(self.reading(now).max(0.0) as u64) }
     }
 
-    /// How far the clock has run at the true time `now`.
+    /// How far the clock has advanced by the true time `now`.
     pub(crate) fn ran(&self, now: Nanos) -> Nanos {
         Nanos((now.0 as f64 * (1.0 + self.drift)) as u64)
     }
 
-    /// The true time at which the clock has run as far as `until`.
+    /// The true time at which the clock has advanced as far as `until`.
     pub(crate) fn ran_at(&self, until: Nanos) -> Nanos {
         first(until.0 as f64 / (1.0 + self.drift), |at| self.ran(at) >= until)
     }
 
-    /// The bound on drift that the node assumes when it measures how far its clock has run.
+    /// The bound on drift that the node assumes when it measures how far its clock has advanced.
     pub(crate) fn believed(&self) -> Drift {
         let ppm = (self.drift_bound * 1e6).ceil() as u32;
         Drift::new(ppm, TICK_NS).expect("profiles and chaos bound the drift")
     }
 
-    /// The true time from which on the node's clock shows `until` or later.
+    /// The first true time at which the node's clock shows `until` or later.
     pub(crate) fn shows_at(&self, until: Nanos) -> Nanos {
         if self.is_measured_by || until == Nanos(0) || until == Nanos(u64::MAX) {
             return until;
@@ -94,21 +98,23 @@ impl Clock {
         first(about, |at| self.now(at) >= until)
     }
 
-    /// The interval in which the node knows the true time to lie, when the true time is `now`.
+    /// The interval in which the node knows that the true time lies, when the true time is `now`.
     pub(crate) fn read(&self, now: Nanos) -> ClockInterval {
         let reading = self.reading(now);
-        // At most this much time has passed since the run began; the clock has drifted for that long.
+        // Since the run began, at most this much time has passed. The clock has drifted for all of this
+        // time.
         let passed = (reading + self.offset_bound_ns) / (1.0 - self.drift_bound);
-        // One more nanosecond for rounding.
+        // The bound grows by one more nanosecond because the readings are rounded.
         let bound = self.offset_bound_ns + self.drift_bound * passed + 1.0;
         let nanos = |at: f64| Nanos(at.max(0.0) as u64);
         ClockInterval { earliest: nanos(reading - bound), latest: nanos((reading + bound).ceil()) }
     }
 }
 
-/// Returns the first moment for which `is_there` holds. That moment is near `about`.
+/// Returns the first moment for which `is_there` holds. The caller must choose `about` so that this
+/// moment is near `about`.
 fn first(about: f64, is_there: impl Fn(Nanos) -> bool) -> Nanos {
-    // Rounding may have removed a nanosecond or two.
+    // Rounding may have removed one or two nanoseconds, so the search begins two nanoseconds earlier.
     let mut at = Nanos((about.max(0.0) as u64).saturating_sub(2));
     while at.0 < u64::MAX && !is_there(at) {
         at.0 += 1;
@@ -174,7 +180,8 @@ mod tests {
                 let end = clock.believed().end_of(clock.ran(since), length);
                 let over = clock.ran_at(end);
                 assert!(clock.ran(over) >= end && over - since >= length, "{clock:?} at {since}");
-                // A node that closes a window then is not told that the window was shorter.
+                // Because of the rounding, a node that closes such a window is never told that the
+                // window was shorter than the lease.
                 let passed = clock.ran(since + length) - clock.ran(since);
                 assert!(!clock.believed().is_shorter(passed, length), "{clock:?} at {since}");
             }

@@ -12,17 +12,17 @@ use tarn_fabric::rng::seeded;
 /// The shape and behaviour of a cluster.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// Number of memory nodes. There is one replica group for each.
+    /// The number of memory nodes. The cluster has one replica group for each memory node.
     pub memory_nodes: usize,
-    /// Number of copies of each group.
+    /// The number of copies of each replica group.
     pub replicas: usize,
-    /// Number of compute nodes.
+    /// The number of compute nodes.
     pub compute_nodes: usize,
-    /// Size of one replica group's memory at one node, in bytes.
+    /// The size of one replica group's memory at one node, in bytes.
     pub group_bytes: u64,
     /// The costs of the hardware.
     pub profile: Profile,
-    /// Timed or random.
+    /// Whether the simulation is timed or random.
     pub mode: Mode,
     /// The seed of all random choices.
     pub seed: u64,
@@ -31,59 +31,65 @@ pub struct SimConfig {
 /// The two modes of a simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Mode {
-    /// Costs alone decide when an event happens: for performance.
+    /// The costs of the profile alone decide when an event happens. Timed mode measures performance.
     Timed,
-    /// Orders, delays and faults as weak as the contract allows, drawn from the seed: for correctness.
+    /// Orders, delays and faults are drawn from the seed. The contract allows no weaker behaviour.
+    /// Random mode checks correctness.
     Random(Chaos),
 }
 
-/// The faults that may happen, and how often. "One in 0" means never.
+/// The faults that may happen, and how often each fault happens. A field "one in" that is 0 means that
+/// the fault never happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chaos {
-    /// Largest extra time that a batch is in flight.
+    /// The largest extra time for which a batch is in flight.
     pub delay_max_ns: u64,
-    /// One piece of work in this many (a line, an atomic, a batch) is held up.
+    /// One piece of work (a line, an atomic, a batch) in this many is delayed.
     pub stall_one_in: u32,
-    /// Longest time for which a piece of work is held up.
+    /// The longest time for which a piece of work is delayed.
     pub stall_max_ns: u64,
-    /// Percentage of messages that are lost.
+    /// The percentage of messages that are lost.
     pub loss_percent: u32,
-    /// Percentage of messages that arrive twice.
+    /// The percentage of messages that arrive twice.
     pub duplicate_percent: u32,
-    /// Largest extra time that a message is in flight: later messages overtake it.
+    /// The largest extra time for which a message is in flight. Later messages may overtake a delayed
+    /// message.
     pub message_delay_max_ns: u64,
     /// One compute node in this many is slow.
     pub slow_one_in: u32,
-    /// All work of a slow node's processors takes this many times as long.
+    /// Each piece of work of a slow node's processors takes this many times as long as on other nodes.
     pub slow_factor: u32,
-    /// After one turn of a coroutine in this many, its thread pauses.
+    /// After one turn of a coroutine in this many turns, the thread of the coroutine pauses.
     pub pause_one_in: u32,
-    /// Longest pause of a thread.
+    /// The longest pause of a thread.
     pub pause_max_ns: u64,
     /// One piece of work or one batch in this many makes the NIC that it reaches pause. Until the pause
-    /// ends, nothing that reaches this NIC continues.
+    /// ends, no work at this NIC continues.
     pub nic_pause_one_in: u32,
-    /// Longest pause of a NIC.
+    /// The longest pause of a NIC.
     pub nic_pause_max_ns: u64,
-    /// Delays, stalls and pauses of NICs come in storms of this length, with calm of the same length
-    /// between them. 0: the storm never ends.
+    /// Delays, stalls and pauses of NICs happen in storms of this length. After each storm follows a
+    /// calm time of the same length. If the length is 0, the storm never ends.
     pub storm_ns: u64,
-    /// One thread at a time is set back: its batches and their answers take up to this much longer.
+    /// One thread at a time is set back. The batches of that thread, and the answers to them, take up
+    /// to this much longer.
     pub set_back_ns: u64,
-    /// Average time between two change points. At each, another thread is set back.
+    /// The average time between two change points. At each change point another thread is set back.
     pub change_every_ns: u64,
-    /// Largest offset of a clock when a run starts.
+    /// The largest offset of a clock when a run starts.
     pub clock_offset_max_ns: u64,
-    /// Largest drift of a clock, too fast or too slow, in millionths.
+    /// The largest drift of a clock, too fast or too slow, in millionths.
     pub clock_drift_max_ppm: u32,
-    /// A planted bug, unless 0: clocks drift by up to this many times the bound that nodes are told.
+    /// A planted bug, unless the value is 0: clocks drift by up to this many times the bound that the
+    /// nodes assume.
     pub planted_drift_times: u32,
-    /// A planted bug: a line is read and written word by word, and other accesses come between.
+    /// A planted bug: a line is read and written word by word, and other accesses may happen between
+    /// two words.
     pub planted_torn_lines: bool,
 }
 
 impl Chaos {
-    /// No fault happens; only the order is as weak as the contract allows.
+    /// No fault happens. Only the order of events is as weak as the contract allows.
     pub const CALM: Chaos = Chaos {
         delay_max_ns: 0,
         stall_one_in: 0,
@@ -106,8 +112,8 @@ impl Chaos {
         planted_torn_lines: false,
     };
 
-    /// Draws other faults for each seed; in some seeds a source of faults is off (swarm testing: Groce
-    /// et al., ISSTA 2012).
+    /// Draws the faults from the seed, so different seeds have different faults. In some seeds a source
+    /// of faults is switched off (swarm testing: Groce et al., ISSTA 2012).
     pub fn of(seed: u64) -> Chaos {
         let mut rng = seeded(seed, CHAOS_STREAM);
         let mut pick = |choices: &[u64]| choices[rng.random_range(0..choices.len())];
@@ -135,7 +141,7 @@ impl Chaos {
     }
 }
 
-/// Streams of random numbers, one for each use.
+/// The names of the streams of random numbers. Each use of random numbers has its own stream.
 pub(crate) const CHAOS_STREAM: u64 = 0x6368_616f;
 pub(crate) const SCHEDULE_STREAM: u64 = 0x7363_6865;
 pub(crate) const CLOCK_STREAM: u64 = 0x636c_6f63;
@@ -168,8 +174,8 @@ impl SimConfig {
         check("group_bytes", self.group_bytes, GROUP_BYTES_MAX, "")
     }
 
-    /// Returns the nodes of each replica group, primary first. As in the local backend, replica `i` of
-    /// group `g` is on node `(g + i) mod memory_nodes`.
+    /// Returns the nodes of each replica group, primary first. Groups are placed as in the local
+    /// backend, replica `i` of group `g` is on node `(g + i) mod memory_nodes`.
     pub(crate) fn groups(&self) -> Vec<Vec<NodeSlot>> {
         let slot = |index: usize| NodeSlot((index % self.memory_nodes) as u16);
         (0..self.memory_nodes)

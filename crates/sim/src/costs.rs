@@ -1,16 +1,17 @@
-//! A profile's constants in picoseconds, the form in which the model charges them.
+//! The constants of a profile in picoseconds. The model charges costs in picoseconds.
 //!
-//! Invariant: these numbers are derived from the profile once, when a cluster is made; no number is
-//! tuned here. Headers are those of the specifications (InfiniBand Architecture Specification, vol. 1:
-//! LRH 8, BTH 12, RETH 16, AETH 4, AtomicETH 28, AtomicAckETH 8, DETH 8, ICRC 4, VCRC 2 bytes). RoCEv2
-//! has Ethernet 14, IPv4 20, UDP 8, FCS 4 and a gap of 20 in place of LRH and VCRC.
+//! Invariant: the numbers in picoseconds are derived from the profile once, when a cluster is made. No
+//! number is tuned in this file. The sizes of headers are taken from the specifications (InfiniBand
+//! Architecture Specification, vol. 1: LRH 8, BTH 12, RETH 16, AETH 4, AtomicETH 28, AtomicAckETH 8,
+//! DETH 8, ICRC 4, VCRC 2 bytes). RoCEv2 has Ethernet 14, IPv4 20, UDP 8, FCS 4 and a gap of 20 in
+//! place of LRH and VCRC.
 
 use crate::config::ConfigError;
 use crate::profile::{AtomicUnit, Constant, Framing, Profile};
 use crate::threads::DoorbellCosts;
 use tarn_fabric::round::{Verb, VerbKind};
 
-/// Bytes of headers of each kind of packet, without payload.
+/// The number of bytes of headers of each kind of packet, without payload.
 #[derive(Clone, Copy, Debug)]
 struct Headers {
     read_request: u64,
@@ -20,7 +21,7 @@ struct Headers {
     atomic_request: u64,
     atomic_response: u64,
     datagram: u64,
-    /// Headers of each later packet of a message.
+    /// The headers of each packet of a message after the first packet.
     more: u64,
 }
 
@@ -46,7 +47,7 @@ const ROCE_V2: Headers = Headers {
     more: 62,
 };
 
-/// Picoseconds for each byte, in units of 2^-24. No batch is as long as 2^24 bytes.
+/// A cost per byte, in units of 2^-24 picoseconds. No batch is as long as 2^24 bytes.
 #[derive(Clone, Copy, Debug)]
 struct PerByte(u64);
 
@@ -61,17 +62,18 @@ impl PerByte {
     }
 }
 
-/// Number of kinds of verbs.
+/// The number of kinds of verbs.
 const KINDS: usize = 5;
 
-/// Costs of verbs, indexed by the number of their kind. The processor cannot predict the kind of a
-/// verb, so the cost is looked up in a table and no branch is taken.
+/// The costs of verbs, indexed by the number of the verb's kind. The processor cannot predict the kind
+/// of a verb. So the cost is read from a table, without a branch.
 #[derive(Clone, Copy, Debug)]
 struct Kinds {
-    /// Time in the pipeline, without the bytes beyond 64.
+    /// The time that a verb spends in the pipeline, without the time for bytes beyond the first 64.
     pipeline: [u64; KINDS],
     request: [u64; KINDS],
-    /// All bits set if the request carries the verb's bytes, else 0.
+    /// All bits are set if the request carries the verb's bytes. If the request carries no bytes, the
+    /// value is 0.
     request_payload: [u64; KINDS],
     response: [u64; KINDS],
     response_payload: [u64; KINDS],
@@ -96,7 +98,7 @@ const _: () = assert!(
         && VerbKind::MaskedCompareAndSwap as usize == KINDS - 1
 );
 
-/// See the module's documentation. All fields but the last group are picoseconds.
+/// The costs of one profile. All fields except the last group of fields are picoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
     pub(crate) switch: u64,
@@ -125,7 +127,7 @@ pub(crate) struct Costs {
     pub(crate) complete: u64,
     pub(crate) retry_timeout: u64,
     pub(crate) atomic_unit: u64,
-    /// Time of one way over cables and switch.
+    /// The time that a packet needs for one way over cables and switch.
     pub(crate) travel: u64,
 
     pub(crate) doorbell_registers: u32,
@@ -198,7 +200,7 @@ impl Costs {
         }
     }
 
-    /// Checks that nodes that were made for these costs can be charged by `other`.
+    /// Checks that nodes that were made for these costs can also be charged by the costs of `other`.
     pub(crate) fn same_parts(&self, other: &Costs) -> Result<(), ConfigError> {
         let parts = |costs: &Costs| {
             [
@@ -221,20 +223,20 @@ impl Costs {
     /// How long a verb occupies the responder's pipeline.
     #[inline]
     pub(crate) fn pipeline(&self, verb: &Verb) -> u64 {
-        // An atomic's 8 bytes are not beyond 64.
+        // An atomic has 8 bytes, so no byte of an atomic is beyond the first 64.
         let beyond = (verb.len_bytes() as u64).saturating_sub(64);
         self.kinds.pipeline[verb.kind() as usize] + self.pipeline_each_byte.of(beyond)
     }
 
-    /// Whether the requester's NIC fetches a verb's bytes by a DMA of its own.
+    /// Whether the requester's NIC fetches a verb's bytes by a separate DMA.
     #[inline]
     pub(crate) fn is_fetched(&self, verb: &Verb) -> bool {
-        // The kind cannot be predicted, so this expression has no branch.
+        // The processor cannot predict the kind of a verb, so this expression has no branch.
         verb.is(VerbKind::Write) & ((verb.len_bytes() as u64) > self.inline_max_bytes)
     }
 
-    /// How long a batch occupies the requester's transmit side. It has `verbs` verbs; for `fetched` of
-    /// them the NIC fetches bytes.
+    /// How long a batch of `verbs` verbs occupies the requester's transmit side. For `fetched` of these
+    /// verbs the NIC fetches bytes.
     #[inline]
     pub(crate) fn transmit(&self, verbs: u64, fetched: u64, in_flight: u64) -> u64 {
         let missed = in_flight.saturating_sub(self.work_queue_entries);
@@ -242,13 +244,13 @@ impl Costs {
         verbs * (self.transmit + miss) + fetched * self.second_dma
     }
 
-    /// A coordinator's own work for one try of a transaction.
+    /// The time of a coordinator's own work for one try of a transaction.
     #[inline]
     pub(crate) fn transaction(&self, records: u64, written: u64) -> u64 {
         self.transaction + records * self.record + written * self.written_record
     }
 
-    /// A coordinator's own work for one try of a transaction without a working set.
+    /// The time of a coordinator's own work for one try of a transaction without a working set.
     #[inline]
     pub(crate) fn together(&self, records: u64) -> u64 {
         self.together + records * self.together_record
@@ -270,8 +272,8 @@ impl Costs {
         self.transmit + if is_fetched { self.second_dma } else { 0 }
     }
 
-    /// The time between two verbs of a batch: as fast as the requester's NIC sends verbs and the link
-    /// carries them.
+    /// The time between two verbs of a batch. The slower one of the requester's NIC and the link
+    /// decides the time between two verbs.
     #[inline]
     pub(crate) fn apart(&self, verbs: u64, fetched: u64, request_bytes: u64) -> u64 {
         if verbs == 1 {
@@ -281,20 +283,21 @@ impl Costs {
         sent.max(self.link(request_bytes)) / verbs
     }
 
-    /// How long this many bytes occupy a link.
+    /// How long `bytes` bytes occupy a link.
     #[inline]
     pub(crate) fn link(&self, bytes: u64) -> u64 {
         self.link_each_byte.of(bytes)
     }
 
-    /// Bytes on the wire of a verb's request.
+    /// The number of bytes that a verb's request has on the wire.
     #[inline]
     pub(crate) fn request_bytes(&self, verb: &Verb) -> u64 {
         let (kinds, kind) = (&self.kinds, verb.kind() as usize);
         kinds.request[kind] + (self.payload(verb.len_bytes() as u64) & kinds.request_payload[kind])
     }
 
-    /// Bytes on the wire of a verb's response; 0 for a WRITE, which has no response of its own.
+    /// The number of bytes that a verb's response has on the wire. A WRITE has no response of its own,
+    /// so the number for a WRITE is 0.
     #[inline]
     pub(crate) fn response_bytes(&self, verb: &Verb) -> u64 {
         let (kinds, kind) = (&self.kinds, verb.kind() as usize);
@@ -302,22 +305,23 @@ impl Costs {
             + (self.payload(verb.len_bytes() as u64) & kinds.response_payload[kind])
     }
 
-    /// Bytes of the acknowledgement that ends a batch of WRITEs.
+    /// The number of bytes of the acknowledgement that ends a batch of WRITEs.
     pub(crate) fn ack_bytes(&self) -> u64 {
         self.headers.ack
     }
 
-    /// Payload of one packet, in bytes.
+    /// The payload of one packet, in bytes.
     pub(crate) fn mtu_bytes(&self) -> u64 {
         self.mtu_bytes
     }
 
-    /// Bytes of a message on the wire.
+    /// The number of bytes that a message has on the wire.
     pub(crate) fn datagram_bytes(&self, payload: usize) -> u64 {
         self.headers.datagram + self.payload(payload as u64)
     }
 
-    /// The payload, padded to words of 4 bytes, and the headers of all packets but the first.
+    /// Returns the bytes of the payload, padded to words of 4 bytes, and of the headers of all packets
+    /// except the first.
     #[inline]
     fn payload(&self, bytes: u64) -> u64 {
         let more = if bytes > self.mtu_bytes { (bytes - 1) / self.mtu_bytes } else { 0 };
@@ -361,7 +365,7 @@ mod tests {
     #[test]
     fn a_read_occupies_the_pipeline_by_its_bytes() {
         let costs = Costs::of(&Profile::load("cx3-56g").unwrap());
-        assert_eq!(costs.pipeline(&verb(8)), 37_736); // 26.5 M/s
+        assert_eq!(costs.pipeline(&verb(8)), 37_736); // 26.5 million verbs per second
         assert_eq!(costs.pipeline(&verb(8)), costs.pipeline(&verb(64)));
         assert_eq!(costs.pipeline(&verb(764)) - costs.pipeline(&verb(64)), 100_000);
     }

@@ -1,22 +1,23 @@
-//! The random draws of random mode: which work is held up, where, and for how long.
+//! The random draws of random mode: which work is delayed, where, and for how long.
 //!
 //! Invariant: each draw is a function of the seed and of the earlier draws, and a draw only adds time.
-//! So the promises of the contract hold under every draw.
+//! Added time breaks no promise, so the promises of the contract hold under every draw.
 //!
-//! Three kinds of trouble overlap:
-//! - Single pieces of work are delayed or stalled. In some seeds this happens only in storms, with calm
-//!   between them, so that transactions inside a storm meet transactions outside of it.
+//! Three kinds of faults overlap:
+//! - Single pieces of work are delayed or stalled. In some seeds delays and stalls happen only in
+//!   storms, with calm times between the storms, so that transactions inside a storm meet transactions
+//!   outside of it.
 //! - NICs pause as a whole.
-//! - At each change point another thread is set back, and it stays behind until the next change point.
-//!   Priorities in PCT work like this (Burckhardt et al., "A Randomized Scheduler with Probabilistic
-//!   Guarantees of Finding Bugs", ASPLOS 2010). Most bugs need few threads to be late, but for a long
-//!   time.
+//! - At each change point another thread is set back. The thread that is set back is slower than the
+//!   other threads until the next change point. The priorities of threads in PCT change in the same way
+//!   (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS
+//!   2010). Most bugs appear when a few threads are late for a long time.
 
 use crate::config::{Chaos, SCHEDULE_STREAM};
 use rand::RngExt as _;
 use tarn_fabric::rng::{Rng, seeded};
 
-/// See the module's documentation.
+/// The source of random mode's delays.
 #[derive(Debug)]
 pub(crate) struct Dice {
     pub(crate) chaos: Chaos,
@@ -25,12 +26,13 @@ pub(crate) struct Dice {
     memory_nics: Vec<u64>,
     /// The time until which each compute node's NIC pauses.
     compute_nics: Vec<u64>,
-    /// The thread that is set back, and until when.
+    /// The thread that is set back, and the time until which it is set back.
     set_back: (u32, u64),
 }
 
 impl Dice {
-    /// Creates the dice of a cluster with this many nodes of each kind.
+    /// Creates the dice of a cluster with `memory_nodes` memory nodes and `compute_nodes` compute
+    /// nodes.
     pub(crate) fn new(chaos: Chaos, seed: u64, memory_nodes: usize, compute_nodes: usize) -> Dice {
         Dice {
             chaos,
@@ -41,7 +43,7 @@ impl Dice {
         }
     }
 
-    /// Adds a node with processors, which may send verbs as well.
+    /// Adds a node with processors. A node with processors may also send verbs.
     pub(crate) fn add_compute_node(&mut self) {
         self.compute_nics.push(0);
     }
@@ -51,7 +53,7 @@ impl Dice {
         if most == 0 { 0 } else { self.rng.random_range(0..=most) }
     }
 
-    /// Returns true once in `times` draws; never if `times` is 0.
+    /// Returns true in one of `times` draws on average. If `times` is 0, the result is always false.
     pub(crate) fn one_in(&mut self, times: u32) -> bool {
         times > 0 && self.rng.random_range(0..times) == 0
     }
@@ -60,12 +62,14 @@ impl Dice {
         self.rng.random_range(0..100) < percent
     }
 
-    /// Bytes that a READ or WRITE moves at once: a line, unless torn lines are planted.
+    /// The number of bytes that a READ or WRITE moves in one step. A step moves one line, unless torn
+    /// lines are planted.
     pub(crate) fn piece_bytes(&self) -> usize {
         if self.chaos.planted_torn_lines { 8 } else { tarn_fabric::address::LINE_BYTES }
     }
 
-    /// Picoseconds for which a piece of work at a memory node is held up; usually 0.
+    /// Returns for how many picoseconds a piece of work at a memory node is delayed. The result is
+    /// usually 0.
     pub(crate) fn piece_ps(&mut self, now_ps: u64, memory_node: usize) -> u64 {
         let stall_ps = self.stall_ps(now_ps);
         let pause_ps = self.nic_pause_ps(now_ps);
@@ -74,7 +78,8 @@ impl Dice {
         (*paused_until_ps - now_ps).max(stall_ps)
     }
 
-    /// Picoseconds of extra delay of a batch on its way out, or of its answer on its way back.
+    /// Returns the extra delay, in picoseconds, of a batch on its way to the memory node or of its
+    /// answer on the way back.
     pub(crate) fn way_ps(&mut self, now_ps: u64, thread: u32, compute_node: usize) -> u64 {
         let delay_ps = if self.is_calm(now_ps) {
             0
@@ -108,8 +113,8 @@ impl Dice {
         }
     }
 
-    /// How much longer this thread's batches are in flight. After a change point the first thread that
-    /// asks is set back, until the next change point.
+    /// Returns how much longer this thread's batches are in flight. The first thread that calls this
+    /// function after a change point is set back until the next change point.
     fn set_back_ps(&mut self, now_ps: u64, thread: u32) -> u64 {
         if self.chaos.set_back_ns == 0 {
             return 0;

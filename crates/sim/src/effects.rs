@@ -1,15 +1,15 @@
 //! The effects of verbs on memory.
 //!
-//! Invariant: no other code executes verbs, whether they are executed on arrival, a line at a time, or
-//! at rest.
+//! Invariant: only the functions of this file execute verbs. These functions execute a verb on arrival,
+//! a line at a time, or while the cluster is at rest.
 
 use crate::memory::{Memory, Place, Replica};
 use std::ops::Range;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Verb, VerbKind};
 
-/// The places of groups: replica `i` of group `g` is on node `(g + i) mod nodes`. Behind these nodes
-/// are spare nodes, each with room for one more copy of every group.
+/// The places of groups: replica `i` of group `g` is on node `(g + i) mod nodes`. The slots after the
+/// memory nodes are spare nodes, and each spare node has room for one more copy of every group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
     pub(crate) nodes: u16,
@@ -18,8 +18,8 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Returns the place of a verb's bytes. It is `NOWHERE` if the verb's node does not hold its group,
-    /// or not all of the bytes.
+    /// Returns the place of a verb's bytes. The place is `NOWHERE` if the verb's node does not hold its
+    /// group, or not all of the bytes.
     #[inline(always)]
     pub(crate) fn place(self, memory: &Memory, verb: &Verb) -> Place {
         let (node, address) = (verb.target.node().0, verb.target.address());
@@ -43,7 +43,7 @@ impl Placement {
         memory.place(Replica { group, index }, address.offset_bytes(), verb.len_bytes())
     }
 
-    /// Returns the place of a verb's bytes, or an error if they lie nowhere.
+    /// Returns the place of a verb's bytes, or an error if the bytes have no place.
     #[inline]
     pub(crate) fn locate(self, memory: &Memory, verb: &Verb) -> Result<Place, FabricError> {
         let place = self.place(memory, verb);
@@ -51,13 +51,13 @@ impl Placement {
     }
 }
 
-/// The error of a verb whose bytes lie nowhere.
+/// Returns the error of a verb whose bytes have no place in the memory of its node.
 #[cold]
 pub(crate) fn out_of_bounds(verb: &Verb) -> FabricError {
     FabricError::OutOfBounds(verb.target)
 }
 
-/// Executes a whole verb. Its `buffer` is an offset into `data`.
+/// Executes a whole verb. The verb's `buffer` is an offset into `data`.
 #[inline(always)]
 pub(crate) fn execute(memory: &mut Memory, place: Place, verb: &mut Verb, data: &mut [u64]) {
     let (at, len_bytes) = (verb.buffer().0 as usize, verb.len_bytes());
@@ -90,7 +90,7 @@ pub(crate) fn execute_piece(
     transfer(memory, place, verb, data, from..to);
 }
 
-/// Returns how many pieces of `piece_bytes` a READ or WRITE touches.
+/// Returns the number of pieces of `piece_bytes` bytes that a READ or WRITE touches.
 pub(crate) fn pieces(verb: &Verb, piece_bytes: usize) -> u16 {
     let into = verb.target.address().offset_bytes() as usize % piece_bytes;
     (into + verb.len_bytes()).div_ceil(piece_bytes) as u16
@@ -115,7 +115,7 @@ fn atomic(memory: &mut Memory, place: Place, verb: &mut Verb, data: &[u64]) {
     assert!(place.is_aligned(), "an atomic on a word that is not aligned");
     let (expected, value) = (verb.expected, verb.value);
     let adds = verb.is(VerbKind::FetchAndAdd);
-    // A plain CAS compares and swaps all bits.
+    // A plain CAS compares all bits and swaps all bits.
     let (compare, swap) = if verb.is(VerbKind::MaskedCompareAndSwap) {
         let at = verb.buffer().0 as usize / 8;
         (data[at], data[at + 1])

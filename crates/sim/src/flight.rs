@@ -1,9 +1,10 @@
 //! Rounds in flight.
 //!
-//! Invariant: an awaited round itself is kept here, not a copy. Its coroutine cannot touch it before it
-//! is done, and holds an idle round in its place until then. So a READ brings its data to where the
-//! coroutine reads it. A detached or dropped round goes back to its owner at once, and the verbs that
-//! are still to be executed are copied. Places and tickets are a [`Slab`]'s.
+//! Invariant: for an awaited round, this module keeps the round itself and not a copy. The round's
+//! coroutine cannot touch the round before the round is done, and holds an idle round until then. So a
+//! READ writes its data directly into the buffer from which the coroutine reads it. A detached or
+//! dropped round returns to its owner immediately, and the verbs that are still to be executed are
+//! copied. The places and tickets of flights are the places and tickets of a [`Slab`].
 
 use crate::costs::Costs;
 use crate::effects::Placement;
@@ -14,21 +15,22 @@ use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb};
 
-/// The verbs of one round for one node. Two batches fill a line of this machine.
+/// The verbs of one round for one node. Two batches fill one cache line of the machine that runs the
+/// simulation.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Batch {
-    /// The number of the batch on its connection, from 1.
+    /// The number of the batch on its connection, counted from 1.
     pub(crate) number: u64,
-    /// The batch's verbs among the flight's first 64, a bit each.
+    /// The batch's verbs among the first 64 verbs of the flight, one bit per verb.
     pub(crate) mask: u64,
     pub(crate) verbs: u32,
-    /// Of these, WRITEs whose bytes the NIC fetches by a DMA of its own.
+    /// The number of the batch's WRITEs whose bytes the NIC fetches by a separate DMA.
     pub(crate) fetched: u32,
-    /// Bytes of its requests on the wire.
+    /// The number of bytes that the batch's requests have on the wire.
     pub(crate) request_bytes: u32,
     pub(crate) node: NodeSlot,
-    /// Random mode: all verbs have landed, or the rest never will.
+    /// Only in random mode: all verbs of the batch have landed, or the remaining verbs will never land.
     pub(crate) is_done: bool,
 }
 
@@ -39,17 +41,19 @@ impl Batch {
         Batch { number: 0, mask: 0, verbs: 0, fetched: 0, request_bytes: 0, node, is_done: false }
     }
 
-    /// Iterates over the positions of its verbs in order, one a call.
+    /// Iterates over the positions of the batch's verbs in order. Each call of `next` returns one
+    /// position.
     #[inline(always)]
     pub(crate) fn mine(&self) -> Mine {
         Mine { mask: self.mask, node: self.node, next: MASKED }
     }
 }
 
-/// The first this many verbs of a flight are found by a batch's mask; later ones by a search.
+/// The batch's mask finds its verbs among the first `MASKED` verbs of a flight. Later verbs are found
+/// by a search.
 const MASKED: usize = 64;
 
-/// See [`Batch::mine`].
+/// The iterator that [`Batch::mine`] returns.
 pub(crate) struct Mine {
     mask: u64,
     node: NodeSlot,
@@ -57,7 +61,8 @@ pub(crate) struct Mine {
 }
 
 impl Mine {
-    /// The next position; `verbs` are all verbs of the flight.
+    /// Returns the next position of a verb of the batch. The argument `verbs` has all verbs of the
+    /// flight.
     #[inline(always)]
     pub(crate) fn next(&mut self, verbs: &[Verb]) -> Option<usize> {
         if self.mask != 0 {
@@ -80,24 +85,26 @@ impl Mine {
 /// A verb that is not fully executed yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
-    /// Position among the flight's verbs.
+    /// The position of this verb among the flight's verbs.
     pub(crate) verb: u32,
-    /// READ, WRITE: the lines still to be executed, counted from the verb's first. Atomics: one.
+    /// For a READ or WRITE: the lines still to be executed, counted from the verb's first line. An
+    /// atomic has one line.
     pub(crate) lines: Vec<u16>,
 }
 
 /// The interest that a coroutine has in a flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interest {
-    /// A coroutine will fetch its results.
+    /// A coroutine will fetch the results of the flight.
     Awaited,
-    /// No coroutine will fetch its results, but one may ask whether it is done.
+    /// No coroutine will fetch the results of the flight, but a coroutine may ask whether the flight is
+    /// done.
     Detached,
-    /// No coroutine is interested in it any more.
+    /// No coroutine is interested in the flight any more.
     Abandoned,
 }
 
-/// Number of batches that a flight holds in itself; further ones are on the heap.
+/// The number of batches that a flight stores inline. Further batches are on the heap.
 const FEW: usize = 4;
 
 /// A round's batches, in the order in which the round first names their nodes.
@@ -114,7 +121,7 @@ impl Batches {
         Batches { few: [Batch::none(NodeSlot(0)); FEW], len: 0, more: Vec::new() }
     }
 
-    /// Number of batches.
+    /// The number of batches.
     #[inline(always)]
     pub(crate) fn len(&self) -> u32 {
         self.len
@@ -140,7 +147,7 @@ impl Batches {
         }
     }
 
-    /// Returns the batch of `node`; adds one if there is none.
+    /// Returns the batch of `node`. If the round has no batch for this node yet, the function adds one.
     #[inline(always)]
     fn of(&mut self, node: NodeSlot) -> &mut Batch {
         let len = self.len;
@@ -164,7 +171,7 @@ impl Batches {
 pub(crate) struct Flight {
     pub(crate) batches: Batches,
     generation: u32,
-    /// The time at which the last answer so far is seen.
+    /// The time at which the processor sees the last one of the answers so far.
     pub(crate) done_ps: u64,
     pub(crate) thread: u32,
     pub(crate) unanswered: u32,
@@ -172,19 +179,19 @@ pub(crate) struct Flight {
     pub(crate) waiter: Option<u32>,
     pub(crate) interest: Interest,
     pub(crate) is_done: bool,
-    /// The place of each verb's bytes.
+    /// The place of each verb's bytes in simulated memory.
     places: Vec<Place>,
-    /// The round that was posted, or a copy of it; else an idle one.
+    /// The round that was posted, or a copy of that round. An unused flight holds an idle round.
     round: RoundBox,
     pub(crate) error: Option<FabricError>,
-    /// Random mode: for each batch the verbs still to be executed, in the order of the round.
+    /// Only in random mode: for each batch the verbs still to be executed, in the order of the round.
     pub(crate) pending: Vec<Vec<Pending>>,
 }
 
-/// Size of the part of a flight that every round uses.
+/// The number of bytes in the part of a flight that every round uses.
 const HOT_BYTES: usize = std::mem::offset_of!(Flight, pending);
 
-/// A round that can be printed.
+/// A round that can be printed for debugging.
 struct RoundBox(Round);
 
 impl std::fmt::Debug for RoundBox {
@@ -249,7 +256,7 @@ impl Flight {
             let batch = batches.of(verb.target.node());
             batch.verbs += 1;
             batch.mask |= bit;
-            // After 64 verbs no bit is left.
+            // After 64 verbs the bit has been shifted out of the mask, so later verbs set no bit.
             bit <<= 1;
             batch.fetched += u32::from(costs.is_fetched(verb));
             batch.request_bytes += costs.request_bytes(verb) as u32;
@@ -266,7 +273,7 @@ impl Flight {
         std::mem::swap(&mut self.round.0, round);
     }
 
-    /// Gives the round back to its owner before it is done.
+    /// Gives the round back to its owner before the round is done.
     pub(crate) fn give_up(&mut self, round: &mut Round) {
         std::mem::swap(&mut self.round.0, round);
         if !self.is_done {
@@ -275,12 +282,12 @@ impl Flight {
         (self.interest, self.waiter) = (Interest::Abandoned, None);
     }
 
-    /// Takes away the places: verbs that have not landed never will.
+    /// Takes away the places of all verbs, so that verbs that have not landed will never land.
     pub(crate) fn forget_places(&mut self) {
         self.places.fill(Place::NOWHERE);
     }
 
-    /// Takes a batch's verbs that are still to be executed. The caller puts them back.
+    /// Takes a batch's verbs that are still to be executed. The caller must put these verbs back.
     pub(crate) fn take_pending(&mut self, batch: u32) -> Vec<Pending> {
         if self.pending.len() <= batch as usize {
             self.pending.resize_with(batch as usize + 1, Vec::new);
@@ -288,8 +295,8 @@ impl Flight {
         std::mem::take(&mut self.pending[batch as usize])
     }
 
-    /// One more batch is answered, and the answer is seen at `at_ps`. If it was the last, returns when
-    /// all of them are seen.
+    /// Counts one more batch as answered. The processor sees the answer at `at_ps`. After the last
+    /// answer the function returns the time at which the processor has seen all answers.
     #[inline(always)]
     pub(crate) fn answered(&mut self, at_ps: u64) -> Option<u64> {
         self.done_ps = self.done_ps.max(at_ps);
@@ -309,7 +316,8 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    /// Takes a place for `round`. An awaited round itself is kept, otherwise a copy.
+    /// Takes a place for `round`. The place holds an awaited round itself, or a copy of a round that is
+    /// not awaited.
     #[inline(always)]
     pub(crate) fn begin(
         &mut self,
@@ -337,14 +345,14 @@ impl Flights {
         self.all.get_mut(index)
     }
 
-    /// Prefetches the flight itself.
+    /// Prefetches the flight itself into the cache.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: u32) {
         prefetch_range(std::ptr::from_ref(self.all.get(index)).cast(), HOT_BYTES);
     }
 
-    /// Prefetches the flight's verbs, as many as most rounds have. The flight itself should be in the
-    /// cache by now. Returns the coroutine that waits for it.
+    /// Prefetches the flight's verbs, up to the number of verbs that most rounds have. The flight
+    /// itself should be in the cache before this call. Returns the coroutine that waits for the flight.
     #[inline(always)]
     pub(crate) fn prefetch_verbs(&self, index: u32) -> Option<u32> {
         let flight = self.all.get(index);
@@ -352,8 +360,9 @@ impl Flights {
         flight.waiter
     }
 
-    /// Prefetches the results of its READs; its verbs should be in the cache by now. The results of
-    /// other verbs are not needed, but telling them apart takes longer than prefetching them.
+    /// Prefetches the memory for the results of the flight's READs. The flight's verbs should be in the
+    /// cache before this call. The results of other verbs are not needed. The results of all verbs are
+    /// prefetched, because it would take longer to distinguish the verbs.
     #[inline(always)]
     pub(crate) fn prefetch_results(&mut self, index: u32) {
         let (verbs, data, _) = self.all.get_mut(index).parts();
@@ -362,33 +371,33 @@ impl Flights {
         }
     }
 
-    /// Prefetches the lines of simulated memory that its verbs will use.
+    /// Prefetches the lines of simulated memory that the flight's verbs will use.
     #[inline(always)]
     pub(crate) fn prefetch_lines(&self, index: u32, memory: &Memory) {
         let Some(flight) = self.all.look(index) else { return };
         flight.places.iter().for_each(|place| memory.prefetch_lines(*place));
     }
 
-    /// Returns the ticket that a round's owner keeps.
+    /// Returns the ticket that the owner of a round keeps.
     #[inline]
     pub(crate) fn ticket(&self, index: u32) -> u64 {
         self.all.ticket(index)
     }
 
-    /// Returns the place of a ticket, unless the place has been reused since.
+    /// Returns the place that a ticket names, unless the place has been reused since.
     #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
         self.all.find(ticket)
     }
 
-    /// A thread's detached rounds that are in flight.
+    /// Returns the tickets of a thread's detached rounds that are in flight.
     pub(crate) fn detached_of(&self, thread: u32) -> Vec<u64> {
         self.all.tickets(|flight| {
             flight.thread == thread && flight.interest == Interest::Detached && !flight.is_done
         })
     }
 
-    /// How many dropped rounds of a thread are in flight.
+    /// Returns the number of a thread's dropped rounds that are in flight.
     pub(crate) fn dropped_of(&self, thread: u32) -> usize {
         let is_it = |flight: &Flight| {
             flight.thread == thread && flight.interest == Interest::Abandoned && !flight.is_done
@@ -396,7 +405,7 @@ impl Flights {
         self.all.tickets(is_it).len()
     }
 
-    /// Gives the place back.
+    /// Ends the flight and gives its place back.
     #[inline]
     pub(crate) fn end(&mut self, index: u32) {
         debug_assert!(self.all.get(index).is_done);

@@ -1,22 +1,24 @@
-//! A simulated cluster: the fabric contract in deterministic virtual time.
+//! A simulated cluster, which keeps the fabric contract in deterministic virtual time.
 //!
 //! Map:
-//! - [`fabric`]: the cluster as its user holds it; [`config`]: its shape and behaviour.
-//! - [`scheduler`]: runs coroutines; each is polled when the event that it waits for has happened.
+//! - [`fabric`]: the cluster, as its user sees it. [`config`]: the shape and behaviour of the cluster.
+//! - [`scheduler`]: runs coroutines. Each coroutine is polled when the event that it waits for has
+//!   happened.
 //! - [`service`]: nodes that answer calls by handlers, on cores of their own.
-//! - [`profile`]: the costs of hardware, each constant with its source.
-//! - [`memory`]: lazy memory that replicas share until they write it.
-//! - [`explore`]: the same cluster without time, in every order.
-//! - `dice`: the delays of random mode; `clocks`: the clocks of nodes.
-//! - [`queue`]: the events to come. [`usage`]: how busy each part was. [`observe`]: receivers of
-//!   events.
+//! - [`profile`]: the costs of hardware. Each constant names its source.
+//! - [`memory`]: memory that is allocated on first use. Replicas share a line of memory until one
+//!   replica writes it.
+//! - [`explore`]: the same cluster without time, executed in every order of events.
+//! - `dice`: the delays of random mode. `clocks`: the clocks of nodes.
+//! - [`queue`]: the events that have not happened yet. [`usage`]: how long each part of the hardware
+//!   was busy. [`observe`]: receivers of events.
 //!
-//! The path of a round: `post` (the requester's processor and NIC), `respond` (the responder's NIC in
-//! timed mode) or `pieces` (line by line in random mode), `world` (its completion) and `turns` (which
-//! coroutine runs next).
+//! The path of a round through the modules: `post` is the requester's processor and NIC. In timed mode
+//! `respond` is the responder's NIC. In random mode `pieces` executes the round line by line. `world`
+//! completes the round, and `turns` decides which coroutine runs next.
 //!
-//! Invariant: there is no wall clock, no thread, and no order of a hash table. The same seed gives the
-//! same run, event for event, on every machine.
+//! Invariant: the simulation uses no wall clock, no thread, and no iteration order of a hash table. The
+//! same seed gives the same run, event for event, on every machine.
 //!
 //! ```
 //! use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};

@@ -1,8 +1,8 @@
 //! Datagrams between threads of compute nodes.
 //!
-//! Invariant: a datagram arrives whole or not at all. In timed mode it arrives once if its endpoint
-//! exists. In random mode it may be lost, arrive twice, or be overtaken. Buffers are kept, so nothing
-//! is allocated in steady state.
+//! Invariant: a datagram arrives whole or not at all. In timed mode a datagram arrives once if its
+//! endpoint exists. In random mode a datagram may be lost, arrive twice, or be overtaken. The buffers
+//! of datagrams are reused, so in steady state no buffer is allocated.
 
 use crate::world::{Event, World};
 use tarn_fabric::backend::Endpoint;
@@ -42,7 +42,7 @@ impl Messages {
 }
 
 impl World {
-    /// Largest datagram, in bytes: one packet.
+    /// The size of the largest datagram, in bytes. A datagram fits into one packet.
     pub(crate) fn datagram_bytes_max(&self) -> usize {
         self.costs.mtu_bytes() as usize
     }
@@ -61,8 +61,9 @@ impl World {
         let thread = &mut self.threads[thread as usize];
         let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
         thread.spend(self.costs.send_message);
-        // Datagrams share a queue, whatever their targets. Those sent in one turn leave with one
-        // doorbell, and so do those between two looks at the inbox.
+        // All datagrams of a thread share one send queue, whatever their targets. The datagrams sent in
+        // one turn leave with one doorbell. The datagrams sent between two reads of the inbox also
+        // leave with one doorbell.
         if thread.rang_in_turn != self.tallies.turns {
             thread.rang_in_turn = self.tallies.turns;
             compute.ring(thread, self.costs.doorbells(), self.now_ps);
@@ -87,7 +88,8 @@ impl World {
         Ok(())
     }
 
-    /// Draws, for each copy of a message, how much later it arrives, or `None` if it does not.
+    /// Draws for each copy of a message how much later that copy arrives. `None` means that the copy
+    /// does not arrive.
     fn fates(&mut self) -> [Option<u64>; 2] {
         let Some(dice) = &mut self.dice else { return [Some(0), None] };
         let chaos = dice.chaos;
@@ -99,7 +101,7 @@ impl World {
         [(!lost).then_some(delays[0]), twice.then_some(delays[1])]
     }
 
-    /// A datagram reaches its node's NIC.
+    /// A datagram reaches the NIC of its target node.
     pub(crate) fn message_arrives(&mut self, index: u32) {
         let message = &self.messages.all[index as usize];
         let node = self.compute_nodes.get_mut(usize::from(message.to.node.0));
@@ -110,7 +112,7 @@ impl World {
         self.queue.push(taken_ps + self.costs.complete, Event::Deliver { message: index });
     }
 
-    /// The datagram's thread can see it now.
+    /// The target thread of the datagram can see the datagram now.
     pub(crate) fn deliver(&mut self, index: u32) {
         let to = self.messages.all[index as usize].to;
         let Some(&thread) = self.endpoints.get(&to) else { return self.messages.end(index) };
@@ -119,7 +121,8 @@ impl World {
         // A coroutine that waits by yielding may wait for this datagram.
         while let Some(task) = self.threads[thread as usize].idlers.pop() {
             if let Some(task) = self.wake(task) {
-                // `wake` would let it run at once; the queue keeps several of them in order.
+                // `wake` would run the coroutine immediately. The queue instead keeps several woken
+                // coroutines in order.
                 self.tasks[task as usize].status = crate::threads::Status::Queued;
                 self.threads[thread as usize].ready.push_back(task);
                 self.schedule(thread);
@@ -127,7 +130,7 @@ impl World {
         }
     }
 
-    /// A thread looks at its inbox: its next datagrams leave with another doorbell.
+    /// A thread reads its inbox. The thread's next datagrams leave with another doorbell.
     pub(crate) fn look_at_inbox(&mut self, thread: u32) {
         self.threads[thread as usize].rang_in_turn = u64::MAX;
     }

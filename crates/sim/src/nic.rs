@@ -1,26 +1,28 @@
-//! A node's NIC: the parts that work in parallel, and for how long each is busy.
+//! A node's NIC: its parts work in parallel, and each part counts how long it is busy.
 //!
 //! Invariant: a part is reserved by events in the order of their times, and never for a time before
-//! which another event may still come. Some times are computed early: a request's way out of its own
-//! NIC, a response's way to the requester. Such a request or response takes the part from now on. The
-//! wait that it finds is added to the time at which it really comes. So nothing waits for work that
-//! comes later.
+//! which another event may still happen. The times of some steps are computed early: the moment at
+//! which a request leaves its own NIC, and the moment at which a response reaches the requester. A
+//! request or response whose time is computed early reserves the part from the present time on. If the
+//! request or response must wait for the part, the same wait is added to the time at which it really
+//! arrives. So no work waits for work that arrives later.
 //!
-//! Verbs of a batch follow one another through the parts: the first may be executed while the last is
-//! still being sent. Nevertheless one event handles a batch, when its last verb arrives. Parts are then
-//! reserved as if each verb had asked for them at its own arrival. That is exact as long as the verbs
-//! come evenly, and takes no more of a part than the verbs need.
+//! The verbs of a batch follow one another through the parts. The first verb may be executed while the
+//! last verb is still being sent. Nevertheless one event handles the whole batch, when the last verb
+//! arrives. The event of a batch reserves the parts as if each verb had requested them at its own
+//! arrival. The result is exact as long as the verbs arrive at equal distances, and reserves no more
+//! time of a part than the verbs need.
 
 use crate::profile::AtomicUnit;
 use tarn_fabric::rng::mix;
 
-/// A part that does one thing at a time.
+/// A part of the hardware that does one thing at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resource {
     free_ps: u64,
-    /// How long it was busy before `counted_to_ps`.
+    /// How long the part was busy before `counted_to_ps`.
     busy_ps: u64,
-    /// How long it was busy after it.
+    /// How long the part was busy after `counted_to_ps`.
     later_ps: u64,
     counted_to_ps: u64,
 }
@@ -31,8 +33,8 @@ impl Default for Resource {
     }
 }
 
-/// Items that follow one another into a part: when the first and the last come, and how long all of
-/// them and the last occupy the part.
+/// Items that follow one another into a part. The fields say when the first and the last item arrive,
+/// how long all items together occupy the part, and how long the last item occupies it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     pub(crate) first_ps: u64,
@@ -42,21 +44,22 @@ pub(crate) struct Stream {
 }
 
 impl Resource {
-    /// Takes the part for `service_ps`, not before `at_ps` and after all earlier reservations. Returns
-    /// the end.
+    /// Reserves the part for `service_ps`, not before `at_ps` and after all earlier reservations.
+    /// Returns the end of the reservation.
     #[inline]
     pub(crate) fn reserve(&mut self, at_ps: u64, service_ps: u64) -> u64 {
         self.take(self.free_ps.max(at_ps) + service_ps, service_ps)
     }
 
-    /// Takes the part for the time until `tail_ps`, the time at which the last byte arrives if nothing
-    /// is in the way.
+    /// Reserves the part for the time until `tail_ps`. At `tail_ps` the last byte arrives if no earlier
+    /// reservation delays it.
     #[inline]
     pub(crate) fn reserve_until(&mut self, tail_ps: u64, service_ps: u64) -> u64 {
         self.take((self.free_ps + service_ps).max(tail_ps), service_ps)
     }
 
-    /// Takes the part from `now_ps` on. Returns for how much longer the part was already taken.
+    /// Reserves the part from `now_ps` on. Returns how long the new reservation waits for earlier
+    /// reservations.
     #[inline]
     pub(crate) fn join(&mut self, now_ps: u64, service_ps: u64) -> u64 {
         let wait_ps = self.free_ps.saturating_sub(now_ps);
@@ -64,8 +67,8 @@ impl Resource {
         wait_ps
     }
 
-    /// Takes the part from `now_ps` on for a stream that comes now or later. Returns when its last item
-    /// is through.
+    /// Reserves the part from `now_ps` on for a stream that arrives now or later. Returns the time at
+    /// which the last item of the stream has passed the part.
     #[inline]
     pub(crate) fn pass(&mut self, now_ps: u64, stream: Stream) -> u64 {
         let Stream { first_ps, last_ps, all_take_ps, last_takes_ps } = stream;
@@ -90,9 +93,9 @@ impl Resource {
         }
     }
 
-    /// From now on counts the busy time before `end_ps`, and remembers the rest for later. So no part
-    /// is busy for more than all of a window of time. The remembered time that fits behind the new end
-    /// stays remembered. That is all of it, if the part is taken without a gap.
+    /// From now on counts the busy time before `end_ps`, and keeps the rest of the busy time for the
+    /// next count. So no part is busy for longer than the measured time. Busy time after the new end
+    /// stays kept. If the part is reserved without a gap, all of this time stays kept.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         let still_later_ps = self.later_ps.min(self.free_ps.saturating_sub(end_ps));
         self.busy_ps += self.later_ps - still_later_ps;
@@ -100,28 +103,28 @@ impl Resource {
         self.counted_to_ps = end_ps;
     }
 
-    /// How long the part was busy before the time to which it is counted.
+    /// Returns how long the part was busy before the time up to which its use is counted.
     pub(crate) fn busy_ps(&self) -> u64 {
         self.busy_ps
     }
 }
 
-/// One node's NIC.
+/// The NIC of one node.
 #[derive(Debug)]
 pub(crate) struct Nic {
-    /// Sends work requests.
+    /// The part that sends work requests.
     pub(crate) transmit: Resource,
-    /// Receives responses and messages.
+    /// The part that receives responses and messages.
     pub(crate) receive: Resource,
-    /// Executes requests of other nodes: one at a time, whatever the verb.
+    /// The part that executes requests of other nodes, one request at a time, whatever the verb.
     pub(crate) pipeline: Resource,
-    /// Executes atomics, if the NIC executes one at a time; otherwise it only counts how long atomics
-    /// took.
+    /// The part that executes atomics, if the NIC executes one atomic at a time. If the NIC executes
+    /// atomics in parallel, this part only counts how long the atomics took.
     atomics: Resource,
     addresses: Vec<Resource>,
     pub(crate) link_out: Resource,
     pub(crate) link_in: Resource,
-    /// Work requests that have not completed.
+    /// The number of work requests that have not completed.
     pub(crate) in_flight: u64,
 }
 
@@ -143,8 +146,9 @@ impl Nic {
         }
     }
 
-    /// Takes the atomic unit for the word at `address`. The atomic takes it from `taken_ps`, when the
-    /// pipeline took the verb, at least until `through_ps`, when the pipeline was through with it.
+    /// Reserves the atomic unit for the word at `address`. The atomic occupies the unit from
+    /// `taken_ps`, when the pipeline accepted the verb. The atomic occupies the unit at least until
+    /// `through_ps`, when the pipeline has finished the verb.
     #[inline]
     pub(crate) fn atomic(&mut self, taken_ps: u64, through_ps: u64, address: u64, ps: u64) -> u64 {
         let end = if self.addresses.is_empty() {
@@ -167,8 +171,8 @@ impl Nic {
         }
     }
 
-    /// How long atomics were being executed. It is more than the time that passed if they ran in
-    /// parallel.
+    /// How long atomics were being executed. If atomics ran in parallel, the result is larger than the
+    /// time that passed.
     pub(crate) fn atomics_busy_ps(&self) -> u64 {
         self.atomics.busy_ps()
     }
@@ -195,7 +199,7 @@ mod tests {
         let far = Stream { first_ps: 900, last_ps: 1_000, all_take_ps: 40, last_takes_ps: 10 };
         assert_eq!(resource.pass(100, far), 1_010);
         let near = Stream { first_ps: 100, last_ps: 100, all_take_ps: 40, last_takes_ps: 10 };
-        assert_eq!(resource.pass(100, near), 40 + 140); // waits for the other's work, not its time
+        assert_eq!(resource.pass(100, near), 40 + 140); // waits for the other's work only
     }
 
     #[test]

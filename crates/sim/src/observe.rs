@@ -1,8 +1,9 @@
-//! Shows the cluster's events, as they happen, to a drawing or counting observer.
+//! Shows the cluster's events to an observer while they happen. An observer draws or counts the events.
 //!
-//! Invariant: an observer changes nothing: it is told, and cannot answer. Without an observer, each
-//! place that would tell it costs one look at an empty field. Events at a cluster at rest are not
-//! shown. In random mode verbs land line by line, and the service of batches is not shown.
+//! Invariant: an observer changes nothing. The simulation informs the observer and takes no answer from
+//! it. Without an observer, each place that would inform it only checks that the field is empty. Events
+//! of a cluster at rest are not shown. In random mode verbs land line by line, and the service of
+//! batches is not shown.
 
 use crate::world::World;
 use tarn_fabric::address::NodeSlot;
@@ -10,44 +11,44 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::Verb;
 
-/// An event. A ticket names a round until the round is complete.
+/// An event that the observer sees. A ticket names a round until the round is complete.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
     /// The running coroutine has posted one batch of a round.
     Posted {
-        /// The round.
+        /// The ticket of the round.
         ticket: u64,
         /// Whether no coroutine will wait for the round.
         is_detached: bool,
         /// The memory node to which the batch goes.
         to: NodeSlot,
-        /// All verbs of the round; those to `to` are the batch's.
+        /// All verbs of the round. The verbs that target `to` belong to the batch.
         verbs: &'a [Verb],
-        /// When the processor rang the doorbell.
+        /// The time at which the processor rang the doorbell.
         posted: Nanos,
-        /// When the requester's NIC put it on its link.
+        /// The time at which the requester's NIC put the batch on its link.
         sent: Nanos,
-        /// When it reaches the memory node.
+        /// The time at which the batch reaches the memory node.
         arrives: Nanos,
     },
     /// A memory node has executed a batch.
     Served {
-        /// The round.
+        /// The ticket of the round.
         ticket: u64,
-        /// The memory node.
+        /// The memory node that served the batch.
         by: NodeSlot,
-        /// When the batch arrived.
+        /// The time at which the batch arrived.
         arrived: Nanos,
-        /// When the last response left.
+        /// The time at which the last response left the memory node.
         left: Nanos,
-        /// When the requester's NIC had received it.
+        /// The time at which the requester's NIC had received the last response.
         taken: Nanos,
-        /// When the requester's processor can see it.
+        /// The time at which the requester's processor can see the completion.
         seen: Nanos,
     },
     /// All batches of a round are answered.
     Completed {
-        /// The round.
+        /// The ticket of the round.
         ticket: u64,
         /// The round's verbs, with the values that atomics found.
         verbs: &'a [Verb],
@@ -60,17 +61,17 @@ pub enum Seen<'a> {
         to: Endpoint,
         /// The length of the datagram.
         bytes: usize,
-        /// When it leaves its processor.
+        /// The time at which the datagram leaves its processor.
         sent: Nanos,
-        /// When it reaches the other node.
+        /// The time at which the datagram reaches the other node.
         arrives: Nanos,
     },
 }
 
 /// A receiver of events.
 pub trait Observer {
-    /// Tells the observer of an event. The world is borrowed during the call: an observer must not use
-    /// a port of it.
+    /// Tells the observer of an event. The world is borrowed during the call, so an observer must not
+    /// use a port of this world.
     fn see(&mut self, seen: Seen<'_>);
 }
 
@@ -78,7 +79,7 @@ pub trait Observer {
 #[derive(Default)]
 pub(crate) struct Eyes(pub(crate) Option<Box<dyn Observer>>);
 
-/// Virtual time to the nanosecond.
+/// Converts picoseconds to virtual time in whole nanoseconds.
 fn nanos(ps: u64) -> Nanos {
     Nanos(ps / 1_000)
 }
@@ -90,8 +91,8 @@ impl World {
         self.eyes.0.is_some()
     }
 
-    /// Shows a batch that was posted: when the processor and the NIC were done with it, and when it
-    /// arrives.
+    /// Shows the observer a batch that was posted: when the processor and the NIC had finished it, and
+    /// when it arrives.
     #[cold]
     pub(crate) fn show_posted(
         &mut self,
@@ -108,7 +109,7 @@ impl World {
         observer.see(Seen::Posted { ticket, is_detached, to, verbs, posted, sent, arrives });
     }
 
-    /// Shows a batch that was served now.
+    /// Shows the observer a batch that was served now.
     #[cold]
     pub(crate) fn show_served(
         &mut self,
@@ -124,7 +125,7 @@ impl World {
         observer.see(Seen::Served { ticket, by, arrived, left, taken, seen });
     }
 
-    /// Shows a round that is complete.
+    /// Shows the observer a round that is complete.
     #[cold]
     pub(crate) fn show_completed(&mut self, index: u32) {
         let (ticket, at) = (self.flights.ticket(index), nanos(self.now_ps));
@@ -133,7 +134,7 @@ impl World {
         observer.see(Seen::Completed { ticket, verbs, at });
     }
 
-    /// Shows a datagram.
+    /// Shows the observer a datagram that was sent.
     #[cold]
     pub(crate) fn show_sent(&mut self, to: Endpoint, bytes: usize, sent_ps: u64, arrival_ps: u64) {
         let (sent, arrives) = (nanos(sent_ps), nanos(arrival_ps));

@@ -1,14 +1,15 @@
 //! The responder's side in random mode: the weakest behaviour that the contract allows.
 //!
 //! Invariant:
-//! - Batches are concurrent. Only batches posted behind an unawaited (detached or dropped) batch on the
-//!   same connection wait.
-//! - Within a batch verbs take effect in order, except that a WRITE without fence may overtake READs
-//!   and atomics before it.
-//! - A READ brings its lines, and a WRITE lands them, one by one in any order. Other batches' steps may
-//!   come between.
-//! - The batch's completion is sent when all is done.
-//! - If access is revoked in the middle, some lines have landed and the others never will.
+//! - Batches are concurrent, with one exception: a batch posted behind an unawaited (detached or
+//!   dropped) batch on the same connection waits for that batch.
+//! - Within a batch verbs take effect in order, except that a WRITE without fence may overtake earlier
+//!   READs and atomics of the batch.
+//! - A READ fetches its lines one by one in any order, and a WRITE lands its lines one by one in any
+//!   order. Steps of other batches may happen between two lines.
+//! - The batch's completion is sent when all verbs of the batch are done.
+//! - If access is revoked in the middle of a batch, some lines have landed and the other lines will
+//!   never land.
 
 use crate::effects::{execute, execute_piece, out_of_bounds, pieces};
 use crate::flight::{Batch, Pending};
@@ -17,7 +18,7 @@ use crate::world::{Event, World};
 use tarn_fabric::round::{Verb, VerbKind};
 
 impl World {
-    /// A batch has arrived.
+    /// Begins a batch that has arrived at its memory node.
     pub(crate) fn begin_pieces(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
         let batch = *flight.batches.get(batch_index);
@@ -44,7 +45,7 @@ impl World {
         self.queue.push(self.now_ps + wait_ps, event);
     }
 
-    /// Executes one line, or one atomic.
+    /// Executes one line of a verb, or one atomic.
     pub(crate) fn piece(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
         let &Batch { node: to, number, .. } = flight.batches.get(batch_index);
@@ -105,7 +106,7 @@ impl World {
         self.answer(index, self.now_ps + delay_ps + back_ps);
     }
 
-    /// A batch is done. If it was unawaited, the batches that waited for it may begin.
+    /// Ends a batch that is done. If the batch was unawaited, the batches that waited for it may begin.
     pub(crate) fn leave_connection(&mut self, index: u32, batch_index: u32) {
         if self.dice.is_none() {
             return self.count_refused(index, batch_index);
@@ -145,8 +146,9 @@ fn pending(at: usize, verb: &Verb, piece_bytes: usize) -> Pending {
     Pending { verb: at as u32, lines: (0..count).collect() }
 }
 
-/// Chooses the verb that goes on: the first, or a WRITE without fence that has only READs and atomics
-/// before it. The contract's table of orders is asserted here.
+/// Chooses the verb that is executed next. The choice is the first verb, or a WRITE without fence that
+/// has only READs and atomics before it. An assertion checks the choice against the contract's table of
+/// orders.
 fn choose(list: &[Pending], verbs: &[Verb], mut up_to: impl FnMut(u64) -> u64) -> usize {
     let verb = |at: usize| &verbs[list[at].verb as usize];
     let overtaken = (0..list.len()).take_while(|at| verb(*at).kind() != VerbKind::Write).count();

@@ -1,10 +1,11 @@
-//! The requester's side of a round: its processor, its NIC, the path to the memory nodes.
+//! The requester's side of a round: its processor, its NIC, and the path to the memory nodes.
 //!
 //! Invariant: the NIC is reserved in the order in which coroutines are polled. The processor's time to
 //! post and to ring delays a batch, but does not occupy the NIC. So a thread with a long turn does not
-//! keep the NIC from the others. (If the NIC were reserved from the ring on, an early reservation for a
-//! late ring could stand before a later reservation for an early ring.) A batch's verbs leave one after
-//! the other: the first is on the wire while the last is still in the NIC.
+//! prevent other threads from using the NIC. (If the NIC were reserved from the ring on, an early
+//! reservation for a late ring could precede a later reservation for an early ring.) The verbs of a
+//! batch leave one after the other: the first verb is on the wire while the last verb is still in the
+//! NIC.
 
 use crate::effects::execute;
 use crate::flight::Interest;
@@ -15,12 +16,13 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 
-/// A round's lines are prefetched when this many later rounds have been posted. On a loaded cluster the
-/// round arrives after about five more. On a lightly loaded one everything is in the cache anyway.
+/// The lines of a round are prefetched after this many later rounds have been posted. On a loaded
+/// cluster the round arrives after about five further rounds were posted. On a lightly loaded cluster
+/// all data is in the cache anyway.
 pub(crate) const LINES_BEHIND: usize = 2;
 
 impl World {
-    /// Sends a round; returns its ticket.
+    /// Sends a round. Returns the ticket of the round.
     pub(crate) fn post(&mut self, thread: u32, round: &mut Round, interest: Interest) -> u64 {
         let waiter = if interest == Interest::Awaited { self.current } else { None };
         let model = (&self.costs, self.placement, &self.memory);
@@ -32,8 +34,8 @@ impl World {
         self.flights.ticket(flight)
     }
 
-    /// Prefetches the lines of a round that began a while ago and has not arrived. The table's entries,
-    /// which were prefetched when it began, are in the cache by now.
+    /// Prefetches the lines of a round that began a while ago and has not arrived. The table entries
+    /// were prefetched when the round began, so they are in the cache by now.
     #[inline(always)]
     fn prefetch_lines(&mut self, flight: u32) {
         let [earlier, later] = self.begun;
@@ -74,7 +76,7 @@ impl World {
         connection.posted += 1;
         batch.number = connection.posted;
         match &mut self.dice {
-            // Batches of one connection arrive in order; none may overtake.
+            // Batches of one connection arrive in order. No batch may overtake an earlier one.
             None => arrival_ps = arrival_ps.max(connection.last_arrival_ps),
             Some(dice) => {
                 let (index, node) = (flight.thread, usize::from(thread.node.slot.0));
@@ -93,10 +95,11 @@ impl World {
         }
     }
 
-    /// Called when a round's owner gives up waiting for it. In timed mode batches of one connection
-    /// arrive, and are done, one after the other, so the order holds anyway. In random mode later
-    /// batches wait for the batches that are still in flight. If the round is dropped while the cluster
-    /// is at rest, none of its remaining verbs lands, because later rounds are then done at once.
+    /// The owner of a round calls this function when it stops waiting for the round. In timed mode
+    /// batches of one connection arrive, and are done, one after the other, so their order is kept
+    /// without further work. In random mode later batches wait for the batches that are still in
+    /// flight. If the round is dropped while the cluster is at rest, none of its remaining verbs lands,
+    /// because rounds at rest are executed immediately.
     pub(crate) fn abandon(&mut self, index: u32, round: &mut Round) {
         let flight = self.flights.get(index);
         flight.give_up(round);
@@ -106,8 +109,8 @@ impl World {
         if self.current.is_none() {
             return flight.forget_places();
         }
-        // Nothing wakes the coroutine for this round; if it yields now, it is polled again without a
-        // wake-up.
+        // No event of the abandoned round wakes the coroutine. If the coroutine yields now, it is
+        // polled again without a wake-up.
         self.is_registered = false;
         if self.dice.is_none() {
             return;
@@ -123,8 +126,8 @@ impl World {
         }
     }
 
-    /// Executes a round while the cluster is at rest (for a loader, an audit). It is done at once, in
-    /// the order in which its verbs were added, at no cost.
+    /// Executes a round while the cluster is at rest (for example for a loader or an audit). The round
+    /// is executed immediately, in the order in which its verbs were added, and costs no virtual time.
     pub(crate) fn execute_at_rest(
         &mut self,
         node: NodeId,

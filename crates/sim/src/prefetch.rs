@@ -1,8 +1,8 @@
-//! Prefetching: asks the processor to bring a line into its cache.
+//! Prefetching: asks the processor to load a line of memory into its cache.
 //!
-//! Invariant: a prefetch is a hint. A program can see no effect but its speed. At full size the
-//! simulated memory has gigabytes, and without prefetching every verb waits twice for this machine's
-//! memory.
+//! Invariant: a prefetch is a hint. The only effect of a prefetch is on the speed of the program. At
+//! full size the simulated memory has gigabytes, and without prefetching every verb waits twice for
+//! this machine's memory.
 
 /// Prefetches the line of `items[index]`, if there is such an item.
 #[inline(always)]
@@ -12,11 +12,12 @@ pub(crate) fn prefetch<T>(items: &[T], index: usize) {
     }
 }
 
-/// Prefetches the lines of the `bytes` bytes from `start` on, whatever they contain.
+/// Prefetches the lines of the `bytes` bytes from `start` on. The contents of these bytes do not
+/// matter.
 #[inline(always)]
 pub(crate) fn prefetch_range(start: *const u8, bytes: usize) {
     let mut at = 0;
-    // Up to three lines too many do no harm.
+    // The loop may prefetch up to three lines too many, which does no harm.
     while at < bytes {
         for line in 0..4 {
             prefetch_address(start.wrapping_add(at + line * 64).cast());
@@ -29,8 +30,8 @@ pub(crate) fn prefetch_range(start: *const u8, bytes: usize) {
 #[allow(unsafe_code, reason = "the instruction takes an address")]
 fn prefetch_address(address: *const i8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction; it accepts any address, and neither faults
-    // nor writes.
+    // SAFETY: every x86-64 processor has the prefetch instruction. The instruction accepts any address,
+    // and neither faults nor writes.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address);

@@ -1,28 +1,30 @@
-//! The event queue: a calendar of short slots, and a heap for events that are far away.
+//! The event queue: a calendar of short slots for near events, and a heap for events that are far away.
 //!
-//! Invariant: events come out by time; events of the same time come out in the order in which they went
-//! in. So a run is a function of its seed. Nothing is allocated once the queue has grown to its working
-//! size.
+//! Invariant: events leave the queue in the order of their times. Events of the same time leave it in
+//! the order in which they were added. So a run is a function of its seed. Nothing is allocated once
+//! the queue has grown to its working size.
 //!
 //! The queue is a calendar (Brown, "Calendar queues: a fast O(1) priority queue implementation for the
 //! simulation event set problem", CACM 1988) without its resizing. Verbs take microseconds on every
 //! cluster, so one width of slots is enough. A slot is so short that it usually holds one event or
-//! none. It is a sorted list in one small block of memory, which stays in the cache. A map of bits
-//! finds the next occupied slot. The example `event_queue` compares this queue with a binary heap.
+//! none. The events of a slot form a sorted list in one small block of memory, and this block stays in
+//! the cache. A map of bits finds the next occupied slot. The example `event_queue` compares this queue
+//! with a binary heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Picoseconds in one slot, as a power of two: 16 ns, a third of the time between two events of a large
-/// cluster.
+/// The length of one slot in picoseconds, as a power of two. The length is 16 ns, which is a third of
+/// the time between two events of a large cluster.
 const WIDTH_BITS: u32 = 14;
-/// Number of slots, a power of two. Events more than 134 µs ahead wait in the heap.
+/// The number of slots, a power of two. Events more than 134 µs ahead of the present time wait in the
+/// heap.
 const SLOTS: usize = 8192;
 const WORDS: usize = SLOTS / 64;
-/// The index of no node.
+/// The index that means "no node".
 const NONE: u32 = u32::MAX;
 
-/// An event that is far away.
+/// An event that is too far away for the calendar.
 #[derive(Clone, Copy, Debug)]
 struct Far<T> {
     at_ps: u64,
@@ -56,7 +58,7 @@ impl<T> Ord for Far<T> {
     }
 }
 
-/// An event of a slot, and the next one.
+/// An event of a slot, and the index of the next event of that slot.
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
     at_ps: u64,
@@ -64,28 +66,29 @@ struct Node<T> {
     item: T,
 }
 
-/// See the module's documentation. Times are picoseconds.
+/// A queue of events, ordered by time. All times are in picoseconds.
 #[derive(Debug)]
 pub struct EventQueue<T> {
     /// The first node of each slot.
     heads: Box<[u32; SLOTS]>,
-    /// The slots that hold events, a bit each.
+    /// The slots that hold events, one bit per slot.
     occupied: Box<[u64; WORDS]>,
     nodes: Vec<Node<T>>,
     free: u32,
-    /// The number, since time began, of the slot of the last event that came out.
+    /// The number of the slot from which the last event was taken. Slots are numbered since time zero.
     cursor: u64,
-    /// Number of events in slots.
+    /// The number of events in slots.
     near: usize,
-    /// The events before this slot were shown. Below: how many of them still wait.
+    /// All events before this slot were already shown. The field below counts how many of the shown
+    /// events still wait.
     shown_to: u64,
     shown: usize,
     /// The events beyond the calendar.
     far: BinaryHeap<Reverse<Far<T>>>,
-    /// The slot of the first event of `far`.
+    /// The slot of the earliest event in `far`.
     far_slot: u64,
     sequence: u64,
-    /// Time of the last event that came out.
+    /// The time of the last event that was taken.
     now_ps: u64,
 }
 
@@ -119,12 +122,12 @@ impl<T: Copy> EventQueue<T> {
         self.near + self.far.len()
     }
 
-    /// Whether no event waits.
+    /// Returns whether no event waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds an event. Its time must not be before that of the last event that came out.
+    /// Adds an event. The time must not be before the time of the last event that was taken.
     #[inline]
     pub fn push(&mut self, at_ps: u64, item: T) {
         assert!(at_ps >= self.now_ps, "an event in the past");
@@ -138,7 +141,7 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// Puts an event into its slot, behind events of the same time.
+    /// Adds an event to its slot, behind events of the same time.
     #[inline(always)]
     fn file(&mut self, slot: u64, at_ps: u64, item: T) {
         let index = slot as usize % SLOTS;
@@ -158,7 +161,7 @@ impl<T: Copy> EventQueue<T> {
         self.shown += usize::from(slot < self.shown_to);
     }
 
-    /// As `file`, if the slot holds an event or there is no free node.
+    /// Like `file`, for the case that the slot already holds an event or that no node is free.
     #[inline(never)]
     fn file_among(&mut self, index: usize, at_ps: u64, item: T) {
         let node = |next| Node { at_ps, next, item };
@@ -220,7 +223,7 @@ impl<T: Copy> EventQueue<T> {
         Some((at_ps, item))
     }
 
-    /// As `pop_until`, if the calendar is empty.
+    /// Like `pop_until`, for the case that the calendar is empty.
     #[cold]
     fn pop_far(&mut self, until_ps: u64) -> Option<(u64, T)> {
         let Reverse(first) = self.far.peek()?;
@@ -232,7 +235,7 @@ impl<T: Copy> EventQueue<T> {
         self.pop_until(until_ps)
     }
 
-    /// Moves events that are now near enough into their slots.
+    /// Moves the events that are now near enough from the heap into their slots.
     #[cold]
     fn fetch_far(&mut self) {
         self.far_slot = u64::MAX;
@@ -250,14 +253,15 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// How many of the waiting events were shown.
+    /// Returns how many of the waiting events were already shown.
     #[inline(always)]
     pub fn shown(&self) -> usize {
         self.shown
     }
 
-    /// Shows events that come soon, by time and each once, until `ahead` of the waiting events were
-    /// shown. An event that is added before one that was shown is never shown itself.
+    /// Shows the next events in the order of their times, each event once, until `ahead` of the waiting
+    /// events have been shown. If an event is added before an event that was already shown, the added
+    /// event is never shown.
     #[inline]
     pub fn show(&mut self, ahead: usize, mut see: impl FnMut(T)) {
         while self.shown < ahead.min(self.near) {
@@ -284,7 +288,7 @@ impl<T: Copy> EventQueue<T> {
         self.next_occupied_word(from)
     }
 
-    /// As `next_occupied`, if the slot's bit is in another word.
+    /// Like `next_occupied`, for the case that the slot's bit is in another word of the bit map.
     #[inline]
     fn next_occupied_word(&self, from: u64) -> Option<u64> {
         let (word, bit) = (from as usize % SLOTS / 64, from as usize % 64);
@@ -331,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Takes the next event out of both queues. Returns its time.
+    /// Takes the next event from the queue and from the model. Returns the time of the event.
     fn pop_both(queue: &mut EventQueue<u64>, model: &mut Vec<(u64, u64)>) -> u64 {
         let first = *model.iter().min().unwrap();
         model.retain(|other| *other != first);
@@ -342,7 +346,7 @@ mod tests {
         first.0
     }
 
-    /// Each event is shown once, by time, unless it was added too late.
+    /// Each event is shown once, in the order of times, unless it was added too late.
     #[test]
     fn events_are_shown_in_their_order() {
         for seed in 0..20 {

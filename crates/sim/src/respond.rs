@@ -1,12 +1,11 @@
-//! The responder's side in timed mode: a batch passes the pipeline, takes effect, is answered.
+//! The responder's side in timed mode: a batch passes the pipeline, takes effect and is answered.
 //!
-//! Invariant: a batch is served when it arrives, after every batch that arrived before, and takes
-//! effect in that order. A node's memory is seen only through its pipeline. Batches of one connection
-//! arrive in the order in which they were posted, which is asserted.
-//! connection arrive in the order in which they were posted, which is asserted.
-//! A response takes its place on links and on the requester's NIC from now on, not from its later
-//! arrival. So another node's response that comes earlier does not wait for it.
-//! there: another node's response, which comes earlier, does not wait for it.
+//! Invariant: a batch is served when it arrives, after every batch that arrived before. Batches take
+//! effect in the order of their arrival. No code reads a node's memory except through the node's
+//! pipeline. Batches of one connection arrive in the order in which they were posted, and an assertion
+//! checks this order. A response reserves the links and the requester's NIC from the present time on,
+//! not from its later arrival. So another node's response that arrives earlier does not wait for this
+//! response.
 
 use crate::costs::Costs;
 use crate::effects::{execute, out_of_bounds};
@@ -18,7 +17,8 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::VerbKind;
 
-/// A batch's responses: when the first and the last of them are ready, or have left.
+/// The responses of a batch: the times at which the first and the last response are ready, or have left
+/// the node.
 #[derive(Clone, Copy, Default, Debug)]
 struct Responses {
     first_ps: u64,
@@ -41,7 +41,7 @@ impl Responses {
         self.count += 1;
     }
 
-    /// The responses leave one after the other.
+    /// Sends the responses one after the other.
     #[inline(always)]
     fn leave(&mut self, link: &mut Resource, costs: &Costs, now_ps: u64) {
         let stream = Stream {
@@ -59,13 +59,13 @@ impl Responses {
 struct Served {
     responses: Responses,
     verbs: u64,
-    /// A digest of the data that the batch saw, for the digest of the run.
+    /// A digest of the data that the batch saw. This digest becomes part of the digest of the run.
     seen: u64,
     error: Option<FabricError>,
 }
 
 impl World {
-    /// A batch has arrived at its memory node.
+    /// Handles a batch that has arrived at its memory node.
     pub(crate) fn arrive(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
         let batch = *flight.batches.get(batch_index);
@@ -105,7 +105,8 @@ impl World {
         }
     }
 
-    /// A batch arrives in a rare case: its node is down, an access was revoked, or the mode is random.
+    /// Handles the arrival of a batch in a rare case: its node is down, an access was revoked, or the
+    /// mode is random.
     #[cold]
     fn arrive_rarely(&mut self, index: u32, batch_index: u32, node: NodeId) {
         let to = self.flights.get(index).batches.get(batch_index).node;
@@ -115,14 +116,15 @@ impl World {
         if self.dice.is_some() {
             return self.begin_pieces(index, batch_index);
         }
-        // The revoked access is another node's: this batch goes on.
+        // The revoked access belongs to another compute node, so this batch is served.
         let fenced = std::mem::take(&mut self.fenced);
         self.arrive(index, batch_index);
         self.fenced = fenced;
     }
 
-    /// Refuses the rest of the batch: nothing of it happens. The requester learns that; if the memory
-    /// node is dead, only after a timeout.
+    /// Refuses the rest of the batch, so no further verb of the batch takes effect. The requester
+    /// learns of the refusal. If the memory node is dead, the requester learns of it only after a
+    /// timeout.
     pub(crate) fn refuse(&mut self, index: u32, batch_index: u32, error: FabricError) {
         let flight = self.flights.get(index);
         flight.fail(error);
@@ -137,7 +139,7 @@ impl World {
         self.answer(index, self.now_ps + back_ps);
     }
 
-    /// One more batch is answered; the requester sees the answer at `at_ps`.
+    /// Counts one more batch as answered. The requester sees the answer at `at_ps`.
     pub(crate) fn answer(&mut self, index: u32, at_ps: u64) {
         if let Some(done_ps) = self.flights.get(index).answered(at_ps) {
             self.queue.push(done_ps, Event::Complete { flight: index });
@@ -172,8 +174,8 @@ fn serve(
         let here_ps = last_ps.saturating_sub(apart_ps * before_last);
         let (service_ps, address) = (costs.pipeline(verb), verb.target.address().to_word());
         let through_ps = nic.pipeline.reserve(here_ps, service_ps);
-        // A verb is executed after an atomic before it in its batch; verbs of other batches need not
-        // wait for that.
+        // A verb begins only after the earlier atomics of its own batch have ended. Verbs of other
+        // batches need not wait for these atomics.
         let begun_ps = done_ps.max(through_ps - service_ps);
         done_ps = done_ps.max(through_ps);
         unanswered = verb.is(VerbKind::Write);

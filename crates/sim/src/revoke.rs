@@ -1,19 +1,20 @@
 //! Revocation: a control request that takes away a compute node's access at one memory node.
 //!
 //! Invariant: the request travels to the memory node's control service like a message that is never
-//! lost, and its answer travels back. Once the request has arrived, no verb of the named life takes
-//! effect at that node. Later batches are refused; a batch that is in pieces (random mode) stops. So
-//! when the answer is seen, no verb of that life will land there any more. The request costs as much as
-//! a message. No profile has the time that an adapter needs to close its connections.
+//! lost, and its answer travels back. Once the request has arrived, no verb of the named incarnation
+//! takes effect at that memory node. The memory node refuses later batches of this incarnation. A batch
+//! that is being executed piece by piece (random mode) stops. So after the requester has seen the
+//! answer, no verb of that incarnation lands at the memory node any more. The request costs as much as
+//! a message. No profile contains the time that an adapter needs to close its connections.
 
 use crate::world::{Event, World};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 
-/// The lower half of a ticket that names a revocation. It is no place of a flight.
+/// The lower half of a ticket that names a revocation. No flight has this number as its place.
 const TICKETS: u64 = 0xffff_fffe;
 
-/// One request.
+/// One request to revoke an access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Revocation {
     thread: u32,
@@ -30,7 +31,7 @@ pub(crate) fn number_of(ticket: u64) -> Option<u32> {
 }
 
 impl World {
-    /// Sends a thread's request. Returns the ticket.
+    /// Sends a thread's revocation request. Returns the ticket of the request.
     pub(crate) fn post_revoke(&mut self, thread: u32, whom: NodeId, at: NodeSlot) -> u64 {
         let number = self.revocations.len() as u32;
         let node = usize::from(self.threads[thread as usize].node.slot.0);
@@ -55,7 +56,7 @@ impl World {
         u64::from(number) << 32 | TICKETS
     }
 
-    /// The request reaches the memory node's service.
+    /// The revocation request reaches the memory node's control service.
     pub(crate) fn revoke(&mut self, number: u32) {
         let Revocation { thread, whom, at, .. } = self.revocations[number as usize];
         let asking = self.threads[thread as usize].node;
@@ -76,7 +77,7 @@ impl World {
         self.queue.push(self.now_ps + back_ps + delay_ps, Event::Revoked { number });
     }
 
-    /// The answer is seen.
+    /// The requester sees the answer to its revocation request.
     pub(crate) fn revoked(&mut self, number: u32) -> Option<u32> {
         let revocation = &mut self.revocations[number as usize];
         revocation.is_seen = true;
@@ -84,7 +85,8 @@ impl World {
         waiter.and_then(|task| self.wake(task))
     }
 
-    /// Returns the answer once it was seen. Otherwise the asking coroutine is woken when it is seen.
+    /// Returns the answer if the requester has already seen it. If the requester has not seen the
+    /// answer yet, the asking coroutine is woken when the requester sees the answer.
     pub(crate) fn ask_revoked(&mut self, number: u32) -> Option<Result<(), FabricError>> {
         let revocation = &mut self.revocations[number as usize];
         if revocation.is_seen {

@@ -2,12 +2,12 @@
 //!
 //! Invariant: a coroutine is polled when the event that it waits for has happened and its thread is
 //! free, and at no other time. Between two polls the world's events happen in their order. Time does
-//! not pass by itself. A run ends when nothing can happen any more, when its time is over, or when all
-//! coroutines have finished.
+//! not pass by itself. A run ends when no further event can happen, when the given time has passed, or
+//! when all coroutines have finished.
 //!
-//! Let coroutines finish before the scheduler is dropped. Unfinished coroutines are dropped with it,
-//! and while they are dropped the cluster is at rest. Rounds that they awaited land no further verbs.
-//! Detached rounds in flight still land afterwards.
+//! Let coroutines finish before the scheduler is dropped. The scheduler drops unfinished coroutines,
+//! and during these drops the cluster is at rest. Rounds that the dropped coroutines awaited land no
+//! further verbs. Detached rounds in flight still land afterwards.
 
 use crate::fabric::SimFabric;
 use crate::prefetch::prefetch_range;
@@ -19,25 +19,27 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
 use tarn_fabric::port::Port;
 
-/// Data is prefetched for completions about this many events ahead. Each step of a prefetch is done
-/// some completions after the step before it, when the data of that step is in the cache.
+/// The scheduler prefetches data for completions that are about this many events ahead. Each step of a
+/// prefetch is done some completions after the step before it, when the data of that step is in the
+/// cache.
 const EVENTS_AHEAD: usize = 32;
-/// This many events are looked at together. A prefetch waits for the translation of its address, and
-/// several translations run in parallel if their instructions stand close together.
+/// The number of events that are examined together. A prefetch waits for the translation of its
+/// address. Several translations run in parallel if their instructions are close together in the
+/// program.
 const SIDE_BY_SIDE: usize = 4;
-/// Number of completions that are remembered, a power of two.
+/// The number of completions that are remembered, a power of two.
 const IN_SIGHT: usize = 8;
 const FRAMES_BEHIND: usize = 3;
 const RESULTS_BEHIND: usize = 6;
-/// This much of a coroutine's frame is prefetched before it is polled.
+/// The number of bytes of a coroutine's frame that are prefetched before the coroutine is polled.
 const FRAME_BYTES: usize = 4096;
 
-/// The reason for which a run returned.
+/// The reason why a run returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// Every coroutine has finished.
     Finished,
-    /// The time is over; call again to go on.
+    /// The time of the run is over. Another call continues the run.
     TimeOver,
 }
 
@@ -51,7 +53,7 @@ pub struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Creates a scheduler without coroutines. This ends loading.
+    /// Creates a scheduler without coroutines. The creation of a scheduler ends loading.
     pub fn new(fabric: &SimFabric) -> Scheduler<'a> {
         fabric.end_loading();
         let first = fabric.world.borrow().tasks.len();
@@ -63,10 +65,10 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Adds a coroutine to the thread of `port`; it first runs when the thread is free.
+    /// Adds a coroutine to the thread of `port`. The coroutine first runs when the thread is free.
     ///
     /// # Panics
-    /// If the port is not of this cluster.
+    /// If the port does not belong to this cluster.
     pub fn spawn(&mut self, port: &Port, task: impl Future<Output = ()> + 'a) -> TaskId {
         let id = self.executor.spawn(task);
         let world = &mut *self.fabric.world.borrow_mut();
@@ -79,7 +81,7 @@ impl<'a> Scheduler<'a> {
         id
     }
 
-    /// The number of coroutines that have not finished.
+    /// Returns the number of coroutines that have not finished.
     pub fn live(&self) -> usize {
         self.executor.live()
     }
@@ -87,7 +89,8 @@ impl<'a> Scheduler<'a> {
     /// Runs until every coroutine has finished, or virtual time reaches `until`.
     ///
     /// # Panics
-    /// If coroutines wait and nothing can happen any more: a bug of ours.
+    /// If coroutines wait and no further event can happen. A run without a further event is a bug of
+    /// the simulator.
     pub fn run_until(&mut self, until: Nanos) -> Ended {
         let until_ps = until.0.saturating_mul(1_000);
         self.fabric.world.borrow_mut().count_to(until_ps);
@@ -98,10 +101,10 @@ impl<'a> Scheduler<'a> {
         Ended::Finished
     }
 
-    /// Runs one future on the thread of `port` to its end, beside the coroutines.
+    /// Runs one future on the thread of `port` to its end. The other coroutines run at the same time.
     ///
     /// # Panics
-    /// As [`Scheduler::run_until`].
+    /// The same panics as [`Scheduler::run_until`].
     pub fn block_on<T: 'a>(&mut self, port: &Port, future: impl Future<Output = T> + 'a) -> T {
         let result = Rc::new(RefCell::new(None));
         let slot = Rc::clone(&result);
@@ -118,8 +121,8 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Lets all messages and verbs in flight arrive, without polling any coroutine: for a look at
-    /// memory after all coroutines have finished.
+    /// Lets all messages and verbs in flight arrive, without polling any coroutine. A caller uses this
+    /// function to read memory after all coroutines have finished.
     pub fn drain(&mut self) {
         let world = &mut *self.fabric.world.borrow_mut();
         assert_eq!(self.executor.live(), 0, "coroutines still run");
@@ -131,7 +134,7 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Lets events happen until a coroutine can go on.
+    /// Lets events happen until a coroutine can continue.
     fn next_task(&mut self, until_ps: u64) -> Option<u32> {
         let world = &mut *self.fabric.world.borrow_mut();
         loop {
@@ -160,7 +163,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// The completions that were shown last.
+/// The completions that were shown most recently.
 #[derive(Default)]
 struct Sight {
     flights: [u32; IN_SIGHT],

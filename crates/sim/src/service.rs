@@ -1,14 +1,15 @@
-//! Service nodes: nodes that answer calls by handlers, on processors of their own.
+//! Service nodes, which answer calls by handlers on processors of their own.
 //!
 //! Invariant: a node has a fixed number of cores, and each core does one thing at a time. A request
-//! waits in the queue of the core that its caller chose. It is received, handed over and handled there,
-//! and its reply leaves from there. Each step costs as much as the profile says, and the handler as
-//! much as it charges to its port. The next request begins when the core is through. So a node's
-//! capacity is cores over cost, and a request to a busy core waits.
+//! waits in the queue of the core that its caller chose. The chosen core receives the request, hands it
+//! to the handler, executes the handler and sends the reply. Each step costs the time that the profile
+//! gives, and the handler costs the time that it charges to its port. A core takes its next request
+//! when it has finished the current one. So a node's capacity is the number of cores divided by the
+//! cost of a request, and a request to a busy core waits.
 //!
-//! Calls are those of [`tarn_fabric::rpc`]. So a timestamp or control service is written once and runs
-//! here, on threads and on a network. The caller's endpoint decides the core of its requests, as in the
-//! receive side of a NIC.
+//! A call uses the protocol of [`tarn_fabric::rpc`]. So the same code of a timestamp or control service
+//! runs in the simulator, on threads and on a network. The endpoint of the caller determines the core
+//! that gets the caller's requests, as in the receive side of a NIC.
 
 use crate::config::ConfigError;
 use crate::fabric::SimFabric;
@@ -20,19 +21,19 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::port::Port;
 use tarn_fabric::rpc::{Answer, HandlerId, Peer, Request, Rpc, RpcConfig};
 
-/// The purpose of a node.
+/// The purpose of a service node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum NodeKind {
     /// Runs coordinators.
     Compute,
     /// Gives out timestamps.
     Timestamp,
-    /// Keeps views and leases, or answers for a memory node.
+    /// Keeps views and leases, or answers calls for a memory node.
     Control,
 }
 
 impl NodeKind {
-    /// The name that is printed.
+    /// Returns the name that is printed.
     pub fn name(self) -> &'static str {
         match self {
             NodeKind::Compute => "compute node",
@@ -42,21 +43,21 @@ impl NodeKind {
     }
 }
 
-/// A service node's shape.
+/// The shape of a service node.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceConfig {
-    /// The purpose; not [`NodeKind::Compute`].
+    /// The purpose of the node. The purpose must not be [`NodeKind::Compute`].
     pub kind: NodeKind,
-    /// Number of cores, each with a queue.
+    /// The number of cores. Each core has its own queue.
     pub cores: u16,
-    /// Datagrams that a core takes before it sends the replies with one doorbell.
+    /// The largest number of datagrams that a core takes before it sends the replies with one doorbell.
     pub datagrams_a_poll: usize,
-    /// Configuration of the calls; callers use the same.
+    /// The configuration of the calls. Callers must use the same configuration.
     pub rpc: RpcConfig,
 }
 
 impl ServiceConfig {
-    /// Creates a shape that takes up to sixteen datagrams before it replies.
+    /// Creates a shape that lets a core take up to sixteen datagrams before the core replies.
     pub fn new(kind: NodeKind, cores: u16) -> ServiceConfig {
         ServiceConfig { kind, cores, datagrams_a_poll: 16, rpc: RpcConfig::default() }
     }
@@ -64,7 +65,7 @@ impl ServiceConfig {
 
 const CORES_MAX: u64 = 1024;
 
-/// See the module's documentation.
+/// A node that answers calls.
 pub struct ServiceNode {
     node: NodeId,
     config: ServiceConfig,
@@ -76,7 +77,7 @@ impl ServiceNode {
     /// Adds a node to the cluster. Call this before the first reading of the cluster's usage.
     ///
     /// # Errors
-    /// The shape is impossible: the field, its value, the allowed values.
+    /// The shape is impossible. The error names the field, its value and the allowed values.
     pub fn new(fabric: &SimFabric, config: ServiceConfig) -> Result<ServiceNode, ConfigError> {
         check("kind", config.kind as u64, 1, NodeKind::Control as u64)?;
         check("cores", config.cores.into(), 1, CORES_MAX)?;
@@ -87,33 +88,33 @@ impl ServiceNode {
         Ok(ServiceNode { node, config, cores, stopped: Rc::default() })
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// The node's shape.
+    /// Returns the node's shape.
     pub fn config(&self) -> &ServiceConfig {
         &self.config
     }
 
-    /// The port of a core, for work other than answering.
+    /// Returns the port of a core, for work other than answering calls.
     ///
     /// # Panics
-    /// If there is no such core.
+    /// If the node has no core with this number.
     pub fn port(&self, core: u16) -> &Port {
         self.cores[usize::from(core)].port()
     }
 
-    /// The core to which this caller's requests go.
+    /// Returns the core to which this caller's requests go.
     pub fn peer_of(&self, caller: Endpoint) -> Peer {
         let place =
             tarn_fabric::rng::mix(u64::from(caller.node.0) << 16 | u64::from(caller.thread));
         Peer { node: self.node, thread: (place % u64::from(self.config.cores)) as u16 }
     }
 
-    /// Sets the handler of each core for `id`; `make` gets the core's port, to which the handler
-    /// charges its work.
+    /// Sets the handler of each core for `id`. `make` gets the core's port, and the handler charges its
+    /// work to that port.
     pub fn register<H>(&self, id: HandlerId, mut make: impl FnMut(Port) -> H)
     where
         H: FnMut(Request<'_>, &mut Vec<u8>) -> Answer + 'static,
@@ -123,8 +124,8 @@ impl ServiceNode {
         }
     }
 
-    /// Runs the cores until [`ServiceNode::stop`]. It may be called again once an earlier run has
-    /// ended.
+    /// Runs the cores until [`ServiceNode::stop`]. A caller may start the node again after an earlier
+    /// run has ended.
     pub fn start(&self, scheduler: &mut Scheduler<'_>) {
         self.stopped.set(false);
         for core in &self.cores {
@@ -139,12 +140,12 @@ impl ServiceNode {
         }
     }
 
-    /// Stops the node: each core's coroutine ends when it next looks.
+    /// Stops the node. Each core's coroutine ends when it next reads the stop flag.
     pub fn stop(&self) {
         self.stopped.set(true);
     }
 
-    /// The number of requests that were handed to handlers.
+    /// Returns the number of requests that were handed to handlers.
     pub fn executed(&self) -> u64 {
         self.cores.iter().map(|core| core.stats().executed).sum()
     }

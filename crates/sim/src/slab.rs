@@ -1,22 +1,22 @@
-//! Places that are reused, and tickets that name one use of a place.
+//! Places that are reused, and tickets. A ticket names one use of a place.
 //!
 //! Invariant: a ticket holds the place and its generation, so an old ticket never names a new use. A
-//! place that is given back keeps its capacity: nothing is allocated in steady state. The place given
-//! back last is taken first, so the choice of a place is a function of the past.
+//! place that is given back keeps its allocated capacity, so nothing is allocated in steady state. The
+//! place given back last is taken first, so the sequence of calls determines which place is chosen.
 
 /// A value that lies in a place.
 pub(crate) trait Reused {
     /// Creates an unused value.
     fn unused() -> Self;
 
-    /// How often the value's place was given back.
+    /// Returns how often the value's place was given back.
     fn generation(&self) -> u32;
 
     /// Sets the generation when the place is given back once more.
     fn set_generation(&mut self, generation: u32);
 }
 
-/// See the module's documentation.
+/// A set of places that are reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     all: Vec<T>,
@@ -30,7 +30,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Reused> Slab<T> {
-    /// Takes a place; the caller fills it.
+    /// Takes a free place. The caller fills the place.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
@@ -49,7 +49,7 @@ impl<T: Reused> Slab<T> {
         &mut self.all[index as usize]
     }
 
-    /// As [`Slab::get`], for a place that may not exist.
+    /// Like [`Slab::get`], for a place that may not exist.
     #[inline(always)]
     pub(crate) fn look(&self, index: u32) -> Option<&T> {
         self.all.get(index as usize)
@@ -68,7 +68,7 @@ impl<T: Reused> Slab<T> {
         u64::from(self.get(index).generation()) << 32 | u64::from(index)
     }
 
-    /// Returns the place of a ticket, unless the place has been reused since.
+    /// Returns the place that a ticket names, unless the place has been reused since.
     #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
         let (index, generation) = (ticket as u32, (ticket >> 32) as u32);

@@ -1,10 +1,11 @@
-//! Processors and coroutines: which run, which wait, and at which cost.
+//! Processors and coroutines: which coroutines run, which wait, and how much time they cost.
 //!
-//! Invariant: a thread does one thing at a time. A coroutine is queued, running, waiting or finished.
-//! It is polled when the event that it waits for has happened and its thread is free, and at no other
-//! time. A coroutine that only yields is polled again after every other coroutine of its thread. If it
-//! goes on yielding, it is polled after pauses that double up to a round trip. So a coroutine that
-//! waits by polling does not spin through virtual time.
+//! Invariant: a thread does one thing at a time. A coroutine is queued, running, waiting or finished. A
+//! coroutine is polled when the event that it waits for has happened and its thread is free, and at no
+//! other time. A coroutine that only yields is polled again after every other coroutine of its thread.
+//! If the coroutine continues to yield, it is polled after pauses. Each pause is twice as long as the
+//! one before, up to one round trip. So a coroutine that waits by polling does not use up virtual time
+//! by spinning.
 
 use crate::costs::Costs;
 use crate::nic::{Nic, Resource};
@@ -27,33 +28,36 @@ pub(crate) enum Status {
 pub(crate) struct Task {
     pub(crate) thread: u32,
     pub(crate) status: Status,
-    /// The timer that may wake it. Earlier timers have no effect any more.
+    /// The time of the timer that may wake the coroutine. Earlier timers of the coroutine have no
+    /// effect any more.
     pub(crate) wake_at_ps: u64,
-    /// Turns in a row in which it only yielded.
+    /// The number of successive turns in which the coroutine only yielded.
     pub(crate) yields: u32,
 }
 
-/// One thread's requests to one memory node.
+/// The connection over which one thread sends requests to one memory node.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Connection {
-    /// Batches posted so far.
+    /// The number of batches posted so far.
     pub(crate) posted: u64,
-    /// Batches that arrived so far (in random mode: that ended). Asserted to follow `posted`, and to be
-    /// equal to it when nothing is in flight.
+    /// The number of batches that arrived so far (in random mode: that ended so far). Assertions check
+    /// that this number follows `posted`, and that both numbers are equal when no batch is in flight.
     pub(crate) arrived: u64,
     pub(crate) last_arrival_ps: u64,
-    /// Random mode: unawaited batches that are not done.
+    /// Only in random mode: the unawaited batches that are not done.
     pub(crate) unawaited: Vec<Unawaited>,
-    /// Random mode: batches (flight, batch) that arrived and wait for an unawaited one.
+    /// Only in random mode: the batches (flight, batch) that arrived and wait for an unawaited batch.
     pub(crate) held: Vec<(u32, u32)>,
 }
 
-/// A batch that no coroutine awaits: of a detached round, or of one that was dropped.
+/// A batch that no coroutine awaits. Such a batch belongs to a detached round, or to a round that was
+/// dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unawaited {
-    /// Its number on its connection.
+    /// The batch's number on its connection.
     pub(crate) number: u64,
-    /// Batches with higher numbers wait for it: those that were posted after it became unawaited.
+    /// Batches with numbers above this number wait for the unawaited batch. These batches were posted
+    /// after the unawaited batch became unawaited.
     pub(crate) before: u64,
 }
 
@@ -62,26 +66,26 @@ pub(crate) struct Unawaited {
 pub(crate) struct Thread {
     pub(crate) node: NodeId,
     pub(crate) number: u16,
-    /// The time of its processor while one of its coroutines runs, else the time at which it becomes
-    /// free.
+    /// While a coroutine of the thread runs, this field is the time of the thread's processor. While no
+    /// coroutine of the thread runs, the field is the time at which the thread becomes free.
     pub(crate) local_ps: u64,
     pub(crate) busy_ps: u64,
-    /// All of `busy_ps` lies before this time.
+    /// All of the time in `busy_ps` lies before this time.
     pub(crate) busy_to_ps: u64,
-    /// The turn in which it last rang for messages.
+    /// The turn in which the thread last rang the doorbell for messages.
     pub(crate) rang_in_turn: u64,
-    /// Work that it must do before the next coroutine: looking at completions.
+    /// The time that the thread must spend on looking at completions before the next coroutine runs.
     pub(crate) owed_ps: u64,
     pub(crate) ready: VecDeque<u32>,
-    /// Whether an event will make it look at `ready`.
+    /// Whether an event will make the thread read its queue `ready`.
     pub(crate) is_scheduled: bool,
-    /// Coroutines that wait by yielding.
+    /// The coroutines that wait by yielding.
     pub(crate) idlers: Vec<u32>,
     pub(crate) doorbell: usize,
     pub(crate) connections: Vec<Connection>,
-    /// Messages that arrived and were not received yet.
+    /// The messages that arrived at the thread and were not received yet.
     pub(crate) inbox: VecDeque<u32>,
-    /// All its work takes this many times as long.
+    /// All work of the thread takes this many times as long as on a node that is not slow.
     pub(crate) slowness: u64,
 }
 
@@ -115,33 +119,34 @@ impl Thread {
         Endpoint { node: self.node.slot, thread: self.number }
     }
 
-    /// How long it worked before `now_ps`; the last turn may end after it.
+    /// Returns how long the thread worked before `now_ps`. The last turn may end after `now_ps`.
     pub(crate) fn busy_before(&self, now_ps: u64) -> u64 {
         self.busy_ps - self.busy_to_ps.saturating_sub(now_ps)
     }
 
-    /// The processor works for `ps`.
+    /// Lets the processor work for `ps` picoseconds.
     #[inline]
     pub(crate) fn spend(&mut self, ps: u64) {
         self.local_ps += ps * self.slowness;
     }
 }
 
-/// A node with processors: its NIC, and the doorbell registers that its threads share.
+/// A node with processors. The node has a NIC, and doorbell registers that its threads share.
 #[derive(Debug)]
 pub(crate) struct ComputeNode {
     pub(crate) kind: NodeKind,
     pub(crate) nic: Nic,
     pub(crate) slowness: u64,
     incarnation: Incarnation,
-    /// For each register: its use, and how many threads of this life share it.
+    /// For each register: how long it was used, and the number of threads of the node's current
+    /// incarnation that share it.
     doorbells: Vec<(Resource, u64)>,
-    /// Number of first registers that belong to one thread each.
+    /// The number of registers, counted from the first, that belong to one thread each.
     private: usize,
     threads: usize,
 }
 
-/// The cost of ringing a doorbell.
+/// The costs of ringing a doorbell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DoorbellCosts {
     pub(crate) alone_ps: u64,
@@ -163,7 +168,8 @@ impl ComputeNode {
         }
     }
 
-    /// Gives a register to a thread of the node's current life. A new life begins without threads.
+    /// Assigns a register to a thread of the node's current incarnation. A new incarnation begins
+    /// without threads.
     pub(crate) fn join(&mut self, incarnation: Incarnation) -> usize {
         if incarnation != self.incarnation {
             self.incarnation = incarnation;
@@ -179,10 +185,11 @@ impl ComputeNode {
         register
     }
 
-    /// A thread rings. It is busy until the register was free and has taken the ring. A lock protects
-    /// each register, and it costs more the more threads share it (Ren et al., "Scaling up memory
-    /// disaggregated applications with SMART", ASPLOS 2024). A turn that rings several times takes the
-    /// register from the turn's beginning on, so other threads get the register between its rings.
+    /// A thread rings its doorbell. The thread is busy until the register is free and has accepted the
+    /// ring. A lock protects each register. The cost of the lock grows with the number of threads that
+    /// share the register (Ren et al., "Scaling up memory disaggregated applications with SMART",
+    /// ASPLOS 2024). If one turn rings several times, each ring reserves the register from the
+    /// beginning of the turn on. So other threads can use the register between these rings.
     #[inline]
     pub(crate) fn ring(&mut self, thread: &mut Thread, costs: DoorbellCosts, now_ps: u64) {
         let (register, threads) = &mut self.doorbells[thread.doorbell];
@@ -193,7 +200,7 @@ impl ComputeNode {
         thread.local_ps = rung_ps.max(thread.local_ps + service);
     }
 
-    /// How long its busiest register was taken.
+    /// Returns how long the node's busiest register was occupied.
     pub(crate) fn doorbell_busy_ps(&self) -> u64 {
         self.doorbells.iter().map(|(register, _)| register.busy_ps()).max().unwrap_or(0)
     }

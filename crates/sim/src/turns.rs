@@ -1,7 +1,9 @@
-//! Turns of coroutines: which becomes ready, which is polled next, and the cost to its thread.
+//! The turns of coroutines: which coroutine becomes ready, which one is polled next, and the cost to
+//! its thread.
 //!
-//! Invariant: a coroutine has at most one place in one queue. It becomes ready when a round, a timer or
-//! a message comes. A coroutine that yields without waiting for any of these needs no event to be polled again.
+//! Invariant: a coroutine has at most one place in one queue. A coroutine becomes ready when a round
+//! completes, a timer expires or a message arrives. A coroutine that yields without waiting for a
+//! round, a timer or a message needs no event to be polled again.
 
 use crate::clocks::Clock;
 use crate::threads::Status;
@@ -9,7 +11,7 @@ use crate::world::{Event, World};
 use tarn_fabric::clock::Nanos;
 
 impl World {
-    /// Makes a waiting coroutine ready; returns it if it can be polled at once.
+    /// Makes a waiting coroutine ready. Returns the coroutine if it can be polled immediately.
     pub(crate) fn wake(&mut self, task: u32) -> Option<u32> {
         let state = &mut self.tasks[task as usize];
         if state.status != Status::Waiting {
@@ -29,7 +31,7 @@ impl World {
         None
     }
 
-    /// As [`World::wake`], but puts the coroutine behind those that are ready.
+    /// Like [`World::wake`], but puts the coroutine behind the coroutines that are already ready.
     pub(crate) fn wake_in_turn(&mut self, task: u32) {
         let state = &mut self.tasks[task as usize];
         if state.status != Status::Waiting {
@@ -45,7 +47,7 @@ impl World {
         self.schedule(index);
     }
 
-    /// Makes the thread look at its queue as soon as it is free.
+    /// Makes the thread read its queue as soon as the thread is free.
     pub(crate) fn schedule(&mut self, index: u32) {
         let thread = &mut self.threads[index as usize];
         if !thread.is_scheduled {
@@ -66,7 +68,7 @@ impl World {
         }
     }
 
-    /// A coroutine is about to be polled.
+    /// Begins the turn of a coroutine that is about to be polled.
     #[inline]
     pub(crate) fn begin_turn(&mut self, task: u32) {
         let state = &mut self.tasks[task as usize];
@@ -81,7 +83,7 @@ impl World {
         self.tallies.turns += 1;
     }
 
-    /// The coroutine was polled.
+    /// Ends the turn of a coroutine that was polled.
     #[inline]
     pub(crate) fn end_turn(&mut self, task: u32, has_finished: bool) {
         self.current = None;
@@ -108,7 +110,8 @@ impl World {
         }
     }
 
-    /// The coroutine waits for something that the world does not know.
+    /// Handles a coroutine that yielded. Such a coroutine waits for an event that the world does not
+    /// know.
     fn has_yielded(&mut self, task: u32) {
         let state = &mut self.tasks[task as usize];
         let thread = &mut self.threads[state.thread as usize];
@@ -126,8 +129,8 @@ impl World {
         state.yields += 1;
     }
 
-    /// The current coroutine sleeps until its node's clock shows the time, unless something else that
-    /// it waits for happens before. `at` computes the true time from the clock.
+    /// The current coroutine sleeps until its node's clock shows the given time. The coroutine wakes
+    /// earlier if another event that it waits for happens. `at` computes the true time from the clock.
     pub(crate) fn park_until(&mut self, at: impl FnOnce(&Clock) -> Nanos) {
         let Some(task) = self.current else { return };
         let state = &mut self.tasks[task as usize];

@@ -1,15 +1,16 @@
-//! The resources that a run used: how busy NICs, links and processors were.
+//! The resources that a run used: how long NICs, links and processors were busy.
 //!
-//! Invariant: readings only grow; the difference of two readings is the use between them. A reservation
-//! for a time after the reading counts later, so no part is busy for longer than the time between.
-//! Readings are exact where a run was told to stop ([`crate::scheduler::Scheduler::run_until`]).
+//! Invariant: each reading is at least as large as the one before. The difference of two readings is
+//! the use between the two readings. A reservation for a time after the reading is counted in a later
+//! reading. So no part is busy for longer than the time between two readings. Readings are exact at the
+//! times at which a run was told to stop ([`crate::scheduler::Scheduler::run_until`]).
 
 use crate::nic::Nic;
 use crate::service::NodeKind;
 use crate::world::World;
 use tarn_fabric::clock::Nanos;
 
-/// A part of the hardware that can be the bottleneck.
+/// A part of the hardware that can limit the throughput of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
     /// A compute node's thread.
@@ -26,11 +27,12 @@ pub enum Part {
     Receive,
     /// The pipeline of a memory node's NIC.
     Pipeline,
-    /// The atomics of a memory node's NIC; more than all of the time, if they run in parallel.
+    /// The atomics of a memory node's NIC. If atomics run in parallel, they can be busy for longer than
+    /// the time that passed.
     Atomics,
-    /// A link out of a node.
+    /// The link on which a node sends.
     LinkOut,
-    /// A link into a node.
+    /// The link on which a node receives.
     LinkIn,
 }
 
@@ -49,7 +51,7 @@ impl Part {
         Part::LinkIn,
     ];
 
-    /// The name that is printed.
+    /// Returns the name that is printed.
     pub fn name(self) -> &'static str {
         match self {
             Part::Processor => "cpu",
@@ -66,33 +68,33 @@ impl Part {
     }
 }
 
-/// How long one part was busy.
+/// How long one part of the hardware was busy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PartUse {
-    /// The kind of part.
+    /// The kind of the part.
     pub part: Part,
-    /// The owner: `memory node 2`, `compute node 0`, `node 0.1 thread 3`.
+    /// The owner of the part, for example `memory node 2`, `compute node 0` or `node 0.1 thread 3`.
     pub of: String,
     /// The busy time, in picoseconds.
     pub busy_ps: u64,
 }
 
-/// See the module's documentation.
+/// The resources that were used up to one moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Usage {
-    /// Virtual time of the reading.
+    /// The virtual time of the reading.
     pub at: Nanos,
-    /// Number of verbs executed.
+    /// The number of verbs executed.
     pub verbs: u64,
-    /// Number of completions delivered, one for each batch.
+    /// The number of completions delivered. Each batch has one completion.
     pub completions: u64,
-    /// Number of messages sent.
+    /// The number of messages sent.
     pub messages: u64,
-    /// Number of messages that chaos lost.
+    /// The number of messages that were lost because of `Chaos`.
     pub messages_lost: u64,
-    /// Number of turns of coroutines.
+    /// The number of turns of coroutines.
     pub turns: u64,
-    /// All parts.
+    /// The use of all parts.
     pub parts: Vec<PartUse>,
 }
 
@@ -130,7 +132,8 @@ impl Usage {
         }
     }
 
-    /// Number of events: a verb executed, a completion delivered, a message sent.
+    /// Returns the number of events. An event is a verb executed, a completion delivered or a message
+    /// sent.
     pub fn events(&self) -> u64 {
         self.verbs + self.completions + self.messages
     }
@@ -145,7 +148,7 @@ impl Usage {
         used.messages -= earlier.messages;
         used.messages_lost -= earlier.messages_lost;
         used.turns -= earlier.turns;
-        // A part keeps its position; threads that joined since then come last.
+        // A part keeps its position in the list. Threads that joined later are at the end of the list.
         for (part, before) in used.parts.iter_mut().zip(&earlier.parts) {
             assert!(
                 part.part == before.part && part.of == before.of,
@@ -157,7 +160,8 @@ impl Usage {
         used
     }
 
-    /// Returns the share of the time for which the busiest part of a kind was busy, and its owner.
+    /// Returns the busiest part of a kind: the share of the time for which this part was busy, and the
+    /// owner of the part.
     pub fn busiest(&self, part: Part) -> Option<(f64, &str)> {
         let of_kind = self.parts.iter().filter(|used| used.part == part);
         let busiest = of_kind.max_by_key(|used| used.busy_ps)?;

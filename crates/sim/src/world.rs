@@ -1,17 +1,16 @@
 //! The cluster's state, and the handling of events.
 //!
-//! Invariant: every change is an event, handled in the order of the queue, and a function of
-//! configuration and seed.
+//! Invariant: every change of the cluster is an event. Events are handled in the order of the queue.
+//! The configuration and the seed determine all events.
 //!
-//! Fault model. These may break:
-//! - memory nodes: requests to them end in an error;
-//! - a compute node's access: verbs that had arrived have happened, the rest never will;
-//! - in random mode: every order that the contract leaves open, messages, clocks and the speed of
+//! The fault model. The following parts may fail:
+//! - memory nodes: a request to a failed memory node ends in an error;
+//! - a compute node's access: verbs that had arrived have taken effect, and the other verbs never will;
+//! - in random mode: every order that the contract does not fix, messages, clocks and the speed of
 //!   processors.
 //!
-//! These survive: the order within a batch, single lines, the bytes of memory, and the bytes of
-//! messages that arrive.
-//! order within a batch, single lines, the bytes of memory and of messages that arrive.
+//! The following never fail: the order within a batch, single lines, the bytes of memory, and the bytes
+//! of messages that arrive.
 
 use crate::clocks::Clock;
 use crate::config::{ConfigError, Mode, SimConfig, check};
@@ -35,26 +34,26 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 
-/// Kinds of events.
+/// The kinds of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// A batch reaches its memory node.
     Arrive { flight: u32, batch: u32 },
-    /// Random mode: the next piece of a batch is executed.
+    /// Only in random mode: the next piece of a batch is executed.
     Piece { flight: u32, batch: u32 },
-    /// The last answer to a round is seen.
+    /// The requester sees the last answer to a round.
     Complete { flight: u32 },
-    /// A thread looks at its queue.
+    /// A thread reads its queue of ready coroutines.
     Run { thread: u32 },
-    /// A coroutine's timer.
+    /// A coroutine's timer expires.
     Wake { task: u32 },
     /// A message reaches its node.
     Message { message: u32 },
-    /// A message is seen.
+    /// The receiving thread can see a message.
     Deliver { message: u32 },
     /// A revocation reaches its memory node.
     Revoke { number: u32 },
-    /// The answer to a revocation is seen.
+    /// The requester sees the answer to a revocation.
     Revoked { number: u32 },
 }
 
@@ -75,7 +74,7 @@ pub(crate) struct Tallies {
     pub(crate) turns: u64,
 }
 
-/// Draws how many times as long a node's processors take.
+/// Draws the factor by which a node's processors are slower than normal.
 fn slowness(dice: Option<&mut Dice>) -> u64 {
     dice.map_or(1, |dice| {
         let slow = dice.one_in(dice.chaos.slow_one_in);
@@ -83,7 +82,7 @@ fn slowness(dice: Option<&mut Dice>) -> u64 {
     })
 }
 
-/// See the module's documentation.
+/// The state of the cluster.
 pub(crate) struct World {
     pub(crate) now_ps: u64,
     pub(crate) queue: EventQueue<Event>,
@@ -98,20 +97,20 @@ pub(crate) struct World {
     pub(crate) endpoints: BTreeMap<Endpoint, u32>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) flights: Flights,
-    /// The flights that began last: see `post`.
+    /// The flights that began most recently. The module `post` prefetches data for these flights.
     pub(crate) begun: [u32; LINES_BEHIND],
     /// Errors of detached rounds, by ticket.
     pub(crate) detached_errors: BTreeMap<u64, FabricError>,
     pub(crate) messages: Messages,
-    /// The lives whose access was revoked, and at which memory node.
+    /// The incarnations whose access was revoked, and the memory node at which it was revoked.
     pub(crate) fenced: BTreeSet<(NodeId, NodeSlot)>,
     pub(crate) revocations: Vec<Revocation>,
-    /// The dice of random mode; `None` in timed mode.
+    /// The dice of random mode. In timed mode this field is `None`.
     pub(crate) dice: Option<Dice>,
     /// The coroutine that is being polled.
     pub(crate) current: Option<u32>,
-    /// Coroutines that asked for a detached round, by its ticket, before another coroutine asked for
-    /// it.
+    /// The coroutines that asked about a detached round before another coroutine asked about it, with
+    /// the round's ticket.
     pub(crate) also_waiting: Vec<(u64, u32)>,
     /// Whether an event will wake the current coroutine.
     pub(crate) is_registered: bool,
@@ -193,7 +192,7 @@ impl World {
         Ok(NodeId { slot: NodeSlot(slot as u16), incarnation: Incarnation(1) })
     }
 
-    /// A thread joins. An earlier thread with the same endpoint gets no more messages.
+    /// Adds a thread to its node. An earlier thread with the same endpoint gets no more messages.
     pub(crate) fn join(&mut self, node: NodeId, number: u16) -> u32 {
         let count = self.compute_nodes.len();
         let compute = self.compute_nodes.get_mut(usize::from(node.slot.0));
@@ -204,7 +203,8 @@ impl World {
             )
         });
         let doorbell = compute.join(node.incarnation);
-        // One more connection, for targets on nodes that do not exist.
+        // The thread has one connection for each memory node. The thread has one more connection for
+        // targets on nodes that do not exist.
         let connections = self.memory_nodes.len() + 1;
         let mut thread = Thread::new(node, number, doorbell, connections, compute.slowness);
         thread.local_ps = self.now_ps;
@@ -214,24 +214,24 @@ impl World {
         index
     }
 
-    /// Counts the use of the hardware up to `end_ps`, until the next call.
+    /// Counts the use of the hardware up to `end_ps`. The counts stay unchanged until the next call.
     pub(crate) fn count_to(&mut self, end_ps: u64) {
         self.memory_nodes.iter_mut().for_each(|node| node.nic.count_to(end_ps));
         self.compute_nodes.iter_mut().for_each(|node| node.count_to(end_ps));
     }
 
-    /// The true time for this thread: its processor may be ahead of the last event.
+    /// Returns the true time for this thread. The thread's processor may be ahead of the last event.
     pub(crate) fn now_of(&self, thread: u32) -> Nanos {
         Nanos(self.threads[thread as usize].local_ps.max(self.now_ps) / 1_000)
     }
 
-    /// Folds an event into the digest of the run.
+    /// Adds an event to the digest of the run.
     #[inline]
     pub(crate) fn note(&mut self, word: u64) {
         self.digest = (self.digest.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    /// Returns the error that a batch gets at its node, if any.
+    /// Returns the error that a batch gets at its node, if the node refuses the batch.
     pub(crate) fn refusal(&self, node: NodeId, to: NodeSlot) -> Option<FabricError> {
         if self.fenced.contains(&(node, to)) {
             return Some(FabricError::Fenced);
@@ -240,7 +240,8 @@ impl World {
         memory_node.is_none_or(|node| node.is_down).then_some(FabricError::NodeDown(to))
     }
 
-    /// Handles the next event. Returns the coroutine that can go on because of it, if there is one.
+    /// Handles the next event. Returns the coroutine that can continue because of this event, if there
+    /// is such a coroutine.
     #[inline]
     pub(crate) fn happen(&mut self, at_ps: u64, event: Event) -> Option<u32> {
         self.now_ps = at_ps;
@@ -305,7 +306,7 @@ impl World {
         waiter.and_then(|task| self.wake(task))
     }
 
-    /// Wakes the coroutines that asked for a detached round before its last asker did.
+    /// Wakes the coroutines that asked about a detached round before the last coroutine asked about it.
     #[cold]
     fn wake_others(&mut self, ticket: u64) {
         let is_its = |&(of, _): &(u64, u32)| of == ticket;

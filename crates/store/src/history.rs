@@ -1,8 +1,8 @@
-//! The history of a run: the reads and writes of each transaction, in the terms of a checker.
+//! The history of a run: the reads and writes of each transaction, in a form that a checker can use.
 //!
-//! Invariant: recording changes nothing that a transaction does. The order of each record's versions is
-//! known. Times are an observer's, so that times of two nodes can be compared. The read of an absent key
-//! carries its directory's version: the key was absent as of that version.
+//! Invariant: recording does not change any action of a transaction. The order of each record's versions is known.
+//! All times come from one observer's clock, so the times of two nodes can be compared. The read of an absent key
+//! carries the version of the key's directory record: the key was absent as of that version.
 
 use crate::ids::{COUNT_MAX, OwnerTag, Resolution, TxnId};
 use crate::schema::TableId;
@@ -15,36 +15,39 @@ const NEVER: Nanos = Nanos(u64::MAX / 2);
 /// How a recorded transaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordedOutcome {
-    /// Acknowledged.
+    /// The transaction committed, and its caller was told so.
     Committed,
-    /// Rolled back.
+    /// The transaction was rolled back.
     Aborted,
-    /// Its own body or a unique index rolled it back because of the records that it had read, and all of them
-    /// were there at one moment. To a checker it is a transaction that only read.
+    /// The transaction's own body or a unique index rolled it back because of the records that it had read. All
+    /// these records existed together at one moment. A checker treats this transaction as a transaction that only
+    /// read.
     GaveUp,
     /// The outcome is not known yet.
     Unknown,
-    /// Stands for the undo of another transaction's write. Its version exists only if the undo found that write. The checker
-    /// takes the outcome as unknown: a read of the version shows that it exists.
+    /// The entry describes the undo of another transaction's write. The version of the undo exists only if the undo
+    /// found that write. The checker treats the outcome as unknown: a read of the version shows that the version
+    /// exists.
     MayBeThere,
 }
 
-/// The version that a record or a node has after a write of it was undone.
+/// The version that a record or an index node has after one of its writes was undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Undone {
-    /// The version's counter.
+    /// The counter of the version.
     pub version: u64,
-    /// The undo writes this version only where it finds the write or its mark. If false, the undo always writes it.
+    /// Whether the undo writes this version only if it finds the write or its mark. If false, the undo always
+    /// writes this version.
     pub only_if_found: bool,
 }
 
 impl Undone {
-    /// The undo always writes this version.
+    /// Describes a version that the undo always writes.
     pub const fn always(version: u64) -> Undone {
         Undone { version, only_if_found: false }
     }
 
-    /// The undo writes this version only where it finds the write or its mark.
+    /// Describes a version that the undo writes only if it finds the write or its mark.
     pub const fn if_found(version: u64) -> Undone {
         Undone { version, only_if_found: true }
     }
@@ -57,11 +60,11 @@ pub struct RecordedRead {
     pub table: TableId,
     /// The record's key word.
     pub key: u64,
-    /// The counter of the record's version; for an absent record, of its directory's version.
+    /// The counter of the record's version. For an absent record, the counter of its directory record's version.
     pub version: u64,
-    /// Whether the record was there.
+    /// Whether the record existed.
     pub present: bool,
-    /// Hash of the whole payload; 0 if only some cells were read.
+    /// The hash of the whole payload; 0 if only some cells were read.
     pub fingerprint: u64,
 }
 
@@ -70,9 +73,9 @@ pub struct RecordedRead {
 pub enum WriteKind {
     /// The record exists from now on.
     Insert,
-    /// The record has new cells.
+    /// Some cells of the record change.
     Update,
-    /// The record exists no more.
+    /// The record no longer exists.
     Delete,
 }
 
@@ -87,9 +90,10 @@ pub struct RecordedWrite {
     pub version: u64,
     /// The kind of the write.
     pub kind: WriteKind,
-    /// Hash of the whole payload; 0 if only some cells are known.
+    /// The hash of the whole payload; 0 if only some cells are known.
     pub fingerprint: u64,
-    /// The version that undoing this write leaves; `None` if undoing leaves nothing that a reader can see.
+    /// The version that an undo of this write leaves. The value is `None` if the undo leaves no version that a
+    /// reader can see.
     pub undone: Option<Undone>,
 }
 
@@ -98,25 +102,25 @@ pub struct RecordedWrite {
 pub struct RecordedTxn {
     /// The transaction's name.
     pub id: TxnId,
-    /// The coordinator that ran it.
+    /// The number of the coordinator that ran the try.
     pub coordinator: u32,
-    /// When the try began.
+    /// The time when the try began.
     pub invoked: Nanos,
-    /// When its caller learned the outcome.
+    /// The time when the caller learned the outcome.
     pub completed: Nanos,
     /// How the try ended.
     pub outcome: RecordedOutcome,
-    /// The records that it read.
+    /// The records that the try read.
     pub reads: Vec<RecordedRead>,
-    /// The records that it wrote.
+    /// The records that the try wrote.
     pub writes: Vec<RecordedWrite>,
 }
 
 impl RecordedTxn {
-    /// The effects of undoing this transaction, as transactions of their own. In them, records have their old
-    /// values under the versions that the protocol gives them (`protocol::ProtocolInfo::undone` of the
-    /// engine). The first transaction has all writes that the undo always makes. Then follows one transaction
-    /// for each write that the undo makes only if it finds something to undo.
+    /// Returns the effects of undoing this transaction, as separate transactions. In these transactions, records
+    /// have their old values under the versions that the protocol gives them (`protocol::ProtocolInfo::undone` of
+    /// the engine). The first transaction has all writes that the undo always makes. For each write that the undo
+    /// makes only if it finds something to undo, one more transaction follows.
     pub fn undone(&self, mut name: impl FnMut() -> TxnId, completed: Nanos) -> Vec<RecordedTxn> {
         let mut undoing = |outcome, writes| RecordedTxn {
             id: name(),
@@ -145,18 +149,18 @@ impl RecordedTxn {
 /// The result of entering decisions into a history.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Entered {
-    /// Transactions in doubt that were decided to have committed.
+    /// The number of transactions in doubt that were decided to have committed.
     pub committed: u64,
-    /// Transactions in doubt that were undone.
+    /// The number of transactions in doubt that were undone.
     pub undone: u64,
-    /// Transactions in doubt that needed no decision: they have written nothing.
+    /// The number of transactions in doubt that needed no decision because they have written nothing.
     pub nothing_written: u64,
     /// One line for each decision that contradicts the caller's answer or another decision.
     pub contradictions: Vec<String>,
 }
 
-/// Enters decisions about transactions in doubt into a history. A transaction in doubt without a decision has
-/// written nothing if it `is_over`; otherwise it stays in doubt.
+/// Enters decisions about transactions in doubt into a history. If `is_over` is true for a transaction in doubt
+/// without a decision, the transaction has written nothing. Otherwise the transaction stays in doubt.
 pub fn enter(
     history: &mut Vec<RecordedTxn>,
     decided: impl IntoIterator<Item = (TxnId, Resolution)>,
@@ -186,7 +190,7 @@ pub fn enter(
             }
             (RecordedOutcome::Unknown, Some(Resolution::Aborted)) => {
                 txn.outcome = RecordedOutcome::Aborted;
-                // Counts near the maximum, which no transaction of that thread has reached.
+                // The names use counts near the maximum. No transaction of that thread has reached these counts.
                 let mut count = COUNT_MAX - index as u64;
                 let name = || {
                     let name = OwnerTag::new(txn.id.node(), txn.id.thread(), count);

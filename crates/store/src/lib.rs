@@ -1,16 +1,16 @@
-//! The contents of Tarn's remote memory, and how to find them there: bytes and arithmetic.
+//! The contents of Tarn's remote memory, and functions to find them there: only bytes and arithmetic.
 //!
-//! Map, in the order of the storeys: each uses only those before it.
+//! The modules, in the order of their dependencies: each module uses only the modules before it.
 //! - [`ids`]: names of transactions, numbers of timestamps, views and configurations; how a transaction ends.
 //! - [`schema`]: tables, columns, keys, indexes, procedures.
-//! - [`layout`]: how records, buckets and nodes of indexes lie.
+//! - [`layout`]: the arrangement of records, buckets and index nodes in memory.
 //! - [`placement`]: the plan of a database, its replica groups, its shards.
 //! - [`index`]: lookups as state machines that plan verbs into a caller's round and absorb the answers.
-//! - [`log`]: entries as recovery reads them. [`memory`]: free blocks, discarded records, remembered addresses.
+//! - [`log`]: log entries as recovery reads them. [`memory`]: free blocks, discarded records, cached addresses.
 //! - [`history`]: the reads and writes of transactions, for a checker.
 //!
-//! Invariant: this crate sends nothing and knows no transaction. It has no clock and no port; every result is
-//! a function of the arguments.
+//! Invariant: this crate sends no verb and no message, and runs no transaction. The crate has no clock and no port,
+//! and every result is a function of the arguments.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! `cargo xtask alike`: a step that two protocols share lives once, below both.
+//! `cargo xtask alike` finds code that two protocols share. A step that two protocols share should
+//! exist once, in a module below both protocols.
 //!
 //! Invariant: files of different protocols are compared by their lines of code with all names made
 //! equal. Blank lines, comments, attributes, imports, signatures, lone brackets and code for tests
@@ -13,32 +14,34 @@ use super::tree::Tree;
 use crate::error::Error;
 
 const PROTOCOLS: &str = "crates/engine/src/protocol/";
-/// Shorter runs are idiom and do not count.
+/// The smallest length of a run that counts, in lines. Shorter runs are common idioms and do not count.
 const RUN_MIN: usize = 4;
-/// The longest run that two files may share.
+/// The length of the longest run that two files may share, in lines.
 const RUN_MAX: usize = 12;
-/// The most lines that two files may share in all their runs.
+/// The largest number of lines that two files may share in all their runs together.
 const LINES_MAX: usize = 30;
 
-/// Words that give the meaning of a line, whatever its names are.
+/// Words that are kept in the comparison, because they give the meaning of a line, whatever its names
+/// are.
 const KEPT: [&str; 26] = [
     "as", "async", "await", "break", "const", "continue", "crate", "else", "enum", "false", "for",
     "if", "impl", "in", "let", "loop", "match", "move", "mut", "ref", "return", "self", "static",
     "struct", "true", "while",
 ];
 
-/// A line that is compared, and its number.
+/// The text of a line that is compared, and the number of the line.
 type Line = (String, usize);
 
 /// A run of successive lines that two files share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
-    /// Its beginning in each file, counted in compared lines.
+    /// The beginning of the run in each file, counted in compared lines.
     starts: (usize, usize),
     length: usize,
 }
 
-/// Prints the pairs that share too much, with their runs, and how many lines each protocol shares.
+/// Prints the pairs of files that share too much, with their runs. Also prints how many lines each
+/// protocol shares.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
     let tree = Tree::of_workspace(root)?;
     let files = files(&tree);
@@ -81,7 +84,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     )))
 }
 
-/// Complains about each pair of files of different protocols that share too much.
+/// Returns one finding for each pair of files of different protocols that share too much.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let files = files(tree);
     let mut findings = Vec::new();
@@ -104,7 +107,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 /// A file of a protocol.
 struct File<'a> {
     protocol: &'a str,
-    /// The path inside the folder of protocols.
+    /// The path of the file inside the folder of protocols.
     path: &'a str,
     lines: Vec<Line>,
 }
@@ -120,7 +123,7 @@ fn files(tree: &Tree) -> Vec<File<'_>> {
     inside.collect()
 }
 
-/// Complains about two files, if they share too much.
+/// Returns a complaint about two files, if they share too much.
 fn complaint(first: &File<'_>, second: &File<'_>, runs: &[Run]) -> Option<String> {
     let longest = runs.iter().map(|run| run.length).max()?;
     let sum: usize = runs.iter().map(|run| run.length).sum();
@@ -139,7 +142,7 @@ fn complaint(first: &File<'_>, second: &File<'_>, runs: &[Run]) -> Option<String
     Some(text)
 }
 
-/// Returns the lines of a file that are compared.
+/// Returns the lines of a file that are compared with other files.
 fn lines(source: &Source) -> Vec<Line> {
     let tokens = &source.tokens;
     let mut by_line: BTreeMap<usize, String> = BTreeMap::new();
@@ -166,8 +169,8 @@ fn lines(source: &Source) -> Vec<Line> {
     kept.map(|(line, text)| (text, line)).collect()
 }
 
-/// Returns the end of the item that begins at a token: the first of the marks outside of round
-/// brackets.
+/// Returns the end of the item that begins at a token. The end is the first of the `marks` outside of
+/// round brackets.
 fn end_of(tokens: &[Token], from: usize, marks: &[&str]) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(from) {
@@ -181,7 +184,7 @@ fn end_of(tokens: &[Token], from: usize, marks: &[&str]) -> usize {
     tokens.len() - 1
 }
 
-/// Returns a token, with its name made equal to all others.
+/// Returns the text of a token. All names get the same text.
 fn shown(token: &Token) -> String {
     match token.kind {
         Kind::Identifier if !KEPT.contains(&token.text.as_str()) => "_".to_owned(),
@@ -190,8 +193,8 @@ fn shown(token: &Token) -> String {
     }
 }
 
-/// Returns the runs that two files share, in the order of the first file. The longest run is taken
-/// first, then the longest of the rest.
+/// Returns the runs that two files share, in the order of the first file. The longest run is chosen
+/// first, and then the longest run of the remaining lines.
 fn runs(first: &[Line], second: &[Line]) -> Vec<Run> {
     let mut taken = (vec![false; first.len()], vec![false; second.len()]);
     let mut runs = Vec::new();
@@ -204,11 +207,11 @@ fn runs(first: &[Line], second: &[Line]) -> Vec<Run> {
     runs
 }
 
-/// Returns the longest run of lines that are not taken, if it is long enough.
+/// Returns the longest run of lines that no other run uses, if the run is long enough.
 fn longest(first: &[Line], second: &[Line], taken: &(Vec<bool>, Vec<bool>)) -> Option<Run> {
     let mut best: Option<Run> = None;
-    // For each line of the second file: how many lines up to it are equal to those up to the line
-    // before `one`.
+    // For each line of the second file: the number of successive lines, ending with that line, that
+    // equal the lines of the first file that end before `one`.
     let mut before = vec![0; second.len() + 1];
     for (one, line) in first.iter().enumerate() {
         let mut now = vec![0; second.len() + 1];
@@ -277,7 +280,7 @@ mod tests {
         assert_eq!(complaint(&all[..RUN_MAX], &all), None);
         let text = complaint(&all[..=RUN_MAX], &all).expect("too long");
         assert_eq!(text, "   a and b: 13 lines, 13 in one run\n       13 lines: 0-12 = 0-12\n");
-        // Four runs of eight lines, in another order.
+        // The second file has four runs of eight lines, in another order.
         let turned: Vec<usize> =
             [1, 0, 3, 2].iter().flat_map(|part| part * 8..part * 8 + 8).collect();
         let text = complaint(&all[..32], &turned).expect("too many");

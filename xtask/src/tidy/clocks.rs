@@ -1,19 +1,19 @@
-//! The engine knows no wall clock and no thread: the fabric hands it both. The observer's time is
-//! used to stamp histories and for nothing else.
+//! The engine knows no wall clock and no thread, because the fabric gives both of them to the engine.
+//! The engine uses the observer's time only to stamp histories.
 //!
-//! Invariant: holds for all code of the engine outside of its tests. That lets the simulator run
-//! the code that ships, and give every node a clock of its own.
+//! Invariant: the rule about clocks and threads holds for all code of the engine outside of its tests.
+//! So the simulator can run the code that ships, and can give every node its own clock.
 
 use super::Finding;
 use super::source::NamePath;
 use super::tree::Tree;
 
 const ENGINE: &str = "crates/engine/src/";
-/// The files that stamp histories.
+/// The files that stamp histories with the observer's time.
 const STAMPS: [&str; 2] =
     ["crates/engine/src/session/coordinator.rs", "crates/engine/src/steps/recorder.rs"];
 
-/// One failure per mention of real time or of threads.
+/// Returns one failure for each use of real time or of threads.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in tree.sources.iter().filter(|source| source.path.starts_with(ENGINE)) {

@@ -1,7 +1,8 @@
-//! Commands that documents name exist, with the flags that they are given.
+//! Checks that the commands that documents name exist, with the flags that the documents give.
 //!
-//! Invariant: `cargo xtask` is judged by its own command line, and `tarn` by the file that a test
-//! of the program keeps (`tarn_commands`). Values of flags and positional arguments are not judged.
+//! Invariant: a `cargo xtask` command is compared with this tool's own command line. A `tarn` command
+//! is compared with the file that a test of the program keeps (`tarn_commands`). Values of flags and
+//! positional arguments are not checked.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +12,13 @@ use super::Finding;
 use super::markdown::{Document, Named};
 use super::tree::Tree;
 
-/// Commands of cargo that documents may use.
+/// The cargo commands that documents may use.
 const CARGO: [&str; 17] = [
     "add", "bench", "build", "check", "clean", "clippy", "doc", "fetch", "fmt", "install",
     "metadata", "publish", "run", "test", "tree", "update", "xtask",
 ];
 
-/// One failure per command, package, example or flag that does not exist.
+/// Returns one failure for each command, package, example or flag that does not exist.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut unchecked = 0;
@@ -45,7 +46,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The simple commands of a line, without prompts, variables and comments.
+/// Returns the simple commands of a line, without prompts, variables and comments.
 fn commands_in(named: &Named) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     for word in named.text.split_whitespace() {
@@ -76,7 +77,7 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-/// Returns the faults of a command, and whether it had to be left unchecked.
+/// Returns the faults of a command, and whether the command could not be checked.
 fn judge(tree: &Tree, words: &[&str]) -> (Vec<String>, bool) {
     match words {
         ["cargo", "xtask", rest @ ..] => (judge_xtask(rest), false),
@@ -187,7 +188,7 @@ fn judge_tarn(tree: &Tree, words: &[&str]) -> (Vec<String>, bool) {
     (unknown_flags(remaining, &flags, &path.join(" ")), false)
 }
 
-/// Whether a word can be a command's name rather than a flag, a placeholder or prose.
+/// Returns whether a word can be the name of a command, and not a flag, a placeholder or prose.
 fn is_name(word: &str) -> bool {
     word.starts_with(|letter: char| letter.is_ascii_lowercase())
         && word
@@ -209,7 +210,7 @@ fn unknown_flags(words: &[&str], known: &BTreeSet<String>, command: &str) -> Vec
         .collect()
 }
 
-/// All `--flags` in a text.
+/// Returns all `--flags` in a text.
 fn flags_of(text: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     text.split(|letter| !is_part(letter))

@@ -1,7 +1,7 @@
-//! Which of our crates may depend on which.
+//! Checks which crates of the workspace may depend on which other crates.
 //!
-//! Invariant: the table below is the architecture; an edge that is not in it
-//! fails, and so does a crate that the table does not know.
+//! Invariant: the table below is the architecture. A dependency that is not in the table fails the
+//! check, and so does a crate that the table does not contain.
 
 use super::Finding;
 use super::tree::Tree;
@@ -11,7 +11,7 @@ use crate::metadata::Package;
 struct Allowed {
     name: &'static str,
     normal: &'static [&'static str],
-    /// Crates that it may use besides the normal ones, in tests only.
+    /// The crates that only its tests may use, in addition to the normal ones.
     dev: &'static [&'static str],
 }
 
@@ -56,11 +56,11 @@ const TABLE: [Allowed; 11] = [
     Allowed { name: "tarn-net", normal: &["tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-check", normal: &[], dev: &[] },
     Allowed { name: "tarn-fabric", normal: &[], dev: &[] },
-    // It is there only for its features (xtask/src/features.rs).
+    // The dependency of `xtask` on `tarn-fabric` exists only for its features (xtask/src/features.rs).
     Allowed { name: "xtask", normal: &[], dev: &["tarn-fabric"] },
 ];
 
-/// One failure per edge that points the wrong way.
+/// Returns one failure for each dependency that the table does not allow.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.packages.iter().flat_map(|package| edges_of(tree, package)).collect()
 }

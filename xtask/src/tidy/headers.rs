@@ -1,11 +1,12 @@
-//! Every Rust file opens with a sentence about itself.
+//! Checks that every Rust file begins with a sentence about itself.
 //!
-//! Invariant: the very first characters are `//!`; a reader judges the text behind them.
+//! Invariant: the first characters of a file are `//!`. This check cannot judge the text after `//!`,
+//! so a reviewer must judge it.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// One failure per file that does not begin with `//!` and a text.
+/// Returns one failure for each file that does not begin with `//!` and a text.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.sources
         .iter()

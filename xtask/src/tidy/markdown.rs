@@ -1,11 +1,11 @@
-//! The names in a Markdown document: links, inline code, lines of shell.
+//! Reads the names in a Markdown document: links, inline code and lines of shell.
 //!
-//! Invariant: prose outside of code and links is never judged, and blocks in a language other than
-//! a shell's are left to the compiler of that language.
+//! Invariant: prose outside of code and links is never checked. A block in another language than a
+//! shell's is not checked either, because the compiler of its language checks it.
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-/// Something named at a line.
+/// A name in a document, and the line on which it occurs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) line: usize,
@@ -17,15 +17,15 @@ pub(super) struct Named {
 pub(super) struct Document {
     pub(super) links: Vec<Named>,
     pub(super) inline: Vec<Named>,
-    /// Lines of shell, with continuation lines joined and prompts removed.
+    /// The lines of shell, with continuation lines joined and prompts removed.
     pub(super) shell: Vec<Named>,
 }
 
-/// Blocks that are read as shell; the empty one is a block without a language.
+/// The languages of blocks that are read as shell. The empty language is a block without a language.
 const SHELL: [&str; 6] = ["", "sh", "bash", "shell", "console", "text"];
 
 impl Document {
-    /// Reads a document.
+    /// Reads a document from its text.
     pub(super) fn parse(text: &str) -> Self {
         let mut document = Self::default();
         let mut block: Option<(usize, String)> = None;

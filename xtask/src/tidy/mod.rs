@@ -1,8 +1,7 @@
-//! Rules of the tree that no compiler knows.
+//! Checks rules of the source tree that no compiler checks.
 //!
-//! Invariant: a check only reads the `Tree`, so each one runs on a small fixture
-//! as it does on the workspace, and `planted` holds for every check a violation
-//! that it must notice.
+//! Invariant: a check only reads the `Tree`, so each check works on a small fixture in the same way as
+//! on the workspace. For every check, `planted` contains a violation that the check must notice.
 
 pub(crate) mod alike;
 mod clocks;
@@ -30,13 +29,13 @@ use std::path::Path;
 use crate::error::Error;
 use tree::Tree;
 
-/// One rule.
+/// One rule, with the function that checks it.
 struct Check {
     name: &'static str,
     run: fn(&Tree) -> Vec<Finding>,
 }
 
-/// All rules, in the order in which they are reported.
+/// All rules, in the order in which their findings are reported.
 const CHECKS: [Check; 14] = [
     Check { name: "headers", run: headers::check },
     Check { name: "edges", run: edges::check },
@@ -61,12 +60,12 @@ enum Severity {
     Warning,
 }
 
-/// A finding of a check about a place.
+/// A violation that a check found, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     severity: Severity,
     path: String,
-    /// 1 for the first line; 0 where the whole file is meant.
+    /// The number of the line, counted from 1. The number 0 means the whole file.
     line: usize,
     text: String,
 }

@@ -1,7 +1,8 @@
-//! Paths that documents name exist.
+//! Checks that paths that documents name exist.
 //!
-//! Invariant: judged against the tracked tree, never against other files on this disk. `a/{b,c}`
-//! stands for both; a path is checked only up to a component with `*` or `<name>`.
+//! Invariant: a path is compared with the tracked files, never with other files on this machine. The
+//! form `a/{b,c}` means both `a/b` and `a/c`. A path is checked only up to a component with `*` or
+//! `<name>`.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +11,14 @@ use super::markdown::{Document, Named};
 use super::tree::Tree;
 use crate::bench_history::HISTORY;
 
-/// Beginnings that make a word a path of this repository.
+/// The prefixes that make a word a path of this repository.
 const ROOTS: [&str; 8] =
     ["crates/", "docs/", "scenarios/", "xtask/", "examples/", "profiles/", ".ci/", "p4/"];
 
-/// Files that commands make; a fresh checkout may lack them.
+/// Files that commands create. A fresh checkout may lack these files.
 const GENERATED: [&str; 1] = [HISTORY];
 
-/// One failure per path that leads nowhere.
+/// Returns one failure for each path that does not exist.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for path in tree.documents() {
@@ -43,7 +44,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the words of a piece of code that look like paths of ours and lead nowhere.
+/// Returns the words of a piece of code that look like paths of this repository and do not exist.
 fn missing_words(tree: &Tree, named: &Named) -> Vec<(usize, String)> {
     let words: Vec<&str> = named.text.split_whitespace().collect();
     let mut missing = Vec::new();
@@ -74,7 +75,7 @@ fn exists(tree: &Tree, path: &str) -> bool {
     path.is_empty() || tree.exists(path) || GENERATED.contains(&path)
 }
 
-/// `a/{b,c}/d` is `a/b/d` and `a/c/d`.
+/// Returns the paths that a word with braces means: `a/{b,c}/d` means `a/b/d` and `a/c/d`.
 fn alternatives(word: &str) -> Vec<String> {
     let parts = word.split_once('{').and_then(|(before, rest)| {
         let (inside, after) = rest.split_once('}')?;
@@ -89,8 +90,8 @@ fn alternatives(word: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the path without the text that follows it in prose (`:12`, `::Item`, `#part`, a full
-/// stop), and without parts that only stand for a name (`<name>`, `*`, `…`).
+/// Returns the path without the text that follows it in prose (`:12`, `::Item`, `#part`, a full stop),
+/// and without parts that are only placeholders for a name (`<name>`, `*`, `…`).
 fn checkable(word: &str) -> String {
     let end = word.find([':', '#', '?']).unwrap_or(word.len());
     let fixed = word[..end].split('/').take_while(|part| !part.contains(['*', '<', '$', '…']));
@@ -98,7 +99,7 @@ fn checkable(word: &str) -> String {
     path.trim_end_matches(['.', '/']).to_owned()
 }
 
-/// Returns the place within the repository that a link of this document leads to.
+/// Returns the path within the repository to which a link of this document leads.
 fn link_target(document: &str, link: &str) -> Option<String> {
     if link.contains(':') || link.starts_with(['#', '/', '<']) {
         return None;

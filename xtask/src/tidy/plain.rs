@@ -1,6 +1,8 @@
-//! Comments name things: the words that stand for a thing without naming it stay rare.
+//! Checks that comments name their objects: words that refer to an object without naming it must stay
+//! rare.
 //!
-//! Invariant: counted in `//`, `///` and `//!` alone, for each crate with its tests.
+//! Invariant: words are counted only in comments with `//`, `///` and `//!`. The words are counted for
+//! each crate, including its tests.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +10,10 @@ use super::Finding;
 use super::tree::Tree;
 
 const COUNTED: [&str; 5] = ["what", "who", "whoever", "nobody", "somebody"];
-/// The largest rate of a crate, in 1,000 words.
+/// The largest allowed number of such words in 1,000 words of a crate's comments.
 const RATE_MAX: f64 = 3.0;
 
-/// How many words a crate's comments have.
+/// The number of words in the comments of a crate.
 #[derive(Debug, Default, Clone)]
 struct Count {
     words: usize,
@@ -26,7 +28,7 @@ impl Count {
     }
 }
 
-/// One failure per crate above the largest rate.
+/// Returns one failure for each crate with more such words than allowed.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, count) in counts(tree) {
@@ -66,7 +68,7 @@ fn counts(tree: &Tree) -> BTreeMap<String, Count> {
     counts
 }
 
-/// Returns `crates/NAME`, or the first folder.
+/// Returns the crate of a path: `crates/NAME`, or the first folder of the path.
 fn crate_of(path: &str) -> String {
     let folders = if path.starts_with("crates/") { 2 } else { 1 };
     path.split('/').take(folders).collect::<Vec<_>>().join("/")
@@ -84,15 +86,16 @@ fn comments(text: &str) -> Vec<&str> {
         } else {
             literal(rest).unwrap_or(letter.len_utf8())
         };
-        // A name ends before a literal begins: the r of `for"x"` opens nothing.
+        // A name ends before a literal begins. For example, the r of `for"x"` does not begin a raw
+        // literal.
         let name = rest.find(|it: char| !it.is_alphanumeric() && it != '_').unwrap_or(rest.len());
         rest = &rest[if length == letter.len_utf8() { length.max(name) } else { length }..];
     }
     comments
 }
 
-/// Returns the length of the literal that a text begins with, if it does: texts and letters may
-/// hold slashes.
+/// Returns the length of the literal with which a text begins, if it begins with one. A literal may
+/// contain slashes, which begin no comment.
 fn literal(text: &str) -> Option<usize> {
     let prefix = ["br", "cr", "r", "b", "c", ""].into_iter().find(|it| text.starts_with(it))?;
     let bare = &text[prefix.len()..];
@@ -111,7 +114,7 @@ fn literal(text: &str) -> Option<usize> {
         });
         return Some(end.map_or(text.len(), |at| prefix.len() + at + 2));
     }
-    // The text is a letter, not a lifetime.
+    // The apostrophe begins a character literal and not a lifetime.
     let inner = bare.strip_prefix('\'')?;
     let first = inner.chars().next()?;
     let length = first.len_utf8() + if first == '\\' { inner[1..].find('\'')?.max(1) } else { 0 };

@@ -1,8 +1,7 @@
-//! Fixtures for the checks, and the proof that every check bites.
+//! Fixtures for the checks, and the test that every check notices a violation.
 //!
-//! Invariant: for each entry of `CHECKS` there is one planted violation, and it
-//! is noticed by that check and by no other. A check that is switched off or
-//! broken fails here.
+//! Invariant: for each entry of `CHECKS` there is one planted violation. Only the check of this entry
+//! notices the violation. A check that is switched off or broken fails this test.
 
 use tempfile::TempDir;
 
@@ -11,13 +10,13 @@ use super::{CHECKS, Finding};
 use crate::metadata::Package;
 use crate::metadata::fixture::package;
 
-/// Files in a temporary folder.
+/// A tree of files in a temporary folder.
 pub(super) struct Fixture {
     folder: TempDir,
 }
 
 impl Fixture {
-    /// Writes the files.
+    /// Writes the files to a temporary folder.
     pub(super) fn new(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for (path, text) in files {
@@ -29,20 +28,20 @@ impl Fixture {
         Self { folder }
     }
 
-    /// The tree of these files, without packages and without a `tarn` program.
+    /// Returns the tree of these files, without packages and without a `tarn` program.
     pub(super) fn tree(&self) -> Tree {
         let files = walk(self.folder.path()).expect("the folder can be listed");
         Tree::load(self.folder.path(), files, Vec::new(), None).expect("the files are sound")
     }
 }
 
-/// A tree of packages without files.
+/// Returns a tree of packages without files.
 pub(super) fn tree_of_packages(packages: Vec<Package>) -> Tree {
     let folder = std::path::Path::new(".");
     Tree::load(folder, Default::default(), packages, None).expect("nothing to read")
 }
 
-/// Returns the lines of the findings.
+/// Returns the line numbers of the findings.
 pub(super) fn lines_of(findings: &[Finding]) -> Vec<usize> {
     findings.iter().map(|finding| finding.line).collect()
 }
@@ -58,12 +57,13 @@ const SOUND: [(&str, &str); 7] = [
     ("README.md", "See `crates/engine/src/lib.rs`, run `cargo xtask ci`.\n"),
 ];
 
-/// Returns the names of the checks that find something.
+/// Returns the names of the checks that find a violation.
 fn noticed_by(tree: &Tree) -> Vec<&'static str> {
     CHECKS.iter().filter(|check| !(check.run)(tree).is_empty()).map(|check| check.name).collect()
 }
 
-/// Checks the sound workspace with one file added or replaced.
+/// Runs the checks on the sound workspace with one file added or replaced. Returns the names of the
+/// checks that find a violation.
 fn with(path: &str, text: &str) -> Vec<&'static str> {
     let mut files: Vec<(&str, &str)> =
         SOUND.iter().copied().filter(|(other, _)| *other != path).collect();

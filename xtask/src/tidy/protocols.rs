@@ -1,8 +1,8 @@
-//! Protocols are interchangeable: they do not know each other, and workloads
-//! know none of them.
+//! Checks that protocols are interchangeable: no protocol uses another protocol, and workloads use none
+//! of them.
 //!
-//! Invariant: every folder under the engine's protocol folder is a protocol, so a new one is
-//! covered from its first file on.
+//! Invariant: every folder in the engine's protocol folder is a protocol. So the checks cover a new
+//! protocol from its first file on.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::tree::Tree;
 const FOLDER: &str = "crates/engine/src/protocol/";
 const WORKLOADS: &str = "crates/workloads/";
 
-/// The names of the protocols.
+/// Returns the names of the protocols.
 fn protocols(tree: &Tree) -> BTreeSet<&str> {
     tree.files
         .iter()
@@ -22,7 +22,7 @@ fn protocols(tree: &Tree) -> BTreeSet<&str> {
         .collect()
 }
 
-/// One failure per path in a protocol's folder that leads to another protocol.
+/// Returns one failure for each path in a protocol's folder that leads to another protocol.
 pub(super) fn isolation(tree: &Tree) -> Vec<Finding> {
     let protocols = protocols(tree);
     let mut findings = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn isolation(tree: &Tree) -> Vec<Finding> {
         let inside = source.path.strip_prefix(FOLDER).and_then(|rest| rest.split_once('/'));
         let Some((own, _)) = inside else { continue };
         for path in source.paths() {
-            // A lone identifier in code is a local name, not a way into another folder.
+            // A single identifier in code is a local name, and does not lead into another folder.
             if path.segments.len() < 2 && !path.imported {
                 continue;
             }
@@ -50,8 +50,8 @@ pub(super) fn isolation(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns one failure per word in the code of workloads that is a protocol's name. Texts may have
-/// such names: a profile is called after the paper that ran it.
+/// Returns one failure for each word in the code of workloads that is a protocol's name. String
+/// literals may contain such names, because a profile has the name of the paper that used it.
 pub(super) fn names(tree: &Tree) -> Vec<Finding> {
     let protocols = protocols(tree);
     tree.sources
@@ -73,7 +73,7 @@ fn names_in(source: &Source, protocols: &BTreeSet<&str>) -> Vec<Finding> {
     findings
 }
 
-/// `ReadSet` and `READ_SET` both become `read_set`.
+/// Converts a name to snake case: `ReadSet` and `READ_SET` both become `read_set`.
 fn snake_case(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let mut out = String::new();

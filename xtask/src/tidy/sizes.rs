@@ -1,7 +1,7 @@
-//! Files and functions stay small enough to be read in one go.
+//! Checks that files and functions stay small enough for one reading.
 //!
-//! Invariant: the limits of the house style are warnings, since a good reason
-//! may exist; a file beyond the hard limit fails.
+//! Invariant: beyond the limits of the house style a check gives a warning, because there may be a good
+//! reason. A file beyond the hard limit fails.
 
 use super::Finding;
 use super::tree::Tree;
@@ -10,7 +10,7 @@ const FILE_LINES: usize = 500;
 const FILE_LINES_HARD: usize = 800;
 const FUNCTION_LINES: usize = 60;
 
-/// Files that are too long.
+/// Returns the findings for files that are too long.
 pub(super) fn files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &tree.sources {
@@ -26,7 +26,7 @@ pub(super) fn files(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Functions that are too long.
+/// Returns the findings for functions that are too long.
 pub(super) fn functions(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &tree.sources {

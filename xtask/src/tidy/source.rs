@@ -1,7 +1,7 @@
-//! A Rust file as the checks see it: words with lines, paths, functions.
+//! A Rust file in the form that the checks read: tokens with line numbers, paths and functions.
 //!
-//! Invariant: comments and doc comments are gone, since a rule about code must not object to prose;
-//! code for tests is marked, not removed.
+//! Invariant: comments and doc comments are removed, because a rule about code must not complain about
+//! prose. Code for tests is marked, and not removed.
 
 use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
 
@@ -22,7 +22,7 @@ pub(super) struct Token {
     pub(super) kind: Kind,
 }
 
-/// The kind of a token, as far as the checks need it.
+/// The kinds of tokens that the checks distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Identifier,
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Mark,
 }
 
-/// `a::b::c`, written like this or taken from a `use` with braces.
+/// A path such as `a::b::c`, written in this form or taken from a `use` with braces.
 #[derive(Debug)]
 pub(super) struct NamePath {
     pub(super) segments: Vec<String>,
@@ -59,7 +59,7 @@ impl Source {
         Ok(source)
     }
 
-    /// All paths, single identifiers among them.
+    /// Returns all paths in the file. Single identifiers are included.
     pub(super) fn paths(&self) -> Vec<NamePath> {
         let mut paths = Vec::new();
         let mut at = 0;
@@ -94,7 +94,8 @@ impl Source {
         at
     }
 
-    /// Reads one tree of a `use`, up to and without its end: `,`, `}` or `;`.
+    /// Reads one tree of a `use`. The function stops before the end of the tree, which is one of `,`,
+    /// `}` and `;`.
     fn imports(&self, from: usize, prefix: &mut Vec<String>, out: &mut Vec<NamePath>) -> usize {
         let depth = prefix.len();
         let mut at = from;
@@ -149,7 +150,7 @@ impl Source {
         }
     }
 
-    /// Adds one tree, or the two colons of a path.
+    /// Adds token trees. Two colons are added as one token, the separator of a path.
     fn push_trees(&mut self, trees: &[TokenTree], in_test: bool) {
         if is_path_separator(trees) {
             self.push("::", trees[0].span().start().line, in_test, Kind::Mark);
@@ -202,7 +203,7 @@ impl Source {
     }
 }
 
-/// `#[...]` or `#![...]`.
+/// An attribute: `#[...]` or `#![...]`.
 struct Attribute {
     length: usize,
     inner: bool,
@@ -268,7 +269,7 @@ fn brackets(delimiter: Delimiter) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns whether a file is one that only tests compile, by its path.
+/// Returns whether only tests compile a file, judged by the file's path.
 fn is_test_file(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.split('/').any(|folder| folder == "tests")
 }

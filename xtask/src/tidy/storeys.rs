@@ -1,9 +1,9 @@
-//! Inside a crate, too, files use only files below them, and large circles of files that use each
-//! other are refused.
+//! Checks the layers inside a crate, which are called storeys. Files use only files of their own or of
+//! lower storeys, and large circles of files that use each other are refused.
 //!
-//! Invariant: for a crate of the table with storeys, every file has one, and its paths lead to its
-//! own storey or to an earlier one. Paths are read as written, after `crate::` and `super::`,
-//! outside of code for tests.
+//! Invariant: if a crate in the table has storeys, every file of the crate belongs to one. The paths in
+//! a file lead to the file's own storey or to a lower storey. Paths are read as written, after
+//! `crate::` and `super::`, outside of code for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,27 +11,32 @@ use super::Finding;
 use super::source::{NamePath, Source};
 use super::tree::Tree;
 
-/// Files in one circle have to be understood together. More files than these cannot be.
+/// The largest number of files in a circle. Files in one circle must be understood together, which is
+/// too hard for more files than this.
 const CIRCLE: usize = 8;
 
-/// A crate that keeps the rule.
+/// A crate for which the rule is checked.
 struct Crate {
-    /// The folder of its manifest.
+    /// The folder of the crate's manifest.
     folder: &'static str,
-    /// Its storeys from the lowest to the highest; none if only circles are looked for.
+    /// The storeys of the crate from the lowest to the highest. If the crate has no storeys, only
+    /// circles are checked.
     storeys: &'static [Storey],
-    /// The largest circle of files: [`CIRCLE`], or the number that there was, which may not grow.
+    /// The largest allowed circle of files. The number is [`CIRCLE`], or a larger number for a crate
+    /// with an old circle, which must not grow.
     circle: usize,
 }
 
-/// Modules of one rank, which may use each other and all before them.
+/// Modules of one storey. The modules of a storey may use each other and all modules of lower storeys.
 struct Storey {
     name: &'static str,
-    /// Paths of modules (`index`, `index::btree`); each stands for all inside it, and the longest one counts.
+    /// The paths of the modules (`index`, `index::btree`). Each path includes all modules inside it. If
+    /// several paths include a module, the longest path counts.
     modules: &'static [&'static str],
 }
 
-/// Crates that keep the rule; a crate that is still being cut into storeys has no line.
+/// The crates for which the rule is checked. A crate that has not been divided into storeys yet has no
+/// line.
 const TABLE: &[Crate] = &[
     Crate { folder: "crates/check", storeys: &[], circle: CIRCLE },
     Crate {
@@ -86,8 +91,8 @@ const TABLE: &[Crate] = &[
     Crate { folder: "xtask", storeys: &[], circle: CIRCLE },
 ];
 
-/// Returns one failure per path that leads up, per file without a storey, and per circle that is
-/// too large.
+/// Returns one failure for each path that leads to a higher storey, for each file without a storey, and
+/// for each circle that is too large.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     TABLE.iter().flat_map(|each| judge(tree, each)).collect()
 }
@@ -100,14 +105,15 @@ fn judge(tree: &Tree, rules: &Crate) -> Vec<Finding> {
     findings
 }
 
-/// A file that uses another, and the line of the path that says so.
+/// A file that uses another file, and the line of the path that shows the use.
 struct Arrow<'a> {
     from: &'a str,
     to: &'a str,
     line: usize,
 }
 
-/// The files of a crate's `src` by the path of their module, without those that only tests compile.
+/// The files in a crate's `src`, by the path of their module. Files that only tests compile are not
+/// included.
 struct Modules<'a>(BTreeMap<String, &'a Source>);
 
 impl<'a> Modules<'a> {
@@ -142,8 +148,8 @@ impl<'a> Modules<'a> {
         arrows
     }
 
-    /// Returns the file that a path from the crate's root leads to: the longest beginning that is a
-    /// file.
+    /// Returns the file to which a path from the crate's root leads. The longest prefix of the path
+    /// that is a file counts.
     fn named_by(&self, segments: &[String]) -> Option<&str> {
         (1..=segments.len()).rev().find_map(|length| {
             let (module, _) = self.0.get_key_value(&segments[..length].join("::"))?;
@@ -156,7 +162,8 @@ impl<'a> Modules<'a> {
     }
 }
 
-/// `a/b.rs` and `a/b/mod.rs` are `a::b`; the root is empty.
+/// Returns the path of a file's module: `a/b.rs` and `a/b/mod.rs` are `a::b`. The path of the crate's
+/// root is empty.
 fn module_of(path: &str) -> String {
     let path = path.trim_end_matches(".rs");
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -174,7 +181,7 @@ fn is_inside(module: &str, outer: &str) -> bool {
     module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-/// Returns the names in `#[cfg(test)] mod name;`.
+/// Returns the names of modules that are declared by `#[cfg(test)] mod name;`.
 fn test_modules(source: &Source) -> impl Iterator<Item = String> {
     source.tokens.windows(3).filter_map(|tokens| match tokens {
         [keyword, name, end] if keyword.text == "mod" && keyword.in_test && end.text == ";" => {
@@ -184,8 +191,8 @@ fn test_modules(source: &Source) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the segments from the crate's root on, if the path is written from the root or from a
-/// module around it.
+/// Returns the segments of a path from the crate's root on, if the path begins at the root or at an
+/// enclosing module.
 fn absolute(from: &str, path: &NamePath) -> Option<Vec<String>> {
     let mut segments = path.segments.as_slice();
     let mut base: Vec<String> = Vec::new();
@@ -206,7 +213,7 @@ fn absolute(from: &str, path: &NamePath) -> Option<Vec<String>> {
     Some(base)
 }
 
-/// Returns the rank of a module's storey; the longest name that the module lies in counts.
+/// Returns the rank of a module's storey. If several paths include the module, the longest path counts.
 fn rank(module: &str, storeys: &[Storey]) -> Option<usize> {
     let named = storeys.iter().enumerate().flat_map(|(rank, storey)| {
         storey
@@ -218,7 +225,7 @@ fn rank(module: &str, storeys: &[Storey]) -> Option<usize> {
     named.max().map(|(_, rank)| rank)
 }
 
-/// Returns failures for paths that lead to a later storey, and for files without a storey.
+/// Returns failures for paths that lead to a higher storey, and for files without a storey.
 fn climbs(modules: &Modules<'_>, arrows: &[Arrow<'_>], storeys: &[Storey]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if storeys.is_empty() {
@@ -246,7 +253,8 @@ fn climbs(modules: &Modules<'_>, arrows: &[Arrow<'_>], storeys: &[Storey]) -> Ve
     findings
 }
 
-/// Returns one failure for each set of too many files of which each one reaches all others.
+/// Returns one failure for each circle with too many files. In a circle, each file reaches all other
+/// files.
 fn circles(modules: &Modules<'_>, arrows: &[Arrow<'_>], most: usize) -> Vec<Finding> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for arrow in arrows {
@@ -359,7 +367,8 @@ mod tests {
         );
     }
 
-    /// `steps::a` uses `steps::b`, and so on, and the last one the first.
+    /// Makes a ring of files: `steps::a` uses `steps::b`, and so on, and the last file uses the first
+    /// file.
     fn ring(files: usize) -> Vec<String> {
         let texts: Vec<(String, String)> = (0..files)
             .map(|at| {

@@ -1,28 +1,30 @@
-//! The commands and flags of the `tarn` program, from the file that its own test keeps.
+//! The commands and flags of the `tarn` program, read from a file that the program's own test keeps up
+//! to date.
 //!
-//! Invariant: nothing is built to know them. A test of the program (`command_tree`) fails if the file is
-//! not its command line, so a document that agrees with the file agrees with the program.
+//! Invariant: the check builds no program to know the commands. A test of the program (`command_tree`)
+//! fails if the file differs from the program's command line. So a document that agrees with the file
+//! agrees with the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The file, relative to the root.
+/// The file with the commands, relative to the root.
 pub(super) const KEPT: &str = "xtask/tarn-commands.txt";
 
-/// One command, the program itself among them.
+/// One command. The program itself is also a command.
 #[derive(Debug, Default)]
 pub(super) struct TarnCommand {
-    /// Its flags, with their two dashes.
+    /// The flags of the command, with their two dashes.
     pub(super) flags: BTreeSet<String>,
     pub(super) takes_arguments: bool,
 }
 
-/// All commands, by their words: `tarn`, `tarn sim`, `tarn sim nic`.
+/// All commands, by their words, for example `tarn`, `tarn sim` and `tarn sim nic`.
 #[derive(Debug, Default)]
 pub(super) struct TarnCommands(BTreeMap<String, TarnCommand>);
 
 impl TarnCommands {
-    /// Reads the file: a line that is not indented is a command, an indented one is a flag of the
-    /// last command.
+    /// Reads the file. A line that is not indented is a command. An indented line is a flag of the
+    /// command above it.
     pub(super) fn parse(text: &str) -> Self {
         let mut commands = BTreeMap::new();
         let mut last = String::new();
@@ -42,12 +44,12 @@ impl TarnCommands {
         Self(commands)
     }
 
-    /// The command of these words, `tarn` first.
+    /// Returns the command with these words. The first word is `tarn`.
     pub(super) fn get(&self, words: &[&str]) -> Option<&TarnCommand> {
         self.0.get(&words.join(" "))
     }
 
-    /// Whether the command of these words has commands of its own.
+    /// Returns whether the command with these words has subcommands.
     pub(super) fn has_commands(&self, words: &[&str]) -> bool {
         let inside = format!("{} ", words.join(" "));
         self.0.range(inside.clone()..).next().is_some_and(|(name, _)| name.starts_with(&inside))

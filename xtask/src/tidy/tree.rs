@@ -1,7 +1,7 @@
-//! The tree that the checks read: its files, its Rust sources, its packages.
+//! The tree that the checks read: its files, Rust sources and packages.
 //!
-//! Invariant: loaded once and never written; a file that git ignores is not part
-//! of the tree, so nothing that only this machine has can satisfy a check.
+//! Invariant: the tree is loaded once and never written. A file that git ignores is not part of the
+//! tree. So a file that exists only on this machine cannot satisfy a check.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use crate::metadata::{Metadata, Package};
 /// The input of the checks.
 pub(super) struct Tree {
     pub(super) root: PathBuf,
-    /// Paths relative to the root, with `/`.
+    /// The paths of the files, relative to the root, with `/`.
     pub(super) files: BTreeSet<String>,
     pub(super) sources: Vec<Source>,
     /// The packages of the workspace.
     pub(super) packages: Vec<Package>,
-    /// Missing while the program does not exist.
+    /// The commands of the `tarn` program. `None` if the program does not exist.
     pub(super) tarn: Option<TarnCommands>,
 }
 
 impl Tree {
-    /// The workspace with everything in it; nothing is built.
+    /// Loads the tree of the workspace, without building anything.
     pub(super) fn of_workspace(root: &Path) -> Result<Self, Error> {
         let metadata = Metadata::read(root)?;
         let packages: Vec<Package> = metadata.members().into_iter().cloned().collect();
@@ -59,12 +59,12 @@ impl Tree {
         Ok(tree)
     }
 
-    /// A file's text, if it is text.
+    /// Returns a file's text, if the file contains text.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         std::fs::read_to_string(self.root.join(path)).ok()
     }
 
-    /// Whether the path names a file or a folder that holds one.
+    /// Returns whether the path names a file, or a folder that contains a file.
     pub(super) fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let inside = format!("{path}/");
@@ -76,7 +76,7 @@ impl Tree {
                 .is_some_and(|file| file.starts_with(&inside))
     }
 
-    /// The Markdown files.
+    /// Returns the paths of the Markdown files.
     pub(super) fn documents(&self) -> impl Iterator<Item = &str> {
         self.files.iter().filter(|path| path.ends_with(".md")).map(String::as_str)
     }
@@ -88,7 +88,8 @@ fn kept_commands(root: &Path) -> Result<TarnCommands, Error> {
         .map_err(|error| Error::failed(format!("cannot read {KEPT}: {error}")))
 }
 
-/// Returns the files that git tracks or would track; without git, every file outside of `target`.
+/// Returns the files that git tracks or would track. Without git, returns every file outside of
+/// `target`.
 fn files_of(root: &Path) -> Result<BTreeSet<String>, Error> {
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let files = match cargo::output_of(cargo::git(root, &list)) {

@@ -1,17 +1,17 @@
-//! `unsafe` stays where memory is shared or foreign.
+//! Checks that `unsafe` code is used only where memory is shared or foreign.
 //!
-//! Invariant: outside of the folders below the keyword does not occur, not even
-//! in tests.
+//! Invariant: outside of the folders below, the keyword does not occur, not even in tests.
 
 use super::Finding;
 use super::source::Kind;
 use super::tree::Tree;
 
-/// Folders in which `unsafe` may stand. The models among them run the local backend's own code.
+/// The folders in which `unsafe` is allowed. The loom models are among these folders, because they run
+/// the local backend's own code.
 const ALLOWED: [&str; 4] =
     ["crates/fabric/src/local/", "crates/fabric/tests/loom.rs", "crates/sim/", "crates/net/"];
 
-/// One failure per `unsafe` elsewhere.
+/// Returns one failure for each `unsafe` in another place.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let elsewhere = tree
         .sources

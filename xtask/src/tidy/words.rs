@@ -1,7 +1,7 @@
-//! Words that must not be left behind: unfinished code, and one machine's paths.
+//! Checks for text that must not be left in the tree: unfinished code, and paths of one machine.
 //!
-//! Invariant: the forbidden words are put together here from halves, so that
-//! this file passes its own check.
+//! Invariant: this file builds the forbidden words from two halves each, so that the file passes its
+//! own check.
 
 use super::Finding;
 use super::tree::Tree;
@@ -9,11 +9,11 @@ use super::tree::Tree;
 const UNFINISHED: [&str; 3] =
     [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("d", "bg!(")];
 
-/// Beginnings of absolute paths that exist on one person's machine only.
+/// The beginnings of absolute paths that exist on one person's machine only.
 const MACHINE_PATHS: [&str; 3] =
     [concat!("/ro", "ot"), concat!("/wo", "rk"), concat!("/tmp/", "bash")];
 
-/// One failure per forbidden word in any text file of the tree.
+/// Returns one failure for each forbidden word in any text file of the tree.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for path in &tree.files {
@@ -41,8 +41,8 @@ fn contains_macro(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| !line[..at].ends_with(is_word))
 }
 
-/// Returns whether a line has such a path: it begins where no other path goes on, and its last
-/// folder is spelled out.
+/// Returns whether a line contains an absolute path that begins with the word. The word must not be a
+/// part of a longer path, and the last folder in it must be a whole name.
 fn contains_path(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();

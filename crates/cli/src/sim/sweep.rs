@@ -54,7 +54,7 @@ const OURS: [(&str, bool); 4] =
 /// Flags with a value that cannot be varied: every point would write the same file.
 const FIXED: [&str; 4] = ["sweep", "jobs", "html", "history"];
 
-/// A point's arguments, read as the program reads them.
+/// The arguments of one point of the sweep, parsed as the program's command line is parsed.
 #[derive(Parser)]
 #[command(name = "tarn sim")]
 struct PointArguments {

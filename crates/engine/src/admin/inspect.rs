@@ -1,7 +1,7 @@
 //! Inspects memory while no transaction runs: which records are stored, and whether memory is sound.
 //!
-//! Invariant: it only reads. It trusts nothing that a protocol says: it reads every bucket of every replica
-//! and compares.
+//! Invariant: the inspection only reads memory. The inspection reads every bucket of every replica and compares the
+//! replicas, because it trusts no statement of a protocol.
 
 use crate::admin::inspect_trees::audit_index;
 use crate::admin::inspect_versions::{is_block, wrong_cells};
@@ -26,10 +26,10 @@ pub struct Stored<'a> {
     pub key: u64,
     /// The record's version.
     pub version: Version,
-    /// How often the record was changed since it was loaded, where its version counts that; a timestamp does
-    /// not.
+    /// The number of changes of the record since it was loaded, if the record's version is a counter. `None` if the
+    /// version is a timestamp.
     pub changes: Option<u64>,
-    /// The full key, of a table whose keys are longer than a word.
+    /// The full key, if the table's keys are longer than one word.
     pub full_key: &'a [u8],
     /// The record's payload.
     pub row: Row<'a>,
@@ -38,35 +38,37 @@ pub struct Stored<'a> {
 /// The result of an audit.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Audit {
-    /// Records that are present at primaries.
+    /// The number of records that are present at primaries.
     pub records: u64,
-    /// Slots of deleted records whose versions may have readers.
+    /// The number of slots of deleted records whose old versions transactions may still read.
     pub tombstones: u64,
-    /// Locks that should not be held any more.
+    /// The number of locks that are held although no transaction runs.
     pub locks_left: u64,
-    /// Lines of a backup that differ from the primary's.
+    /// The number of lines of backups that differ from the same line of the primary.
     pub replicas_differ: u64,
-    /// Records in a wrong bucket, or twice in one; buckets of another depth than the index header implies.
+    /// The number of records that are in a wrong bucket or twice in one bucket. Buckets whose depth differs from
+    /// the depth that the index header implies are counted too.
     pub misplaced: u64,
-    /// Cells of versions that are not committed, are out of order, or lead to no record of theirs; records whose lines
-    /// are of different versions.
+    /// The number of wrong cells: their version is not committed or out of order, or they lead to a record of
+    /// another key. Records whose lines have different versions count here too.
     pub cells_wrong: u64,
-    /// Buckets in use.
+    /// The number of buckets in use.
     pub buckets: u64,
-    /// Overflow blocks in use.
+    /// The number of overflow blocks in use.
     pub overflow_blocks: u64,
-    /// Nodes of ordered indexes.
+    /// The number of nodes of ordered indexes.
     pub index_nodes: u64,
-    /// Entries of ordered indexes.
+    /// The number of entries of ordered indexes.
     pub index_entries: u64,
-    /// Nodes of ordered indexes that do not fit their neighbours, parents or entries.
+    /// The number of nodes of ordered indexes that do not agree with their neighbours, parents or entries.
     pub nodes_wrong: u64,
-    /// Entries without their record, and records without an entry; at least 1 if the two differ.
+    /// The number of index entries without a record, plus the number of records without an index entry. The sum is
+    /// at least 1 if any index entry or record has no counterpart.
     pub entries_differ: u64,
 }
 
 impl Audit {
-    /// Whether nothing is wrong.
+    /// Whether the audit found no error.
     pub fn is_clean(&self) -> bool {
         let records = self.locks_left == 0 && self.replicas_differ == 0 && self.misplaced == 0;
         records && self.cells_wrong == 0 && self.nodes_wrong == 0 && self.entries_differ == 0
@@ -126,8 +128,8 @@ pub async fn scan(
     Ok(())
 }
 
-/// Calls `visit` with every block (bucket or overflow block) of a table at the primaries: the buffer, and the
-/// place of the block's image in it.
+/// Calls `visit` with every block (bucket or overflow block) of a table at the primaries. The arguments are the
+/// buffer and the position of the block's image in the buffer.
 ///
 /// # Errors
 /// An error of the fabric.
@@ -153,7 +155,7 @@ pub async fn blocks(
     Ok(())
 }
 
-/// The places of the slots' images in a block whose image lies at `at`.
+/// The positions of the slots' images in a block whose image lies at `at`.
 pub fn slots(table: &Table, at: BufferOffset) -> impl Iterator<Item = BufferOffset> {
     let slot_bytes = table.slot.slot_bytes;
     (0..table.geometry.slots).map(move |slot| at.plus(DIRECTORY_BYTES + slot * slot_bytes))
@@ -191,7 +193,8 @@ async fn show(
     Ok(())
 }
 
-/// Compares replicas, counts leftover locks, and checks that every record is where its key leads.
+/// Compares replicas, counts the locks that are still held, and checks that every record lies in the bucket of its
+/// key.
 ///
 /// # Errors
 /// An error of the fabric.
@@ -215,7 +218,8 @@ pub async fn audit(cx: &Context) -> Result<Audit, Failure> {
     Ok(audit)
 }
 
-/// Audits the index header: it must be at rest, and the same at every member.
+/// Audits the index header: the header may show no unfinished split, and it must be equal at every member of the
+/// group.
 async fn audit_header(
     cx: &Context,
     table: &Table,
@@ -294,13 +298,14 @@ async fn compare_replicas(
     for position in 1..cx.groups.whole().members(block.group()).len() {
         let other = read_block(cx, round, table, block, position).await?;
         audit.replicas_differ += differing(round, table, at, other);
-        // A backup that is promoted is believed: its fingerprints must be true as well.
+        // A backup may be promoted, and its fingerprints are trusted after that. So a backup's fingerprints are
+        // checked too.
         audit.misplaced += u64::from(is_bucket && are_wrong(table, round, other));
         for slot in 0..table.geometry.slots {
             let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
             let bodies: Vec<Address> = table.slot.apart(slot_at(round, table, image)).collect();
             let slot_image = slot_at(round, table, image).to_vec();
-            // A cell that leads astray is counted as wrong.
+            // A cell that leads to an impossible address is counted as wrong elsewhere.
             for body in bodies.into_iter().filter(|&body| is_block(cx, table, body)) {
                 round.begin();
                 let bytes = table.slot.body_bytes();
@@ -320,7 +325,7 @@ async fn compare_replicas(
     Ok(())
 }
 
-/// How many lines of two images of one block differ, LOCK words aside.
+/// The number of lines that differ between two images of one block. LOCK words are not compared.
 fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOffset) -> u64 {
     let slots =
         (0..table.geometry.slots).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
@@ -338,7 +343,8 @@ fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOf
             let bytes =
                 |image: BufferOffset, from, to| round.bytes(image.plus(offset + from), to - from);
             let same = |from, to| bytes(first, from, to) == bytes(second, from, to);
-            // Fingerprints that an undo left behind are void, at every replica.
+            // An undo leaves void fingerprints behind. If fingerprints are void, they must be void at every
+            // replica.
             let void = |image| (offset == 0).then(|| void_words(round, image)).flatten();
             let equal = match (void(first), void(second)) {
                 (Some((from, to)), Some(_)) => same(VERSION_AT, from) && same(to, end),
@@ -366,7 +372,7 @@ async fn read_block(
     round.begin();
     let target = cx.groups.whole().replica(block, position);
     let at = round.read(target, table.geometry.bucket_bytes);
-    // Memory is scanned in order: waiting for a prefetch gains nothing.
+    // The scan reads memory in address order, so waiting for a prefetch gains no time.
     round.hot();
     cx.port.execute(round).await?;
     Ok(at)

@@ -1,6 +1,6 @@
-//! Records with a version in every line as they are loaded, and the audit's answer to torn ones.
+//! Tests of records with a version in every line: they are loaded correctly, and the audit reports torn records.
 //!
-//! Invariant: a database that was just loaded is clean, and each test changes one thing in it.
+//! Invariant: a database that was just loaded is clean, and each test changes one word of that database.
 
 use super::*;
 use crate::admin::inspect_scene::thread_on;
@@ -14,7 +14,8 @@ use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 const RECORDS: u64 = 60;
 const A: ColumnId = ColumnId(0);
 const TEXT: ColumnId = ColumnId(1);
-/// Records of one line (`SMALL`), of six (`WIDE`), of two with a full key (`KEYED`).
+/// The records of `SMALL` take one line. The records of `WIDE` take six lines. The records of `KEYED` take two
+/// lines with a full key.
 const SMALL: TableId = TableId(0);
 const WIDE: TableId = TableId(1);
 const KEYED: TableId = TableId(2);
@@ -59,7 +60,8 @@ async fn load(cx: &Context) {
             };
             loader.insert(table, key, fill).await.expect("room");
         }
-        // Only one column is set: the others are zeros, whatever was loaded before.
+        // Only one column is set. The other columns must be zeros, even if an earlier record set them in the same
+        // buffer.
         let fill = |row: &mut crate::admin::load::RowMut<'_>| row.set(A, key * 3);
         loader.insert(KEYED, &full_key(key), fill).await.expect("room");
     }
@@ -70,7 +72,7 @@ fn look(cx: &Context) -> Audit {
     block_on(audit(cx)).expect("a look")
 }
 
-/// The address of a record that is in its bucket itself.
+/// The address of a record that lies in a bucket, not in an overflow block.
 fn any_record(cx: &Context, table: TableId) -> Address {
     let table = cx.table(table);
     let mut round = Round::new();
@@ -82,8 +84,8 @@ fn any_record(cx: &Context, table: TableId) -> Address {
     bucket.plus((image.0 - at.0) as usize)
 }
 
-/// The audit's result after a word was changed, at every copy or at the backups alone. The word is put back
-/// after that.
+/// Changes a word at every copy or only at the backups, and returns the audit's result. The word is restored
+/// afterwards.
 fn changed(cx: &Context, at: Address, primary_too: bool) -> Audit {
     let mut round = Round::new();
     let seen = round.read(cx.groups.primary(at), 8);
@@ -141,7 +143,7 @@ fn the_audit_reports_a_torn_record_and_a_copy_that_differs() {
     assert_eq!(changed(&cx, wide.plus(LINED_WRITER_AT), false).replicas_differ, 1);
     assert_eq!(changed(&cx, wide.plus(5 * LINE_BYTES + 8), false).replicas_differ, 1);
     assert_eq!(changed(&cx, wide, true).locks_left, 1);
-    // A record of one line is always of one version.
+    // A record of one line has only one version, so it cannot be torn.
     assert!(changed(&cx, any_record(&cx, SMALL).plus(VERSION_AT), true).is_clean());
 }
 

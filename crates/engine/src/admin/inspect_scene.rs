@@ -1,6 +1,6 @@
-//! A thread on an empty database in three memory nodes, for tests of loading and of the audit.
+//! A test scene: one thread on an empty database in three memory nodes. Tests of loading and of the audit use it.
 //!
-//! Invariant: the caller chooses nothing but the catalog.
+//! Invariant: the caller of this scene chooses only the catalog.
 
 use crate::cluster::membership::EmbeddedMembership;
 use crate::protocol::{ALL, AnyProtocol};

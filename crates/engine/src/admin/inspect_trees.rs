@@ -1,9 +1,9 @@
 //! Inspects ordered indexes while no transaction runs.
 //!
-//! Invariant checked: at each level the nodes cover all keys, left to right, without gap or overlap. No node
-//! of the chain is dead or locked. Entries lie within fences, where look-ups find them, and only once.
-//! Separators lead to nodes that begin there. Every record has its entries, and every entry its record.
-//! Replicas are equal in all bytes that count.
+//! Invariant checked: at each level the nodes cover all keys, left to right, without gap or overlap. No node of the
+//! chain is dead or locked. Each entry lies within its node's fences, in a slot where a look-up finds it, and only
+//! once. Separators lead to nodes that begin at the separator. Every record has its index entries, and every index
+//! entry has its record. Replicas of a node are equal in all bytes that are in use.
 
 use crate::admin::inspect::{Audit, scan};
 use crate::site::Context;
@@ -17,7 +17,7 @@ use tarn_store::layout::VERSION_AT;
 use tarn_store::layout::index_plan::Index;
 use tarn_store::layout::node::{META_AT, Node, NodeShape};
 
-/// The nodes of one level, with the key at which each begins.
+/// The nodes of one level, with the key at which each node begins.
 type Lows = BTreeMap<u64, Vec<u8>>;
 
 /// Audits one index.
@@ -61,7 +61,7 @@ pub(crate) async fn audit_index(
     Ok(())
 }
 
-/// Whether a node's keys are within its fences, and each is there once.
+/// Whether all keys of a node lie within its fences, and no key appears twice.
 fn holds_its_own(node: Node<'_>) -> bool {
     let mut keys: Vec<&[u8]> = node.used().map(|slot| node.key(slot)).collect();
     keys.sort_unstable();
@@ -78,7 +78,8 @@ fn are_at_home(index: &Index, node: Node<'_>) -> bool {
     node.level() > 0 || node.used().all(is_found)
 }
 
-/// Whether an inner node's separators lead to nodes that begin there, and one of them is its LOW fence.
+/// Whether each separator of an inner node leads to a node that begins at that separator, and one separator equals
+/// the LOW fence of the inner node.
 fn leads_to(node: Node<'_>, below: &Lows) -> bool {
     let begins = |slot: usize| {
         below.get(&node.child(slot).to_word()).is_some_and(|low| low == node.key(slot))
@@ -86,7 +87,7 @@ fn leads_to(node: Node<'_>, below: &Lows) -> bool {
     node.used().all(begins) && node.used().any(|slot| node.key(slot) == node.low())
 }
 
-/// A sum of entries, which is the same in any order.
+/// An order-independent sum of index entries.
 #[derive(Default)]
 struct Sum {
     count: u64,
@@ -101,7 +102,8 @@ impl Sum {
     }
 }
 
-/// How far the entries are from those that the table's records should have.
+/// The number of differences between the entries that were found and the entries that the table's records should
+/// have.
 async fn differing(cx: &Context, index: &Index, found: &Sum) -> Result<u64, Failure> {
     let mut expected = Sum::default();
     let mut slot = vec![0; index.shape.slot_bytes(0)];
@@ -115,7 +117,8 @@ async fn differing(cx: &Context, index: &Index, found: &Sum) -> Result<u64, Fail
     Ok(expected.count.abs_diff(found.count).max(differ))
 }
 
-/// Compares a node at every member: the same header but for LOCK, and the same slots where any are in use.
+/// Compares the copies of a node at all members of its group. The headers must be equal except for LOCK, and all
+/// slots in use must be equal.
 async fn compare_replicas(
     cx: &Context,
     index: &Index,

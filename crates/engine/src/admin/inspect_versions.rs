@@ -1,7 +1,7 @@
 //! Checks that a record's versions are as their readers expect them, while no transaction runs.
 //!
-//! Invariant: it believes no cell: the record that a cell leads to is read and compared with the cell. It
-//! looks at primaries; [`crate::admin::inspect`] compares backups with them.
+//! Invariant: no cell is trusted. The record that a cell leads to is read and compared with the cell. Only
+//! primaries are checked here; [`crate::admin::inspect`] compares the backups with the primaries.
 
 use crate::site::Context;
 use crate::steps::settle::is_stray;
@@ -13,7 +13,8 @@ use tarn_store::layout::{
 };
 use tarn_store::placement::catalog::Table;
 
-/// How many cells of the record in a slot are wrong. The slot lies at `slot`, its image at `image`.
+/// The number of wrong cells of the record in one slot. `slot` is the slot's address, and `image` is the position
+/// of its image in the buffer.
 ///
 /// # Errors
 /// An error of the fabric.
@@ -32,7 +33,8 @@ pub async fn wrong_cells(
         let astray = table.slot.apart(bytes).filter(|&body| !is_block(cx, table, body));
         return Ok(astray.count() as u64);
     }
-    // Versions of recovered lives do not count: readers pass over them, and writers take their places.
+    // Versions that recovered incarnations of nodes left behind do not count. Readers skip such versions, and
+    // writers overwrite them.
     let stray = |it: &Seen| it.word.is_invisible() && is_stray(cx, it.txn);
     let is_none = table.slot.newest_committed(bytes).is_none();
     if is_none && seen.iter().all(|it| it.word.is_empty() || stray(it)) {
@@ -59,7 +61,8 @@ pub async fn wrong_cells(
     Ok(wrong)
 }
 
-/// How many versions are not committed, or are of the same time as another.
+/// The number of versions that are not committed, plus the number of versions with the same time as another
+/// version.
 fn wrong_times(seen: &[Seen]) -> u64 {
     let invisible = seen.iter().filter(|it| it.word.is_invisible()).count();
     let mut shown: Vec<Timestamp> = shown(seen).collect();
@@ -68,7 +71,8 @@ fn wrong_times(seen: &[Seen]) -> u64 {
     (invisible + twice) as u64
 }
 
-/// How many cells say that they have discarded a version that is not older than all that are shown.
+/// The number of cells with a wrong discard time: the version that the cell discarded is not older than all visible
+/// versions.
 fn shown_again(seen: &[Seen]) -> u64 {
     let oldest = shown(seen).min().unwrap_or(Timestamp::MAX);
     seen.iter().filter(|it| it.prev_ts >= oldest).count() as u64
@@ -82,8 +86,8 @@ fn shape(table: &Table, cells: Cells) -> u64 {
     cells.shape(table.id, table.slot.payload_bytes)
 }
 
-/// Whether a committed cell's TO is possible: a record in the slot's group, or none for a version that says
-/// "deleted".
+/// Whether the TO field of a committed cell is possible. The field TO must lead to a record in the slot's group, or
+/// say "deleted" and lead to no record.
 fn leads_somewhere(cx: &Context, table: &Table, cell: Cell, slot: Address) -> bool {
     if cell.to.is_deleted() {
         return cell.to == CellAddress::deleted();
@@ -93,19 +97,19 @@ fn leads_somewhere(cx: &Context, table: &Table, cell: Cell, slot: Address) -> bo
     !address.is_null() && is_near && is_block(cx, table, address)
 }
 
-/// Whether a version's record can lie at an address.
+/// Whether a version's record can lie at `address`.
 pub fn is_block(cx: &Context, table: &Table, address: Address) -> bool {
     let catalog = &cx.database().catalog;
     let end = address.offset_bytes() + table.slot.body_bytes() as u64;
     let is_inside =
         usize::from(address.group().0) < catalog.groups() && end <= catalog.group_bytes();
-    // Slots of half a line make blocks of chains that end within a line, and bodies of records of one version
-    // may follow.
+    // Blocks of overflow chains may end within a line if slots take half a line. The bodies of records of one
+    // version may begin directly after such a block.
     let unit = if table.slot.record == RecordLayout::InPlace { 8 } else { LINE_BYTES };
     is_inside && address.offset_bytes().is_multiple_of(unit as u64)
 }
 
-/// Whether a cell leads to its own record.
+/// Whether the record to which a cell leads belongs to the cell.
 async fn holds(
     cx: &Context,
     round: &mut Round,

@@ -1,7 +1,7 @@
-//! Records in several versions as they are loaded, and each way in which memory can be wrong: the audit must
-//! tell.
+//! Tests of records in several versions: they are loaded correctly, and the audit reports each kind of error in
+//! memory.
 //!
-//! Invariant: a database that was just loaded is clean, and each test changes one thing in it.
+//! Invariant: a database that was just loaded is clean, and each test changes one word of that database.
 
 use super::*;
 use crate::admin::inspect::{Audit, audit, scan};
@@ -18,7 +18,8 @@ use tarn_store::schema::{ColumnId, ColumnType, TableId, TableSchema};
 
 const RECORDS: u64 = 60;
 const A: ColumnId = ColumnId(0);
-/// `SMALL` is packed if that is allowed; `WIDE` never, for its size; `LONG` never, for its key.
+/// The records of `SMALL` are packed if the options allow it. Records of `WIDE` are too large for that, and keys of
+/// `LONG` are too long.
 const SMALL: TableId = TableId(0);
 const WIDE: TableId = TableId(1);
 const LONG: TableId = TableId(2);
@@ -81,7 +82,7 @@ fn word(cx: &Context, at: Address) -> u64 {
     round.word(seen)
 }
 
-/// Sets a word at all replicas, or at backups alone.
+/// Sets a word at all replicas or only at the backups.
 fn set(cx: &Context, at: Address, value: u64, primary_too: bool) {
     let mut round = Round::new();
     let copy = round.reserve(8);
@@ -93,7 +94,7 @@ fn set(cx: &Context, at: Address, value: u64, primary_too: bool) {
     block_on(cx.port.execute(&mut round)).expect("written");
 }
 
-/// The audit's result after a word was changed everywhere. The word is put back after that.
+/// Changes a word at all replicas and returns the audit's result. The word is restored afterwards.
 fn changed(cx: &Context, at: Address, value: u64) -> Audit {
     let before = word(cx, at);
     set(cx, at, value, true);
@@ -143,7 +144,7 @@ fn an_invisible_version_at_rest_is_wrong() {
     let coming = VersionWord::invisible(Timestamp(5)).word();
     let packed = slot_of(&cx, SMALL, 5).plus(PACKED_VERSIONS_AT);
     assert_eq!(changed(&cx, packed.plus(8), coming).cells_wrong, 1);
-    // Not even a committed version is left.
+    // After this change the record has no committed version at all.
     let found = changed(&cx, packed, coming);
     assert_eq!((found.cells_wrong, found.records, found.tombstones), (2, 3 * RECORDS - 1, 1));
     let cell = slot_of(&cx, WIDE, 5).plus(CELLS_AT + 32);
@@ -156,7 +157,7 @@ fn two_versions_of_one_time_and_a_visible_discarded_version_are_wrong() {
     let packed = slot_of(&cx, SMALL, 5).plus(PACKED_VERSIONS_AT);
     assert_eq!(changed(&cx, packed.plus(8), 1).cells_wrong, 1);
     let cells = slot_of(&cx, WIDE, 5).plus(CELLS_AT);
-    // The second cell says "deleted"; below it gets the time of the first.
+    // The second cell is set to "deleted". Below, the second cell gets the same time as the first cell.
     set(&cx, cells.plus(32 + CELL_TO_AT), CellAddress::deleted().word(), true);
     assert!(look(&cx).is_clean());
     assert_eq!(changed(&cx, cells.plus(32), 1).cells_wrong, 1);
@@ -173,8 +174,8 @@ fn a_cell_without_a_record_of_its_own_is_wrong() {
         let cell = slot_of(&cx, table, key).plus(CELLS_AT);
         let to = CellAddress::from_word(word(&cx, cell.plus(CELL_TO_AT)));
         let other = slot_of(&cx, table, key + 1).plus(CELLS_AT + CELL_TO_AT);
-        // Another's record, none at all, one out of bounds, one under an undecided coordinator, one that is
-        // not aligned.
+        // The wrong addresses are, in order: another record's, zero, one out of bounds, one marked by an undecided
+        // coordinator, one that is not aligned.
         for wrong in [word(&cx, other), 0, (1 << 36) - 64, to.undecided_by(3).word(), to.word() + 8]
         {
             assert_eq!(changed(&cx, cell.plus(CELL_TO_AT), wrong).cells_wrong, 1, "{wrong:x}");
@@ -203,7 +204,7 @@ fn the_audit_finds_differences_of_a_backup_in_slots_and_records() {
         assert_eq!((found.replicas_differ, found.cells_wrong), (1, 0), "{found}");
         set(&cx, at, before, false);
     }
-    // Behind the payload a record's memory may hold older bytes.
+    // The memory of a record may hold older bytes behind the payload.
     set(&cx, record.plus(336), 5, false);
     assert!(look(&cx).is_clean());
 }
@@ -214,7 +215,8 @@ fn the_audit_checks_locks_places_and_free_slots_as_in_any_layout() {
     for table in [SMALL, WIDE] {
         let slot = slot_of(&cx, table, 5);
         assert_eq!(changed(&cx, slot, 9).locks_left, 1);
-        // Inserts of several versions keep no fingerprints: a slot that is free is only free.
+        // Inserts into records of several versions keep no fingerprints. So a free slot contains no fingerprint
+        // that could be wrong.
         let found = changed(&cx, slot.plus(VERSION_AT), Version::LOADED.absent_after().word());
         assert_eq!((found.misplaced, found.records), (0, 3 * RECORDS - 1), "{found}");
         assert!(changed(&cx, slot.plus(KEY_AT), 1_000_000).misplaced > 0);

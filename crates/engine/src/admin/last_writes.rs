@@ -1,9 +1,9 @@
-//! The contents that memory must have once a history is over, record by record.
+//! Computes the contents that memory must have after a history has ended, record by record.
 //!
-//! Invariant: every record is judged. Loaded records count as written first. A record that is there without a
-//! write is wrong, and so is one that has vanished without a delete. Only committed transactions count. The
-//! undo of a dead node's transaction restores a record's bytes under a new version. The record has that
-//! version only if the transaction had written it.
+//! Invariant: every record is checked. Loaded records count as the first writes. A record that is present without a
+//! write is an error, and a record that has vanished without a delete is an error too. Only committed transactions
+//! count. The undo of a dead node's transaction restores a record's bytes under a new version. The record may have
+//! that version only if the dead transaction had written the record.
 
 use crate::admin::inspect::{Stored, scan};
 use crate::site::Context;
@@ -12,7 +12,7 @@ use tarn_store::history::{RecordedOutcome, RecordedTxn, RecordedWrite, WriteKind
 use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
 
-/// Every record that is there, as if it had been inserted now. It is used after loading.
+/// Returns every stored record as if it had been inserted now. Callers use it after loading.
 ///
 /// # Errors
 /// An error of the fabric.
@@ -34,23 +34,24 @@ pub async fn stored(cx: &Context) -> Result<Vec<RecordedWrite>, Failure> {
     Ok(all)
 }
 
-/// See the module's text.
+/// The writes that memory must show once a history has ended: the last write of each record.
 #[derive(Debug)]
 pub struct LastWrites {
     writes: BTreeMap<(TableId, u64), RecordedWrite>,
-    /// Versions that undoing a transaction may have given to records. Only records that the transaction had
-    /// written before it died have them.
+    /// The versions that the undo of a transaction may have given to records. A record has such a version only if
+    /// the transaction had written the record before its node died.
     undone: BTreeSet<(TableId, u64, u64)>,
 }
 
 impl LastWrites {
-    /// The last writes of a history in which no transaction is in doubt any more, on the loaded records.
+    /// Computes the last writes of a history, with `loaded` as the first writes. The history must not contain a
+    /// transaction in doubt.
     pub fn of(history: &[RecordedTxn], loaded: &[RecordedWrite]) -> LastWrites {
         let first = loaded.iter().map(|write| ((write.table, write.key), *write));
         let mut last = LastWrites { writes: first.collect(), undone: BTreeSet::new() };
         let committed = |txn: &&RecordedTxn| txn.outcome == RecordedOutcome::Committed;
         for txn in history.iter().filter(committed) {
-            // A transaction that writes also reads; the undo of another transaction does not.
+            // A transaction that writes also reads, but the undo of another transaction reads no record.
             let is_undoing = txn.reads.is_empty();
             for write in &txn.writes {
                 let key = (write.table, write.key);
@@ -67,7 +68,7 @@ impl LastWrites {
         last
     }
 
-    /// A record at which the memory at rest differs from these writes, in words, if there is one.
+    /// Describes one record whose memory differs from these writes. Returns `None` if all records agree.
     ///
     /// # Errors
     /// An error of the fabric.
@@ -82,7 +83,7 @@ impl LastWrites {
             })
             .await?;
         }
-        // Nodes of ordered indexes belong to no table: the audit looks at them.
+        // Nodes of ordered indexes belong to no table. The audit checks these nodes.
         let tables = cx.database().catalog.tables().len();
         let is_record = |write: &&RecordedWrite| usize::from(write.table.0) < tables;
         let mut left = self.writes.values().filter(is_record);
@@ -97,7 +98,7 @@ impl LastWrites {
         }))
     }
 
-    /// The error of a record that is there, if it has one. The record is taken off the list.
+    /// Describes the error of a stored record, if the record has an error. The record is removed from the list.
     fn wrong(&mut self, table: TableId, stored: &Stored<'_>) -> Option<String> {
         let (key, version) = (stored.key, stored.version.counter());
         let Some(write) = self.writes.remove(&(table, key)) else {

@@ -1,10 +1,10 @@
 //! Fills tables before any transaction runs.
 //!
-//! Invariant: a loader has the tables to itself: no locks, no log. Several loaders may work at once if each
-//! takes the keys of its own [`Part`]; parts never share a bucket. Keys are unique; loading one twice is the
-//! caller's bug and is not looked for. Records are placed exactly where an insert would place them, at every
-//! replica, with version 1. Entries of ordered indexes are gathered; the loader that finishes last builds
-//! trees of them ([`crate::admin::load_trees`]).
+//! Invariant: loaders run without any transaction, so they take no locks and write no log. Several loaders may run
+//! concurrently if each loads the keys of its own [`Part`]; two parts never share a bucket. Keys must be unique. A
+//! key that is loaded twice is a bug of the caller, and the loader does not detect it. Each record is placed
+//! exactly where an insert would place it, at every replica, with version 1. Loaders collect the entries of ordered
+//! indexes. The loader that finishes last builds trees of these entries ([`crate::admin::load_trees`]).
 
 use crate::admin::load_trees::build;
 use crate::cluster::loads::Run;
@@ -21,26 +21,26 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::schema::row::Value;
 use tarn_store::schema::{ColumnId, Key, TableId, TableSchema};
 
-/// How many records one batch loads.
+/// The number of records that one batch loads.
 const BATCH: usize = 32;
 
 /// One loader's share of the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The number of the share.
+    /// The number of this share, counted from 0.
     pub index: u32,
-    /// How many shares there are.
+    /// The number of shares in total.
     pub of: u32,
 }
 
 struct Pending {
     table: TableId,
     place: Place,
-    /// Image of the slot.
+    /// The position of the slot's image in the buffer.
     image: BufferOffset,
     body: Address,
     body_image: BufferOffset,
-    /// Where the bin was read to.
+    /// The position in the buffer to which the bin was read.
     bin_at: BufferOffset,
     slot: Address,
 }
@@ -72,7 +72,7 @@ pub struct Loader<'a> {
     part: Part,
     round: Round,
     pending: Vec<Pending>,
-    /// For long chains, the first block that may have room: the blocks before it are full.
+    /// The first block of each long chain that may have a free slot: all blocks before it are full.
     tails: BTreeMap<u64, Address>,
     loaded: u64,
     /// The payload being filled, for records in lines.
@@ -92,14 +92,14 @@ impl<'a> Loader<'a> {
         Loader { cx, part, round, pending, tails, loaded: 0, row: Vec::new(), runs, tell: None }
     }
 
-    /// Calls `tell` with the number of records stored since its last call, now and then.
+    /// Makes the loader call `tell` from time to time with the number of records stored since the previous call.
     #[must_use]
     pub fn telling(mut self, tell: &'a dyn Fn(u64)) -> Loader<'a> {
         self.tell = Some(tell);
         self
     }
 
-    /// How many records this loader has taken.
+    /// The number of records that this loader has taken.
     pub fn loaded(&self) -> u64 {
         self.loaded
     }
@@ -166,7 +166,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Notes the entries that a record brings to its table's ordered indexes.
+    /// Collects the index entries of one record for the ordered indexes of its table.
     fn add_entries(&mut self, table: &Table, (word, full_key): (u64, &[u8]), image: BufferOffset) {
         let slot = &table.slot;
         let payload = match slot.lined() {
@@ -182,11 +182,12 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Writes the records that are still pending. The last of all loaders to finish builds the ordered
-    /// indexes: every loader must call this.
+    /// Writes the records that are still pending. Every loader must call this, because the last loader to finish
+    /// builds the ordered indexes.
     ///
     /// # Errors
-    /// As [`Loader::insert`]; `UniqueViolation` if two records have one key of a unique index.
+    /// The same errors as [`Loader::insert`]. `UniqueViolation`, if two records have the same key in a unique
+    /// index.
     pub async fn finish(mut self) -> Result<u64, Failure> {
         self.flush().await?;
         if !self.runs.is_empty() {
@@ -238,7 +239,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// A slot of the bin that was free when it was read, and that no earlier record of the batch took.
+    /// Finds a slot of the bin that was free when it was read and that no earlier record of the batch took.
     fn free_in_bin(&self, before: &[Pending], one: &Pending) -> Option<Address> {
         let layout = &self.cx.table(one.table).slot;
         let slot_bytes = layout.slot_bytes;
@@ -250,7 +251,7 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// A free slot of the bucket or its chain. The chain is made longer if need be.
+    /// Finds a free slot in the bucket or its overflow chain. If all slots are taken, it adds a block to the chain.
     async fn free_in_bucket(&mut self, one: &Pending) -> Result<Address, Failure> {
         let table = self.cx.table(one.table);
         let (slot_bytes, bucket_bytes) = (table.slot.slot_bytes, table.geometry.bucket_bytes);

@@ -1,8 +1,9 @@
-//! Ordered indexes of loaded records: every loader brings the entries of its records, and the loader that
-//! finishes last builds the trees.
+//! Builds the ordered indexes of loaded records. Every loader contributes the entries of its records, and the
+//! loader that finishes last builds the trees.
 //!
-//! Invariant: no other code uses the database meanwhile. An index that has entries already is built anew with
-//! all of them. Its old nodes are then marked dead, for threads that remember them, and are not used again.
+//! Invariant: no other code uses the database while trees are built. An index that already has entries is rebuilt
+//! with the old and the new entries. Its old nodes are then marked dead, because threads may have cached their
+//! addresses. The old nodes are not used again.
 
 use crate::cluster::loads::Run;
 use crate::site::Context;
@@ -16,13 +17,13 @@ use tarn_store::layout::index_plan::Index;
 use tarn_store::layout::node::Node;
 use tarn_store::layout::{VERSION_AT, Version};
 
-/// How many nodes one round writes.
+/// The number of nodes that one round writes.
 const BATCH: usize = 16;
 
 /// Builds the tree of every index that has new entries.
 ///
 /// # Errors
-/// `UniqueViolation`: two records have one key of a unique index. `OutOfMemory`, or an error of the fabric.
+/// `UniqueViolation`, if two records have the same key in a unique index. `OutOfMemory`, or an error of the fabric.
 pub(crate) async fn build(cx: &Context, runs: Vec<Run>) -> Result<(), Failure> {
     for (index, run) in cx.database().catalog.indexes().iter().zip(runs) {
         if !run.is_empty() {

@@ -1,6 +1,6 @@
-//! Work beside transactions: loading, inspection, new copies of groups, repair.
+//! Administration beside transactions: loading, inspection, new copies of replica groups, repair.
 //!
-//! Invariant: loads and inspections run while no transaction does; copies are made beside transactions.
+//! Invariant: loads and inspections run while no transaction runs. Copies are made while transactions run.
 
 pub mod inspect;
 #[cfg(test)]

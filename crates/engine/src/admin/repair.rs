@@ -1,9 +1,10 @@
-//! Keeps the copies of a database up to their number: promotes, replaces, fills.
+//! Keeps the required number of copies of a database: it promotes backups, replaces dead nodes, and fills new
+//! copies.
 //!
-//! Invariant: any number of compute nodes may run this. One changes the configuration at a time, and one
-//! copies at a time. Another begins anew whatever either leaves half done. A finished copy is believed only
-//! if no life was expelled and no transaction was settled while it was made. Changes by recovery and settling
-//! may have passed the copier by.
+//! Invariant: any number of compute nodes may run this repair. One node at a time changes the configuration, and
+//! one node at a time fills copies. If that node stops halfway, another node begins the work anew. A finished copy
+//! is accepted only if no compute node was expelled and no transaction was settled while it was made. Changes by
+//! recovery and settling may have missed the joining copy.
 
 use crate::admin::rereplicate::{Copied, copy};
 use crate::cluster::configuration::CopierId;
@@ -17,31 +18,31 @@ use tarn_fabric::error::FabricError;
 use tarn_store::ids::{ConfigurationNumber, Failure, ViewNumber};
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// A step of repair that was done.
+/// A repair step that was completed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Repaired {
-    /// Dead nodes left the map, or spares began to join: a configuration was opened.
+    /// A configuration was opened because dead nodes were removed from the map or spare nodes began to join it.
     Changed {
         /// The configuration's number.
         number: ConfigurationNumber,
-        /// How long no transaction began.
+        /// The time for which no transaction could begin.
         frozen_ns: u64,
     },
-    /// Every joining copy was made complete, and counts from this configuration on.
+    /// Every joining copy was completed, and is a full member from this configuration on.
     Joined {
         /// The configuration's number.
         number: ConfigurationNumber,
-        /// How long no transaction began.
+        /// The time for which no transaction could begin.
         frozen_ns: u64,
-        /// The numbers of the last copying pass.
+        /// The counters of the last copying pass.
         copied: Copied,
     },
-    /// A life was recovered on the way.
+    /// An incarnation of a node was recovered during the repair.
     Recovered(NodeId, Recovery),
 }
 
-/// Looks after dead memory nodes until `stop`. One coroutine of each compute node that is to take part runs
-/// this, on a port of its own.
+/// Repairs the loss of memory nodes until `stop` returns true. On each compute node that takes part, one coroutine
+/// runs this function on its own port.
 ///
 /// # Errors
 /// An error of the fabric, once this node is expelled.
@@ -64,7 +65,7 @@ pub async fn repair(
             Err(failure) if cx.port.last_error() == Some(FabricError::Fenced) => {
                 return Err(failure);
             }
-            // A node died meanwhile: the next look finds it.
+            // `Err` means that a node died meanwhile: the next iteration of this loop finds the dead node.
             Ok(()) | Err(_) => {}
         }
         cx.port.sleep(Nanos(pace.look_every_ns)).await;
@@ -95,8 +96,8 @@ pub async fn step(
                 cx.metrics.recovery(RecoveryEvent::Promoted);
                 report(Repaired::Changed { number, frozen_ns });
             }
-            // The pause is long enough for others to begin their change, and for transactions beside dead
-            // nodes to end.
+            // The pause is long enough for two purposes. Another node can begin its change, and transactions that
+            // wait for dead nodes can end.
             Changed::SteppedAside => cx.port.sleep(Nanos(terms.patience_ns)).await,
             Changed::NotNow | Changed::Kept => {}
         }
@@ -106,14 +107,14 @@ pub async fn step(
     Ok(())
 }
 
-/// The circumstances that must not change while a copy is made.
+/// The state that must stay the same while a copy is made.
 fn circumstances(cx: &Context) -> (ConfigurationNumber, ViewNumber, u64) {
     let database = cx.database();
     let configurations = &database.configurations;
     (configurations.open().number, database.membership.view(), configurations.settled())
 }
 
-/// The right to fill joining copies, until it is dropped.
+/// The exclusive right to fill joining copies. Dropping this value gives the right back.
 struct Copying<'a> {
     cx: &'a Context,
     me: CopierId,
@@ -128,8 +129,8 @@ impl<'a> Copying<'a> {
 }
 
 impl Drop for Copying<'_> {
-    /// A copier that is dropped while it writes leaves WRITEs on their way, which would undo newer ones. So
-    /// its life ends with it, and the right passes on when that life is recovered.
+    /// A copier that is dropped during a write leaves WRITEs on their way, and these WRITEs could overwrite newer
+    /// bytes. So its node is expelled, and the right to copy passes on when that node's incarnation is recovered.
     fn drop(&mut self) {
         match self.cx.writes_copy.get() {
             true => _ = self.cx.database().membership.expel(self.cx.node.id),
@@ -154,7 +155,7 @@ async fn complete(
         for &node in groups.joining(group) {
             match copy(cx, (group, node), pace, &is_believed).await? {
                 Some(more) => copied.add(more),
-                // The copy would not be believed, or a backup has to be promoted first.
+                // `None` means that the copy would not be accepted, or that a backup has to be promoted first.
                 None => return Ok(()),
             }
         }
@@ -163,7 +164,7 @@ async fn complete(
         report(Repaired::Recovered(node, recovery.clone()));
     };
     let is_believed = || circumstances(cx) == before;
-    // All is quiet and all members are equal: any of them may be primary.
+    // No transaction runs and all members are equal, so any member may become primary.
     let next = |map: &ReplicaGroups| is_believed().then(|| map.joined().balanced());
     let changed = change(cx, terms, tell, next).await;
     drop(copying);

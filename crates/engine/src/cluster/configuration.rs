@@ -1,19 +1,21 @@
 //! Configurations: the map of replica groups that transactions run on, and how one configuration follows another.
 //!
-//! Invariant: a transaction runs in one configuration, and two configurations never run at once. A change is announced
-//! first: from then on no transaction begins anywhere. The next configuration is opened when every thread of every
-//! member is quiet (nothing runs, nothing is in doubt) and every expelled life is recovered. So no older transaction
-//! contradicts the LOCK words of the new primaries. See docs/design/0013-memory-node-recovery.md.
+//! Invariant: a transaction runs in one configuration, and no two configurations run at the same time. A member first
+//! announces a change. From then on no transaction begins anywhere. The next configuration is opened when every
+//! thread of every member is quiet (it runs no transaction and has none in doubt) and every expelled incarnation is
+//! recovered. So no older transaction contradicts the LOCK words of the new primaries. See
+//! docs/design/0013-memory-node-recovery.md.
 //!
-//! A number stands for one map. Each opened configuration has the number after the one before. A change that does not
-//! take place leaves map and number as they were. Timestamps of the pool, lists of dead nodes and remembered trees go
-//! by the number alone. Each change has a ticket of its own, which no other change shares; the ticket says which change
-//! may open the next map.
+//! Each number of a configuration belongs to exactly one map. Each opened configuration has the number after the
+//! previous configuration's
+//! number. A change that does not take place leaves map and number unchanged. Timestamps of the pool, lists of dead
+//! index nodes and cached trees depend on the number alone. Each change has a ticket of its own, which no other
+//! change shares; the ticket tells which change may open the next map.
 //!
-//! The hot path pays one load of the announced number for each try. A thread that begins to work pays one store, which
-//! a node that changes the configuration must see before it looks. Busy threads announce themselves, so that idle
-//! threads need not be asked. So far all this is memory of one process. A service over a network has the same four
-//! messages: announce, quiet, open, report.
+//! The hot path costs one load of the announced number for each try. A thread that begins to work makes one store to
+//! its own [`ThreadSlot`]. A node that changes the configuration must see this store before it checks the slots. Busy
+//! threads announce themselves, so that the node need not ask idle threads. So far all this state is memory of one
+//! process. A service over a network would have the same four messages: announce, quiet, open, report.
 
 use crate::cluster::membership::{Membership, Standing};
 use std::collections::BTreeSet;
@@ -24,16 +26,16 @@ use tarn_fabric::backend::Endpoint;
 use tarn_store::ids::{ConfigurationNumber, ViewNumber};
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// The map that transactions run on.
+/// A map on which transactions run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
     /// The number of the configuration.
     pub number: ConfigurationNumber,
-    /// Where replica groups live.
+    /// The locations of replica groups.
     pub groups: ReplicaGroups,
 }
 
-/// One thread, as the node that changes the configuration sees it.
+/// The state of one thread, as the node that changes the configuration sees it.
 #[derive(Debug)]
 pub struct ThreadSlot {
     node: NodeId,
@@ -41,20 +43,20 @@ pub struct ThreadSlot {
 }
 
 impl ThreadSlot {
-    /// The thread begins to work. It calls this before it looks at the announced number.
+    /// Marks the thread as busy. The thread calls this function before it loads the announced number.
     #[inline]
     pub(crate) fn occupy(&self) {
         self.busy.store(true, Ordering::SeqCst);
     }
 
-    /// Nothing of the thread runs or is in doubt.
+    /// Marks the thread as quiet: it runs no transaction and has none in doubt.
     #[inline]
     pub(crate) fn vacate(&self) {
         self.busy.store(false, Ordering::Release);
     }
 }
 
-/// The right to open the next configuration. Another node takes it over if its holder dies.
+/// The right to open the next configuration. If the node that has this right dies, another node takes the right over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
     number: ConfigurationNumber,
@@ -72,10 +74,10 @@ impl Change {
     }
 }
 
-/// The thread that copies, and its life.
+/// The thread that fills joining copies, and its node's incarnation.
 pub type CopierId = (NodeId, Endpoint);
 
-/// A coroutine looks after dead nodes while this value lives.
+/// Counts a coroutine that handles dead nodes, while this value exists.
 pub struct Repairing<'a>(&'a AtomicU32);
 
 impl Drop for Repairing<'_> {
@@ -132,50 +134,54 @@ impl Configurations {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The number that a transaction must run in to begin. It is the open configuration's number. While a change is
-    /// announced, it is the next number, in which no transaction runs yet.
+    /// The number of the configuration in which a transaction must run to begin. Usually the announced number is the
+    /// open configuration's number. While a change is announced, the announced number is the next one, and no
+    /// transaction runs in that configuration yet.
     #[inline]
     pub fn announced(&self) -> ConfigurationNumber {
         ConfigurationNumber(self.announced.load(Ordering::SeqCst))
     }
 
-    /// The configuration that was opened last. Transactions run in it if its number is the announced one.
+    /// The configuration that was opened last. Transactions run in the open configuration if its number is the
+    /// announced number.
     pub fn open(&self) -> Arc<Configuration> {
         Arc::clone(&self.state().open)
     }
 
-    /// A thread of a life registers.
+    /// Registers a thread of a node's incarnation.
     pub fn register(&self, node: NodeId) -> Arc<ThreadSlot> {
         let thread_slot = Arc::new(ThreadSlot { node, busy: AtomicBool::new(false) });
         self.state().thread_slots.push(Arc::clone(&thread_slot));
         thread_slot
     }
 
-    /// A thread has ended. If it was busy, its slot stays: only the recovery of its node settles its transactions.
+    /// Unregisters a thread that has ended. If the thread was busy, its slot stays, because only the recovery of its
+    /// node settles its transactions.
     pub fn unregister(&self, thread_slot: &Arc<ThreadSlot>) {
         if !thread_slot.busy.load(Ordering::Acquire) {
             self.state().thread_slots.retain(|other| !Arc::ptr_eq(other, thread_slot));
         }
     }
 
-    /// Whether any coroutine looks after dead nodes. If so, callers wait until a failed memory node is replaced.
+    /// Whether any coroutine handles dead nodes. If so, callers wait until a failed memory node is replaced.
     pub fn is_mended(&self) -> bool {
         self.repairers.load(Ordering::Acquire) > 0
     }
 
-    /// Registers a coroutine that looks after dead nodes.
+    /// Registers a coroutine that handles dead nodes.
     pub fn begin_repairing(&self) -> Repairing<'_> {
         self.repairers.fetch_add(1, Ordering::AcqRel);
         Repairing(&self.repairers)
     }
 
-    /// How many copies each group had at first.
+    /// The number of copies that each group had at first.
     pub fn copies_wanted(&self) -> &[usize] {
         &self.copies_wanted
     }
 
-    /// Whether this thread may fill joining copies. It may if the last copier has ended its work, or if that copier's
-    /// life is recovered, so that its access is gone. A late WRITE of the last copier would undo newer writes.
+    /// Whether this thread may fill joining copies. A thread may fill them if the previous copier has ended its work.
+    /// It also may if the previous copier's incarnation is recovered, because the copier's access is then revoked.
+    /// Otherwise a late WRITE of the previous copier could undo newer writes.
     pub fn claim_copying(&self, me: CopierId, membership: &dyn Membership) -> bool {
         let mut state = self.state();
         let over = |(node, _): CopierId| membership.standing(node) == Standing::Recovered;
@@ -186,7 +192,7 @@ impl Configurations {
         free
     }
 
-    /// All that this thread copied has been acknowledged.
+    /// Records that every WRITE with which this thread filled copies has been acknowledged.
     pub fn end_copying(&self, me: CopierId) {
         let mut state = self.state();
         if state.copying == Some(me) {
@@ -194,12 +200,12 @@ impl Configurations {
         }
     }
 
-    /// A memory node does not answer: a round to it ended in `NodeDown`.
+    /// Records that a memory node does not answer: a round to the node ended in `NodeDown`.
     pub fn report(&self, node: NodeSlot) {
         self.state().down.insert(node);
     }
 
-    /// Dead nodes that the open configuration still names.
+    /// The dead memory nodes that the open configuration still names.
     pub fn dead(&self) -> Vec<NodeSlot> {
         let state = self.state();
         let named = state.open.groups.nodes();
@@ -211,29 +217,30 @@ impl Configurations {
         self.state().down.contains(&node)
     }
 
-    /// Adds an empty memory node: a spare, or a dead node's new life, which has a slot of its own.
+    /// Adds an empty memory node: a spare, or a new incarnation of a dead node, which has a slot of its own.
     pub fn add_spare(&self, node: NodeSlot) {
         self.state().spares.push(node);
     }
 
-    /// Empty memory nodes that live.
+    /// The empty memory nodes that are alive.
     pub fn spares(&self) -> Vec<NodeSlot> {
         let state = self.state();
         state.spares.iter().copied().filter(|node| !state.down.contains(node)).collect()
     }
 
-    /// The node that changes the configuration and the thread that copies, whether they live or not.
+    /// The node that changes the configuration and the thread that copies, whether they are alive or not.
     pub fn at_work(&self) -> (Option<NodeId>, Option<CopierId>) {
         let state = self.state();
         (state.changing, state.copying)
     }
 
-    /// The number of transactions in doubt that have been resolved. A copy that was made meanwhile is not trusted.
+    /// The number of transactions in doubt that have been resolved. A copy is not trusted if this number changed
+    /// while the copy was made.
     pub fn settled(&self) -> u64 {
         self.state().settled
     }
 
-    /// The number of changes announced so far, for code that tells states apart.
+    /// The number of changes announced so far, for code that compares states.
     pub fn changes(&self) -> u64 {
         self.state().ticket.0
     }
@@ -243,7 +250,8 @@ impl Configurations {
         self.state().settled += 1;
     }
 
-    /// Announces a change: no transaction begins any more. `None` if a change of another living member is under way.
+    /// Announces a change, so that no transaction begins any more. Returns `None` if a change of another living
+    /// member is under way.
     pub fn announce(&self, by: NodeId, membership: &dyn Membership) -> Option<Change> {
         let mut state = self.state();
         let busy = |other: NodeId| other != by && membership.is_member(other);
@@ -257,12 +265,13 @@ impl Configurations {
         Some(Change { number, ticket: state.ticket })
     }
 
-    /// Whether a change still belongs to its announcer: it was not taken over, opened or called off.
+    /// Whether a change still belongs to the node that announced it. A change belongs to that node until the change
+    /// is taken over, opened or called off.
     pub fn is_announced(&self, change: Change) -> bool {
         self.state().is_announced(change)
     }
 
-    /// Members that are not quiet yet, each once.
+    /// The members that are not quiet yet. Each is listed once.
     pub fn late(&self, membership: &dyn Membership) -> Vec<NodeId> {
         let state = self.state();
         let busy =
@@ -274,10 +283,11 @@ impl Configurations {
         late
     }
 
-    /// Opens the announced configuration with `groups`, under four conditions. The change is still the caller's. The
-    /// caller is a member. No life is expelled and not recovered. No life has ended since the caller saw `view`. All
-    /// this is one moment: a life that ends later ends in this configuration, and its recoverer finds this map. Returns
-    /// whether the configuration was opened.
+    /// Opens the announced configuration with `groups`, under four conditions. First, the change is still the
+    /// caller's. Second, the caller is a member. Third, every expelled incarnation is recovered. Fourth, no
+    /// incarnation has ended since the caller saw `view`. The function checks all conditions and opens the
+    /// configuration in one step. So an incarnation that ends later ends in this configuration, and its recoverer
+    /// finds this map. Returns whether the configuration was opened.
     pub fn finish(
         &self,
         change: Change,
@@ -296,8 +306,9 @@ impl Configurations {
         })
     }
 
-    /// Calls a change off: transactions begin again in the open configuration. Its number stays, because transactions
-    /// that were not quiet may still run in it. Does nothing if the change was taken over or has taken place.
+    /// Calls a change off, so that transactions begin again in the open configuration. Its number does not change,
+    /// because transactions that were not quiet may still run in it. The function does nothing if the change was
+    /// taken over or has taken place.
     pub fn call_off(&self, change: Change) {
         let mut state = self.state();
         if state.is_announced(change) {

@@ -1,57 +1,59 @@
-//! The constants that a protocol declares about itself: its promises, its switches and variants, its phases.
+//! The constants that a protocol declares about itself: its guarantees, its switches and variants, its phases.
 //!
-//! Invariant: everything here is constant. Judges, coverage and tests read these constants, so that only the protocol
-//! itself knows its name and its numbers.
+//! Invariant: everything in this file is constant. Checkers, coverage and tests read these constants, so that only
+//! the protocol itself defines its name and its numbers.
 
 use tarn_store::history::{Undone, WriteKind};
 use tarn_store::ids::{AbortReason, UsageError};
 
-/// The services that a protocol needs of compute nodes, beside threads that run coordinators.
+/// The services that a protocol needs from compute nodes, in addition to threads that run coordinators.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Needs {
     /// Locks in the memory of compute nodes.
     pub locks: bool,
     /// Timestamps, in one order for all nodes.
     pub timestamps: bool,
-    /// Implicit leases: a reader holds one and a writer waits it out, without a message ([`crate::cluster::lease`]).
+    /// Implicit leases: a reader relies on one and a writer waits until it has ended, without a message
+    /// ([`crate::cluster::lease`]).
     pub read_leases: bool,
     /// Explicit leases: each node counts its readers ([`crate::services::readers`]).
     pub readers: bool,
 }
 
 impl Needs {
-    /// No service.
+    /// The protocol needs no service.
     pub const NONE: Needs =
         Needs { locks: false, timestamps: false, read_leases: false, readers: false };
-    /// Timestamps.
+    /// The protocol needs timestamps.
     pub const TIMESTAMPS: Needs = Needs { timestamps: true, ..Needs::NONE };
-    /// Locks and timestamps.
+    /// The protocol needs locks and timestamps.
     pub const LOCKS_AND_TIMESTAMPS: Needs = Needs { locks: true, ..Needs::TIMESTAMPS };
-    /// Implicit leases.
+    /// The protocol needs implicit leases.
     pub const READ_LEASES: Needs = Needs { read_leases: true, ..Needs::NONE };
-    /// Leases, and readers that are counted.
+    /// The protocol needs leases, and counts of readers.
     pub const EXPLICIT_LEASES: Needs = Needs { readers: true, ..Needs::READ_LEASES };
 }
 
-/// The promises of a protocol beyond its [`Isolation`].
+/// The guarantees of a protocol beyond its [`Isolation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProtocolCaps {
-    /// It offers snapshot isolation as well.
+    /// The protocol offers snapshot isolation as well.
     pub snapshot_isolation: bool,
     /// Range reads are free of phantoms.
     pub ranges: bool,
-    /// Its hash indexes grow; otherwise chains of blocks grow.
+    /// The protocol's hash indexes grow; without this guarantee, chains of blocks grow.
     pub growth: bool,
-    /// It survives crashes of compute nodes.
+    /// The protocol survives crashes of compute nodes.
     pub crash_recovery: bool,
-    /// It survives deaths of memory nodes: a backup is promoted, and new copies are made while transactions run.
+    /// The protocol survives deaths of memory nodes: a backup is promoted, and new copies are made while transactions
+    /// run.
     pub memory_recovery: bool,
-    /// If a caller drops a transaction half-way, no lock of it is left.
+    /// If a caller drops a transaction before its end, the transaction leaves no lock.
     pub survives_drops: bool,
 }
 
 impl ProtocolCaps {
-    /// All promises.
+    /// The protocol gives all these guarantees.
     pub const ALL: ProtocolCaps = ProtocolCaps {
         snapshot_isolation: true,
         ranges: true,
@@ -60,7 +62,7 @@ impl ProtocolCaps {
         memory_recovery: true,
         survives_drops: true,
     };
-    /// No promise.
+    /// The protocol gives none of these guarantees.
     pub const NONE: ProtocolCaps = ProtocolCaps {
         snapshot_isolation: false,
         ranges: false,
@@ -78,56 +80,57 @@ pub struct Switch {
     pub name: &'static str,
     /// The effect while the switch is on.
     pub effect: &'static str,
-    /// Whether the paper's text has it. `--variant literal` keeps exactly the switches that it has.
+    /// Whether the paper's text follows this switch. `--variant literal` keeps exactly the switches that the paper's
+    /// text follows.
     pub in_literal: bool,
-    /// Whether the public code, which later papers measured, has it. `--variant measured` keeps exactly the switches
-    /// that it has.
+    /// Whether the public code, which later papers measured, follows this switch. `--variant measured` keeps exactly
+    /// the switches that the public code follows.
     pub in_measured: bool,
-    /// Without this switch transactions are not isolated at all. It is taken away only to ask how fast they would then
-    /// be, by `unsafe-no-NAME` and in simulations alone.
+    /// Without this switch transactions are not isolated at all. Only simulations may drop it, by `unsafe-no-NAME`,
+    /// to measure how fast transactions would be without the switch.
     pub simulated_only: bool,
 }
 
 /// The isolation that transactions can rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isolation {
-    /// Some serial order explains all reads, and it respects real time.
+    /// A serial order that respects real time explains all reads.
     StrictSerializable,
-    /// Each transaction reads the state that was committed at one moment, its snapshot, which lies between its
-    /// beginning and its end. If two transactions write one record, one takes its snapshot after the other's commit. So
-    /// write skew and its consequences may happen, but nothing else.
+    /// Each transaction reads the state that was committed at one moment, its snapshot. The moment of the snapshot
+    /// lies between the transaction's beginning and its end. If two transactions write one record, one of them takes
+    /// its snapshot after the other's commit. So write skew and its consequences may happen, but no other anomaly.
     SnapshotIsolation,
 }
 
 /// The conditions under which a phase can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Only {
-    /// In this variant, and not in the corrected one.
+    /// The phase exists in this variant, and not in the corrected one.
     InVariant(&'static str),
-    /// While no memory node dies.
+    /// The phase exists while no memory node dies.
     WithoutMemoryDeath,
-    /// In passing: the phase awaits nothing, so no death finds a transaction in it.
+    /// The phase awaits nothing, so no death can find a transaction in it.
     InPassing,
-    /// On tables with ordered indexes.
+    /// The phase exists on tables with ordered indexes.
     WithOrderedIndexes,
-    /// Where memory is reached by loads and stores. Simulated memory is not.
+    /// The phase exists where memory is reached by loads and stores, which is not so for simulated memory.
     WhereMemoryIsNear,
 }
 
-/// A phase that can be reached only under a condition. A check that every phase is reached excuses it where the
+/// A phase that can be reached only under a condition. A check that tests reach every phase ignores this phase if the
 /// condition does not hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
     /// One of the protocol's phases.
     pub phase: &'static str,
-    /// The condition under which it can be reached.
+    /// The condition under which the phase can be reached.
     pub only: Only,
-    /// The reason.
+    /// The reason for the condition.
     pub why: &'static str,
 }
 
 impl Limit {
-    /// The phase of scans.
+    /// The phase that scans ordered indexes.
     pub const SCAN: Limit = Limit {
         phase: "scan",
         only: Only::WithOrderedIndexes,
@@ -140,7 +143,7 @@ impl Limit {
         only: Only::WithOrderedIndexes,
         why: "only ordered indexes have leaves",
     };
-    /// The commit in one batch.
+    /// The phase that commits and releases locks in one batch.
     pub const UNLOCK_WITH_DATA: Limit = Limit {
         phase: "unlock_with_data",
         only: Only::WithoutMemoryDeath,
@@ -149,7 +152,7 @@ impl Limit {
     };
 }
 
-/// Reasons to abort, for protocols whose records have one version and keep their locks beside the records.
+/// The reasons to abort, for protocols whose records have one version and keep their locks beside the records.
 pub const IN_PLACE_ABORTS: &[AbortReason] = &[
     AbortReason::LockRefused,
     AbortReason::ReadLocked,
@@ -184,7 +187,7 @@ pub const IN_PLACE_PHASES: [&str; 15] = [
 /// Adds a protocol's own phases to [`IN_PLACE_PHASES`].
 ///
 /// # Panics
-/// If the result has not room for exactly all of them.
+/// If the array's length `N` differs from the number of all phases.
 pub const fn in_place_phases_and<const N: usize>(own: &[&'static str]) -> [&'static str; N] {
     assert!(N == IN_PLACE_PHASES.len() + own.len());
     let (mut all, mut at) = ([""; N], 0);
@@ -201,25 +204,28 @@ pub const fn in_place_phases_and<const N: usize>(own: &[&'static str]) -> [&'sta
 /// The constants that describe a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtocolInfo {
-    /// Its name on the command line.
+    /// The protocol's name on the command line.
     pub name: &'static str,
-    /// The publication that it implements.
+    /// The publication that the protocol implements.
     pub citation: &'static str,
-    /// Its promises.
+    /// The protocol's guarantees.
     pub caps: ProtocolCaps,
-    /// Its switches; all are on unless a variant says otherwise.
+    /// The protocol's switches; all are on unless a variant says otherwise.
     pub switches: &'static [Switch],
-    /// Its phases, in the order of [`crate::site::metrics::Tally::phases`].
+    /// The protocol's phases, in the order of [`crate::site::metrics::Tally::phases`].
     pub phases: &'static [&'static str],
     /// The phases that can be reached only under a condition.
     pub limits: &'static [Limit],
-    /// The reasons for which it may abort a transaction. It never gives another one.
+    /// The reasons for which the protocol may abort a transaction. The protocol never aborts a transaction for
+    /// another reason.
     pub aborts: &'static [AbortReason],
-    /// The version of a record that has its old value again after a transaction that wrote it was undone. The arguments
-    /// are the kind of the write and the counter of its version. `None` if undoing leaves no trace that a reader sees.
+    /// The version that a record has after a transaction that wrote it was undone, when the record has its old value
+    /// again. The arguments are the kind of the write and the counter of the record's version. `None` if undoing
+    /// leaves no trace that a reader sees.
     pub undone: fn(WriteKind, u64) -> Option<u64>,
-    /// The version of an ordered index's node after a transaction was undone. The transaction had found the node at the
-    /// first version and written the second. `None` if undoing leaves no trace that a reader sees.
+    /// The version of an ordered index's node after a transaction was undone. The transaction had found the node at
+    /// the first argument's version and written the second argument's version. `None` if undoing leaves no trace that
+    /// a reader sees.
     pub undone_node: fn(u64, u64) -> Option<Undone>,
 }
 
@@ -231,7 +237,7 @@ impl ProtocolInfo {
     }
 }
 
-/// A variant: the switches that are on, and the isolation that is asked for.
+/// A variant: the switches that are on, and the requested isolation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switches {
     bits: u64,
@@ -239,12 +245,14 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Reads a variant: `corrected` (everything on), `literal` (the switches of the paper's text) or `measured` (those
-    /// of the public code), then any number of `,-name` and `,+name`. `,unsafe-no-name` takes away a switch that may be
-    /// missing in simulations alone. `,si` asks for snapshot isolation in place of strict serializability.
+    /// Reads a variant. The text of a variant begins with `corrected` (all switches on), `literal` (the switches of
+    /// the paper's text) or `measured` (the switches of the public code). Any number of `,-name` (drop a switch) and
+    /// `,+name` (keep a switch) may follow. `,unsafe-no-NAME` turns off the switch NAME, which only simulations may
+    /// turn off. `,si`
+    /// requests snapshot isolation in place of strict serializability.
     ///
     /// # Errors
-    /// Names the part that is unknown or that the protocol does not offer, and the allowed values.
+    /// The error names the part that is unknown or that the protocol does not offer, and the allowed values.
     pub fn parse(info: &ProtocolInfo, variant: &str) -> Result<Switches, UsageError> {
         let mut parts = variant.split(',').map(str::trim);
         let those = |keeps: fn(&Switch) -> bool| {
@@ -295,7 +303,7 @@ impl Switches {
         self.bits & (1 << index) != 0
     }
 
-    /// The name of a missing switch that may be missing in simulations alone, if there is one.
+    /// The name of a dropped switch that only simulations may drop, if there is one.
     pub fn unsafe_without(self, info: &ProtocolInfo) -> Option<&'static str> {
         let missing =
             |(index, switch): &(usize, &Switch)| switch.simulated_only && !self.is_on(*index);
@@ -303,7 +311,7 @@ impl Switches {
     }
 }
 
-/// The part of a variant that asks for snapshot isolation.
+/// The part of a variant that requests snapshot isolation.
 const SNAPSHOT: &str = "si";
 
 /// Snapshot isolation, if the protocol offers it.
@@ -321,7 +329,7 @@ fn snapshot_of(info: &ProtocolInfo) -> Result<Isolation, UsageError> {
     })
 }
 
-/// The prefix that takes away a switch which only a simulation may run without.
+/// The prefix that removes a switch which only a simulation may drop.
 pub(crate) const UNSAFE_PREFIX: &str = "unsafe-no-";
 
 fn unknown_variant(info: &ProtocolInfo, part: &str) -> UsageError {

@@ -1,13 +1,13 @@
 //! Entries of ordered indexes that loaders have handed in, before their trees are built.
 //!
-//! Invariant: the loader that finishes last gets all entries, once.
+//! Invariant: the loader that finishes last gets all entries, and no other loader gets any.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Entries of one index: leaf slots, one after the other.
+/// The entries of one index: leaf slots in sequence.
 pub(crate) type Run = Vec<u8>;
 
-/// Rows that loaders have handed in and that no index holds yet.
+/// The rows that loaders have handed in and that no index contains yet.
 #[derive(Default)]
 pub struct Loads(Mutex<Brought>);
 
@@ -22,7 +22,8 @@ impl Loads {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One of `of` loaders has finished. Returns all runs to the last loader, which builds the indexes from them.
+    /// Records that one of `of` loaders has finished. Returns all runs to the last loader, which builds the indexes
+    /// from them.
     pub(crate) fn bring(&self, runs: Vec<Run>, of: u32) -> Option<Vec<Run>> {
         let mut brought = self.brought();
         brought.finished += 1;

@@ -1,17 +1,19 @@
-//! A database's transactions in doubt: which are open, which coordinators' numbers they need, and how they ended.
+//! A database's transactions in doubt: which of them are open, which coordinators' numbers they need, and how they
+//! ended.
 //!
-//! Invariants: a transaction in doubt needs the log area of its number until it is settled. Until then the number
-//! belongs to its thread, and any other coordinator that begins under the number waits. One caller at a time settles a
-//! transaction. The outcome is noted once, and from then on every caller gets that outcome. Outcomes of the last
-//! [`VERDICTS_MAX`] settled transactions are kept.
+//! Invariants: a transaction in doubt needs the log area of its coordinator's number until it is settled. Until then
+//! the number belongs to the transaction's thread, and any other coordinator that begins under the number waits. One
+//! caller at a time settles a transaction. The outcome is recorded once, and from then on every caller gets that
+//! outcome. The outcomes of the last [`VERDICTS_MAX`] settled transactions are kept.
 //!
-//! On some backends a round may land after it was dropped. There only the transaction's own thread may settle it: at
-//! each memory node, the verbs that this thread sent earlier come before those that it sends now. They are not ordered
-//! with the verbs of other threads (`Backend::abandon`). A thread that has ended will not settle anything there, so the
-//! recovery of its node must. On backends where nothing lands later
-//! ([`tarn_fabric::backend::Caps::ends_when_dropped`]), any thread settles it.
+//! On some backends a verb may still take effect after its round was dropped. On these backends only the
+//! transaction's own thread may settle the transaction. At each memory node, the verbs that this thread sent earlier
+//! come before the verbs that it sends now. The verbs are not ordered with the verbs of other threads
+//! (`Backend::abandon`). On such a backend a thread that has ended cannot settle anything, so the recovery of its
+//! node must. On backends where no verb takes effect later ([`tarn_fabric::backend::Caps::ends_when_dropped`]), any
+//! thread may settle the transaction.
 //!
-//! Like configurations, this is so far memory of the one process that all compute nodes run in.
+//! So far this state, like configurations, is memory of the one process in which all compute nodes run.
 
 use crate::cluster::configuration::ThreadSlot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,14 +21,15 @@ use std::sync::{Arc, Mutex};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_store::ids::{Resolution, TxnId, VERDICTS_MAX};
 
-/// The reason why a number is needed.
+/// The reason why a transaction needs its coordinator's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// The transaction is in doubt; a thread of the named node settles it, if a node is named.
+    /// The transaction is in doubt. If a node is named, a thread of that node is settling it.
     Doubt(Option<NodeId>),
-    /// Another thread has settled the transaction with this outcome. Its own thread has still to release its locks.
+    /// Another thread has settled the transaction with this outcome. The transaction's own thread has still to
+    /// release its locks.
     Settled(Verdict),
-    /// The transaction's last writes are on their way.
+    /// The transaction's last writes have not ended yet.
     Writes,
 }
 
@@ -36,11 +39,12 @@ pub(crate) struct Hold {
     number: u32,
     id: TxnId,
     need: Need,
-    /// The transaction's thread has ended.
+    /// Whether the transaction's thread has ended.
     is_left: bool,
-    /// The transaction holds locks that only its own thread can release, because they are no words of their own.
+    /// Whether the transaction holds locks that only its own thread can release, because the transaction did not take
+    /// these locks by a CAS of a LOCK word.
     is_bound: bool,
-    /// LOCK words that the transaction may have locked, whether its log names them or not.
+    /// The LOCK words that the transaction may have locked, whether its log names them or not.
     locks: Vec<Address>,
     /// The slot of the transaction's thread, if that thread has ended.
     thread_slot: Option<Arc<ThreadSlot>>,
@@ -50,7 +54,7 @@ pub(crate) struct Hold {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
     pub(crate) resolution: Resolution,
-    /// Whether an entry in a log said so. If not, the transaction had not yet written one.
+    /// Whether a log entry stated the outcome. If not, the transaction had not yet written a log entry.
     pub(crate) was_logged: bool,
 }
 
@@ -59,18 +63,19 @@ pub(crate) struct Verdict {
 pub(crate) enum Known {
     /// The transaction is in doubt.
     Open {
-        /// The number of its coordinator.
+        /// The number of the transaction's coordinator.
         number: u32,
-        /// Its thread has ended.
+        /// Whether the transaction's thread has ended.
         is_left: bool,
-        /// Its thread has ended with locks that no other thread can release: recovery of its node releases them.
+        /// Whether the thread has ended with locks that no other thread can release. The recovery of the thread's
+        /// node releases these locks.
         is_lost: bool,
-        /// A thread of this node is settling it.
+        /// The node whose thread is settling the transaction, if there is one.
         settled_by: Option<NodeId>,
     },
-    /// How it ended.
+    /// The transaction is settled, and ended in this way.
     Settled(Verdict),
-    /// It was never in doubt, or is forgotten.
+    /// The transaction was never in doubt, or its outcome is no longer kept.
     Nothing,
 }
 
@@ -80,7 +85,8 @@ pub(crate) struct State {
     verdicts: BTreeMap<TxnId, Verdict>,
     /// The transactions that have a verdict, the oldest first.
     settled: VecDeque<TxnId>,
-    /// Lives that are being recovered. No thread of another life may begin to settle their transactions in doubt.
+    /// The incarnations that are being recovered. No thread of another incarnation may begin to settle the
+    /// transactions in doubt of these incarnations.
     closed: BTreeSet<NodeId>,
 }
 
@@ -89,7 +95,7 @@ impl State {
         self.holds.iter_mut().find(|hold| hold.id == id && matches!(hold.need, Need::Doubt(_)))
     }
 
-    /// Other lives whose threads are settling this life's transactions in doubt.
+    /// The other incarnations whose threads are settling this incarnation's transactions in doubt.
     pub(crate) fn settling(&self, life: NodeId) -> Vec<NodeId> {
         let its = self.holds.iter().filter(|hold| hold.id.node() == life);
         let by = its.filter_map(|hold| match hold.need {
@@ -99,7 +105,7 @@ impl State {
         by.collect()
     }
 
-    /// Notes how a transaction ended, unless that is known already. Returns the outcome that is known now.
+    /// Records how a transaction ended, unless its outcome is known already. Returns the outcome that is known now.
     pub(crate) fn note(&mut self, id: TxnId, verdict: Verdict) -> Verdict {
         if let Some(known) = self.verdicts.get(&id) {
             return *known;
@@ -124,19 +130,19 @@ impl LogAreaOwners {
         how(&mut self.0.lock().expect("no panic under this lock"))
     }
 
-    /// Whether a transaction needs this number's log area. If so, the number should not be given to another
+    /// Whether a transaction needs the log area of this number. If so, a caller should not give the number to another
     /// coordinator.
     pub fn is_held(&self, number: u32) -> bool {
         self.change(|state| state.holds.iter().any(|hold| hold.number == number))
     }
 
-    /// Transactions in doubt.
+    /// The transactions in doubt.
     pub fn in_doubt(&self) -> Vec<TxnId> {
         let is_open = |hold: &&Hold| matches!(hold.need, Need::Doubt(_));
         self.change(|state| state.holds.iter().filter(is_open).map(|hold| hold.id).collect())
     }
 
-    /// Notes that a transaction is in doubt.
+    /// Records that a transaction is in doubt.
     pub(crate) fn doubt(&self, number: u32, id: TxnId, locks: Vec<Address>, is_bound: bool) {
         let need = Need::Doubt(None);
         let hold = Hold { number, id, need, is_left: false, is_bound, locks, thread_slot: None };
@@ -146,7 +152,7 @@ impl LogAreaOwners {
         });
     }
 
-    /// Notes that a transaction's last writes are on their way.
+    /// Records that a transaction's last writes have not ended yet.
     pub(crate) fn hold_writes(&self, number: u32, id: TxnId) {
         let (need, locks) = (Need::Writes, Vec::new());
         let hold =
@@ -154,7 +160,7 @@ impl LogAreaOwners {
         self.change(|state| state.holds.push(hold));
     }
 
-    /// The last writes have landed.
+    /// Records that a transaction's last writes have ended.
     pub(crate) fn release_writes(&self, id: TxnId) {
         self.change(|state| state.holds.retain(|it| it.id != id || it.need != Need::Writes));
     }
@@ -181,8 +187,9 @@ impl LogAreaOwners {
         })
     }
 
-    /// Claims the right to settle a transaction, for a thread of `by`. Returns false if another node has the claim, or
-    /// if the transaction's life is being recovered. `is_over` says whether a node's claim has lapsed.
+    /// Claims the right to settle a transaction, for a thread of `by`. Returns false if another node has the claim,
+    /// or if the incarnation of the transaction is being recovered. `is_over` tells whether a node's claim has
+    /// lapsed.
     pub(crate) fn claim(&self, id: TxnId, by: NodeId, is_over: impl Fn(NodeId) -> bool) -> bool {
         self.change(|state| {
             let is_closed = by != id.node() && state.closed.contains(&id.node());
@@ -208,8 +215,8 @@ impl LogAreaOwners {
         });
     }
 
-    /// Closes a life for recovery: threads of other lives can no longer claim its transactions in doubt. Returns the
-    /// other lives that hold such a claim now.
+    /// Closes an incarnation for recovery: threads of other incarnations can no longer claim its transactions in
+    /// doubt. Returns the other incarnations that have such a claim now.
     pub(crate) fn close(&self, life: NodeId) -> Vec<NodeId> {
         self.change(|state| {
             state.closed.insert(life);
@@ -217,14 +224,16 @@ impl LogAreaOwners {
         })
     }
 
-    /// Whether a life is being recovered.
+    /// Whether an incarnation is being recovered.
     pub(crate) fn is_closed(&self, life: NodeId) -> bool {
         self.change(|state| state.closed.contains(&life))
     }
 
-    /// Notes that a transaction is settled. Returns how it ended, and the slot of its thread if the thread has ended
-    /// and has nothing else in doubt. With `by_its_own` nothing of the transaction is left. Otherwise its thread must
-    /// still release the transaction's locks. If that thread has ended and no other could release them, recovery does.
+    /// Records that a transaction is settled. Returns how the transaction ended. The function also returns the slot
+    /// of the transaction's thread, if the thread has ended and has no other transaction in doubt. If `by_its_own` is
+    /// true, the transaction needs nothing more. If `by_its_own` is false, the transaction's own thread must still
+    /// release the transaction's locks. If that thread has ended and no other thread could release the locks,
+    /// recovery releases them.
     pub(crate) fn settle(
         &self,
         id: TxnId,
@@ -249,25 +258,27 @@ impl LogAreaOwners {
         })
     }
 
-    /// Notes how a transaction ended that was not in doubt, or is forgotten. Returns the outcome that is known now.
+    /// Records the outcome of a transaction that was not in doubt, or is forgotten. Returns the outcome that is known
+    /// now.
     pub(crate) fn note(&self, id: TxnId, verdict: Verdict) -> Verdict {
         self.change(|state| state.note(id, verdict))
     }
 
-    /// The transaction's own thread needs the number no more.
+    /// Records that the transaction's own thread no longer needs the number.
     pub(crate) fn drop_doubt(&self, id: TxnId) {
         self.change(|state| state.holds.retain(|it| it.id != id || it.need == Need::Writes));
     }
 
-    /// The transaction's own thread has released the locks of a transaction that another thread has settled.
+    /// Records that the transaction's own thread has released the locks of a transaction that another thread has
+    /// settled.
     pub(crate) fn forget(&self, id: TxnId) {
         self.change(|state| {
             state.holds.retain(|it| it.id != id || !matches!(it.need, Need::Settled(_)))
         });
     }
 
-    /// The thread of all these transactions has ended. They change in one step, since the last of them that is settled
-    /// frees the slot.
+    /// Records that the thread of all these transactions has ended. All these transactions change in one step,
+    /// because the transaction that is settled last frees the thread's slot.
     pub(crate) fn leave(&self, ids: &[TxnId], thread_slot: &Arc<ThreadSlot>) {
         self.change(|state| {
             for hold in state.holds.iter_mut().filter(|hold| ids.contains(&hold.id)) {
@@ -276,8 +287,8 @@ impl LogAreaOwners {
         });
     }
 
-    /// A life is recovered, and `found` are its transactions with an outcome. All its other transactions in doubt have
-    /// written nothing.
+    /// Records that an incarnation is recovered. `found` lists those of its transactions that have an outcome. All
+    /// other transactions in doubt of the incarnation have written nothing.
     pub(crate) fn bury(&self, life: NodeId, found: &[(TxnId, Resolution)]) {
         self.change(|state| {
             state.closed.remove(&life);
@@ -295,18 +306,20 @@ impl LogAreaOwners {
         });
     }
 
-    /// LOCK words that the transaction may have locked.
+    /// The LOCK words that the transaction may have locked.
     pub(crate) fn locks(&self, id: TxnId) -> Vec<Address> {
         self.change(|state| state.doubt(id).map(|hold| hold.locks.clone()).unwrap_or_default())
     }
 
-    /// The first transaction in doubt that no thread is settling and that `is_meant` accepts, with its number.
+    /// The first transaction in doubt that no thread is settling and that `is_meant` accepts, with its coordinator's
+    /// number.
     pub(crate) fn first_open(&self, is_meant: impl Fn(TxnId, u32) -> bool) -> Option<(TxnId, u32)> {
         let is_it = |it: &&Hold| it.need == Need::Doubt(None) && is_meant(it.id, it.number);
         self.change(|state| state.holds.iter().find(is_it).map(|hold| (hold.id, hold.number)))
     }
 
-    /// The same, for transactions whose thread has ended and whose locks any other thread can release.
+    /// The first such transaction whose thread has ended and whose locks any other thread can release, with its
+    /// coordinator's number.
     pub(crate) fn first_abandoned(&self, is_meant: impl Fn(TxnId) -> bool) -> Option<(TxnId, u32)> {
         let is_left = |it: &Hold| it.is_left && !it.is_bound && is_meant(it.id);
         let is_it = |it: &&Hold| it.need == Need::Doubt(None) && is_left(it);

@@ -1,7 +1,7 @@
-//! The cluster: which compute nodes live, which map of memory is in force, and the constants that each protocol
-//! declares about itself.
+//! The cluster: which compute nodes are members, which map of memory is in force, and the constants that each
+//! protocol declares about itself.
 //!
-//! Invariant: this is state and rules that all compute nodes agree on. Nothing here sends a verb.
+//! Invariant: this module contains state and rules on which all compute nodes agree. Nothing here sends a verb.
 
 pub mod configuration;
 pub mod info;

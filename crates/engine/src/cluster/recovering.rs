@@ -1,8 +1,9 @@
-//! Which compute node recovers the dead, and which sweep is due.
+//! Which compute node recovers dead incarnations, and which sweep of their locks is due.
 //!
-//! Invariants: on each compute node one coroutine recovers at a time. One sweep serves all lives that were recovered
-//! before it began, and the whole cluster runs one sweep at a time. A sweep begins only when no life waits for its
-//! recovery. If a dead sweeper or a dropped future leaves a sweep half done, it is due again, and any node may make it.
+//! Invariants: on each compute node one coroutine recovers at a time. One sweep handles all incarnations that were
+//! recovered before it began, and the whole cluster runs one sweep at a time. A sweep begins only when no incarnation
+//! waits for its recovery. If a sweeper dies, or its future is dropped, the sweep is incomplete. An incomplete sweep
+//! is due again, and any node may make it.
 
 use crate::cluster::membership::{Membership, Standing};
 use std::sync::atomic::AtomicBool;
@@ -14,7 +15,7 @@ use tarn_store::ids::ViewNumber;
 #[derive(Default, Debug)]
 pub struct Turns(pub(crate) AtomicBool);
 
-/// The cluster's knowledge of sweeps. Like configurations, it is memory of one process so far.
+/// The cluster's state of sweeps. So far, the state of sweeps is memory of one process, like configurations.
 #[derive(Default, Debug)]
 pub struct Sweeps(Mutex<State>);
 
@@ -22,15 +23,15 @@ pub struct Sweeps(Mutex<State>);
 struct State {
     /// The view after the last recovery.
     wanted: Option<ViewNumber>,
-    /// The view in which the last completed pass began.
+    /// The view in which the last completed sweep began.
     covered: Option<ViewNumber>,
-    /// The node that makes the current pass, and the number of the pass.
+    /// The node that makes the current sweep, and the number of that sweep.
     by: Option<(NodeId, u64)>,
-    /// The number of passes begun.
+    /// The number of sweeps begun.
     passes: u64,
 }
 
-/// The right to make a pass, until this value is dropped.
+/// The right to make a sweep, which lasts until this value is dropped.
 pub(crate) struct Claimed<'a> {
     sweeps: &'a Sweeps,
     number: u64,
@@ -42,13 +43,13 @@ impl Sweeps {
         self.0.lock().expect("no panic under this lock")
     }
 
-    /// A life was recovered, in this view or an earlier one.
+    /// Records that an incarnation was recovered, in this view or an earlier one.
     pub(crate) fn want(&self, view: ViewNumber) {
         let mut state = self.state();
         state.wanted = state.wanted.max(Some(view));
     }
 
-    /// Whether locks may remain of lives that were recovered since the last completed pass began.
+    /// Whether locks may remain of incarnations that were recovered since the last completed sweep began.
     pub fn is_due(&self) -> bool {
         let state = self.state();
         state.wanted > state.covered
@@ -71,7 +72,7 @@ impl Sweeps {
 }
 
 impl Claimed<'_> {
-    /// The pass is complete.
+    /// Records that the sweep is complete.
     pub(crate) fn end(self) {
         let mut state = self.sweeps.state();
         state.covered = state.covered.max(Some(self.began_in));
@@ -130,7 +131,7 @@ mod tests {
         assert!(membership.recovered(two, one));
         sweeps.want(membership.view());
         let claimed = sweeps.claim(one, &membership).expect("the sweeper is dead");
-        // The dead node no longer owns the pass that it drops.
+        // The sweep does not belong to the dead node any more, so dropping the dead node's claim has no effect.
         drop(of_the_dead);
         assert!(sweeps.claim(one, &membership).is_none());
         claimed.end();

@@ -1,8 +1,8 @@
 //! Rules and phases that several systems share, each described once.
 //!
-//! Invariant: a system lists the rules that a variant of it may drop, and the phases that it has. These lists number
-//! the rules and phases. Shared code names a rule or a phase by its name here. A shared rule that a system does not
-//! list is always kept.
+//! Invariant: a system lists the rules that one of its variants may drop, and the phases that it has. The index of a
+//! rule or phase in its list is its number. Shared code refers to a rule or a phase by its name in this file. A
+//! shared rule that a system does not list is always kept.
 
 use super::info::Switch;
 
@@ -39,21 +39,21 @@ pub enum Rule {
     SiblingWithSplit,
     /// The versions of a record's lines are compared.
     CheckLines,
-    /// A commit asks whether its leases still hold.
+    /// A commit checks whether its leases are still valid.
     ConfirmLeases,
-    /// A writer waits until leases have ended.
+    /// A writer waits until readers' leases have ended.
     WaitOutLeases,
-    /// A lease that another transaction asked for counts as well.
+    /// A lease that another transaction requested counts as well.
     ShareLeases,
-    /// A round asks for all locks that it can.
+    /// A round requests all locks that it can.
     LockTogether,
-    /// A ticket's lock is held only when its turn has come.
+    /// A transaction holds the lock of a ticket only when the ticket's turn has come.
     WaitTurn,
-    /// A ticket that is given up is passed on in its turn.
+    /// A ticket that a transaction abandons is passed on in its turn.
     PassInTurn,
-    /// Counts of tickets are set back only when all tickets are served.
+    /// Counts of tickets are reset only when all tickets are served.
     ResetAtRest,
-    /// Counts of tickets reach a high limit before they are set back.
+    /// Counts of tickets reach a high limit before they are reset.
     WideCounts,
 }
 
@@ -167,31 +167,32 @@ const RULES: [(&str, &str); 23] = [
     ),
 ];
 
-/// The published forms of a system that keep a rule: the paper's text, and the public code that others measured.
+/// Whether each published form of a system keeps a rule. The forms are the paper's text, and the public code that
+/// other authors measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Published {
-    /// The paper's text has it.
+    /// Whether the paper's text keeps the rule.
     pub in_literal: bool,
-    /// The public code has it.
+    /// Whether the public code keeps the rule.
     pub in_measured: bool,
 }
 
-/// Both forms have the rule.
+/// The paper's text and the public code keep the rule.
 pub const PUBLISHED: Published = Published { in_literal: true, in_measured: true };
-/// The text has it, the public code does not.
+/// The paper's text keeps the rule, and the public code does not.
 pub const IN_TEXT: Published = Published { in_literal: true, in_measured: false };
-/// The public code has it, the text does not.
+/// The public code keeps the rule, and the paper's text does not.
 pub const IN_CODE: Published = Published { in_literal: false, in_measured: true };
-/// Neither has it.
+/// Only our corrected protocol keeps the rule; the paper's text and the public code do not.
 pub const OURS: Published = Published { in_literal: false, in_measured: false };
 
-/// A rule of one system, or a shared rule that has another effect there.
+/// A rule of one system, or a shared rule that has another effect in this system.
 pub const fn rule(name: &'static str, effect: &'static str, published: Published) -> Switch {
     let Published { in_literal, in_measured } = published;
     Switch { name, effect, in_literal, in_measured, simulated_only: false }
 }
 
-/// The number of a rule that a list does not have.
+/// Marks a rule that is missing from a list.
 const NONE: u8 = u8::MAX;
 
 impl Rule {
@@ -205,7 +206,7 @@ impl Rule {
         Switch { simulated_only, ..rule(name, effect, published) }
     }
 
-    /// These rules as a system's list, if all of them were published in the same place.
+    /// A system's list with these rules, if all of them have the same published forms.
     pub const fn all_of<const N: usize>(rules: [Rule; N], published: Published) -> [Switch; N] {
         let (mut list, mut at) = ([rules[0].of(published); N], 1);
         while at < N {
@@ -221,7 +222,7 @@ impl Rule {
 pub struct RuleNumbers([u8; Rule::COUNT]);
 
 impl RuleNumbers {
-    /// The numbers for this list.
+    /// The numbers of the shared rules in this list.
     pub const fn of(list: &[Switch]) -> RuleNumbers {
         let (mut numbers, mut at) = ([NONE; Rule::COUNT], 0);
         while at < list.len() {
@@ -237,7 +238,7 @@ impl RuleNumbers {
         RuleNumbers(numbers)
     }
 
-    /// The number of a rule, if the list has it.
+    /// The number of a rule in the list; `None` if the list does not have it.
     #[inline(always)]
     pub const fn number(&self, rule: Rule) -> Option<usize> {
         match self.0[rule as usize] {
@@ -269,19 +270,19 @@ pub enum Phase {
     Locate,
     /// A record is read where it was last seen.
     ReadDirect,
-    /// The lock on a record is asked for.
+    /// The transaction requests the lock on a record.
     Lock,
-    /// The lock on a record is asked for where the record was last seen.
+    /// The transaction requests the lock on a record at the address where the record was last seen.
     LockDirect,
-    /// The lock on a directory record is asked for.
+    /// The transaction requests the lock on a directory record.
     LockDirectory,
-    /// A payload that is stored apart is read.
+    /// The transaction reads a payload that is stored apart from its record.
     ReadBody,
     /// Reads are validated.
     Validate,
-    /// The log is sent.
+    /// The transaction sends its log.
     Log,
-    /// Data are sent.
+    /// The transaction sends its data.
     Write,
     /// Locks are released.
     Unlock,
@@ -289,23 +290,23 @@ pub enum Phase {
     UnlockWithData,
     /// A transaction is rolled back.
     Release,
-    /// A transaction's outcome is found out.
+    /// A transaction's outcome is determined.
     Resolve,
     /// A structural transaction begins.
     Restructure,
     /// Nodes are read for a scan or look-up.
     Scan,
-    /// The lock on a leaf is asked for.
+    /// The transaction requests the lock on a leaf.
     LockLeaf,
-    /// Leases have held until the commit.
+    /// The transaction's leases were valid until the commit.
     InLease,
-    /// A writer waits for leases.
+    /// A writer waits until readers' leases have ended.
     WaitOut,
     /// A transaction waits for the turns of its tickets.
     WaitTurn,
-    /// Tickets are passed on.
+    /// The transaction passes tickets on.
     PassOn,
-    /// The counts of tickets are set back.
+    /// The counts of tickets are reset.
     SetBack,
 }
 
@@ -339,7 +340,7 @@ const PHASES: [&str; 21] = [
 pub struct PhaseNumbers([u8; PHASES.len()]);
 
 impl PhaseNumbers {
-    /// The numbers for this list.
+    /// The numbers of the shared phases in this list.
     pub const fn of(list: &[&str]) -> PhaseNumbers {
         let (mut numbers, mut at) = ([NONE; PHASES.len()], 0);
         while at < list.len() {
@@ -355,7 +356,7 @@ impl PhaseNumbers {
         PhaseNumbers(numbers)
     }
 
-    /// The number of a phase, if the list has it.
+    /// The number of a phase in the list; `None` if the list does not have it.
     #[inline(always)]
     pub const fn number(&self, phase: Phase) -> Option<usize> {
         match self.0[phase as usize] {

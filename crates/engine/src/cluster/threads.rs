@@ -1,9 +1,9 @@
 //! Numbers of a compute node's threads. A number is used again after its thread has gone.
 //!
-//! Invariant: a number belongs to one thread at a time. The next thread under a number continues the count of
-//! transactions where the last one stopped. So no two transactions of a node's life have the same tag
-//! ([`tarn_store::ids`]), however many threads come and go. Locks and transactions in doubt that a thread leaves behind
-//! are not mistaken for those of the next thread.
+//! Invariant: a number belongs to one thread at a time. The next thread with a number continues the count of
+//! transactions at the point where the previous thread stopped. So no two transactions of a node's incarnation have
+//! the same tag ([`tarn_store::ids`]), however many threads start and end. Locks and transactions in doubt that a
+//! thread leaves are not mistaken for locks and transactions of the next thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tarn_store::ids::{OwnerTag, THREADS_MAX};
@@ -11,7 +11,7 @@ use tarn_store::ids::{OwnerTag, THREADS_MAX};
 struct Seen {
     /// One bit for each number in use.
     taken: u64,
-    /// The last count under each number.
+    /// For each number, the last count of transactions.
     counts: [u64; THREADS_MAX],
 }
 
@@ -32,7 +32,7 @@ impl Threads {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves a free number for a future thread; `None` if all are taken.
+    /// Reserves a free number for a future thread; `None` if all numbers are taken.
     pub fn reserve(&self) -> Option<u16> {
         let mut seen = self.seen();
         let number = seen.taken.trailing_ones();
@@ -46,14 +46,14 @@ impl Threads {
         self.seen().taken &= !(1 << number);
     }
 
-    /// A thread starts under a number. Returns the count after which its tags continue.
+    /// Starts a thread with a number. Returns the count after which the thread's tags continue.
     pub(crate) fn come(&self, number: u16) -> u64 {
         let mut seen = self.seen();
         seen.taken |= 1 << number;
         seen.counts[usize::from(number)]
     }
 
-    /// A thread names no more transactions; `last` was its last tag.
+    /// Records that a thread creates no more transaction tags; `last` was its last tag.
     pub(crate) fn end_with(&self, last: OwnerTag) {
         self.seen().counts[usize::from(last.thread())] = last.count();
     }

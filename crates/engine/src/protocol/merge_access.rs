@@ -1,11 +1,11 @@
-//! A further operation on a record that the transaction has already: its meaning, and the steps that it needs.
+//! A further operation on a record that the transaction already has: its meaning, and the steps that it needs.
 //!
-//! Invariant: one record stays one entry, and operations on it have the meaning that they would have one after the
-//! other on a map. The transaction's next operation finds the record as the transaction has changed it, whether it
-//! was fetched in between or not. An operation on a record that is not fetched yet waits until it is
-//! ([`fetch_in_turns`]). Each operation's own handle has the operation's result ([`crate::transaction::sequel::Wish`]).
-//! This file decides the meaning of an operation. [`Protocol::upgrade`] decides how the protocol gets the parts that
-//! the operation needs.
+//! Invariant: a record has only one entry, and operations on it have the same results as if they were done one after
+//! the other on a map. Each operation of the transaction finds the record as the transaction's earlier operations
+//! have changed it, even if no fetch was between them. If the record is not fetched yet, an operation waits until it
+//! is fetched ([`fetch_in_turns`]). Each operation has its own handle, which gives the operation's result
+//! ([`crate::transaction::sequel::Wish`]). This file decides the meaning of an operation. [`RecordAccess::upgrade`]
+//! decides how the protocol gets the parts that the operation needs.
 
 use crate::protocol;
 use crate::protocol::Protocol;
@@ -19,7 +19,7 @@ use tarn_store::ids::{Failure, Mode};
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::{Cells, ColumnId};
 
-/// Merges a further operation into the entry of its record. Returns the operation's handle.
+/// Merges a further operation on a record into the record's entry. Returns the handle of the merged operation.
 #[cold]
 pub(crate) fn merge_access(
     cx: &Context,
@@ -46,13 +46,15 @@ pub(crate) fn merge_access(
     txn.handle_of_wish(txn.sequel.wishes.len() - 1)
 }
 
-/// Returns whether two operations on a record that is not fetched can be one: neither changes the other's result.
+/// Returns whether two operations on a record that is not fetched can be done as one, because neither changes the
+/// other's result.
 fn is_one_wish(first: Mode, second: Mode) -> bool {
     let is_value = |mode| matches!(mode, Mode::Read | Mode::Update);
     is_value(first) && is_value(second)
 }
 
-/// Joins a second operation to the entry of a record that is not fetched. Both want the record's value alone.
+/// Adds a second operation to the entry of a record that is not fetched. Both operations need only the record's
+/// value.
 fn join(entry: &mut Entry, mode: Mode, cells: Cells, table: &Table) {
     if mode == Mode::Update {
         entry.mode = mode;
@@ -60,22 +62,21 @@ fn join(entry: &mut Entry, mode: Mode, cells: Cells, table: &Table) {
     entry.cells = widened(table, entry.mode, entry.cells.union(cells));
 }
 
-/// Returns whether an operation on this record waits already.
+/// Returns whether an earlier operation on this record is already waiting.
 fn waits(txn: &Txn, index: usize) -> bool {
     let is_of_it = |waiting: &Waiting| txn.sequel.entry_of(waiting) == Some(index);
     txn.notes.is_waiting() && txn.sequel.waiting.iter().any(is_of_it)
 }
 
-/// Returns whether a scan of the next fetch would show too much or too little of a record if this operation was done
-/// before it.
+/// Returns whether a scan of the next fetch would show a wrong result if this operation was done before the scan.
 fn is_behind_scan(txn: &Txn, index: usize, mode: Mode, table: &Table) -> bool {
     txn.ordered.pending
         && table.ordered.1 != 0
         && (txn.entries[index].writable || matches!(mode, Mode::Insert | Mode::Delete))
 }
 
-/// Returns whether a scan of an index of this table has to wait for operations that were asked for before it, since
-/// the last fetch.
+/// Returns whether a scan of an index of this table has to wait for earlier operations that were requested since the
+/// last fetch.
 pub(crate) fn precedes_scan(txn: &Txn, table: &Table) -> bool {
     let comes_or_goes = |entry: &Entry| {
         entry.table == table.id
@@ -95,11 +96,11 @@ fn wait(txn: &mut Txn, index: usize, mode: Mode, cells: Cells) -> Handle {
 /// The result of an operation.
 struct Found {
     existed: Existed,
-    /// Whether its handle may not set anything.
+    /// Whether the operation's handle may not set any cell.
     refuses: bool,
 }
 
-/// Carries out an operation on a fetched entry.
+/// Performs an operation on a fetched entry.
 fn operate(
     cx: &Context,
     txn: &mut Txn,
@@ -109,7 +110,7 @@ fn operate(
 ) -> Found {
     let entry = &txn.entries[index];
     let is_there = is_there(entry);
-    // An insert finds a record that a concurrent transaction may have inserted meanwhile; such a try cannot commit.
+    // If an insert finds a record, a concurrent transaction may have inserted it; then this try cannot commit.
     let as_found = entry.found == is_there;
     let existed = if as_found { Existed::AsFound } else { Existed::Known(is_there) };
     let refuses = match mode {
@@ -117,7 +118,7 @@ fn operate(
         Mode::Update => !is_there,
         Mode::Insert => is_there,
     };
-    // Old and new index keys are made of all cells that were read of the record, for whichever operation.
+    // The old and the new index keys need all cells of the record that any of its operations has read.
     let stronger = if entry.mode == Mode::Update { Mode::Update } else { mode };
     let cells = widened(table, stronger, entry.cells.union(cells));
     match is_there {
@@ -136,7 +137,7 @@ fn is_there(entry: &Entry) -> bool {
     }
 }
 
-/// Carries out an operation on a record that exists.
+/// Performs an operation on a record that exists.
 fn change_present(
     cx: &Context,
     txn: &mut Txn,
@@ -150,7 +151,7 @@ fn change_present(
         (Mode::Insert, Mode::Delete) if !entry.found => {
             (entry.void, entry.writable, entry.dirty) = (true, false, Cells::NONE);
         }
-        (Mode::Insert, _) if !entry.found => {} // the whole record is this transaction's own
+        (Mode::Insert, _) if !entry.found => {} // this transaction has made the whole record itself
         (_, Mode::Delete) => {
             (entry.mode, entry.cells, entry.renewed) = (Mode::Delete, cells, false);
             again(cx, txn, index, Upgrade::Index);
@@ -178,7 +179,7 @@ fn change_present(
     }
 }
 
-/// Carries out an operation on a record that does not exist.
+/// Performs an operation on a record that does not exist.
 fn change_absent(
     cx: &Context,
     txn: &mut Txn,
@@ -207,8 +208,8 @@ fn change_absent(
     }
 }
 
-/// Inserts a record again that this transaction has deleted: all of it is written anew. The new bytes replace all old
-/// ones, so all old ones must have been read.
+/// Inserts a record again that this transaction has deleted, so all its cells are written anew. The new bytes replace
+/// all old bytes, so the transaction must have read all old bytes.
 fn renew(cx: &Context, txn: &mut Txn, index: usize, table: &Table) {
     let entry = &mut txn.entries[index];
     let is_read = !table.slot.is_out_of_line() || entry.cells.covers(Cells::ALL);
@@ -227,7 +228,7 @@ fn begin_anew(txn: &mut Txn, index: usize, table: &Table) {
     round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
 }
 
-/// Lets the protocol fetch the parts that a fetched entry lacks.
+/// Lets the protocol fetch the parts that an already fetched entry lacks.
 fn again(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     protocol::of(cx).upgrade(cx, txn, index, further);
     if txn.entries[index].progress != Progress::Done {
@@ -235,8 +236,9 @@ fn again(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     }
 }
 
-/// Fetches like [`Protocol::fetch`]. Then carries out the operations that waited for these records, in the order in
-/// which they were asked for, until none waits.
+/// Fetches the transaction's entries, like [`Protocol::fetch`]. After the fetch, performs the operations that waited
+/// for these records, in the order in which they were requested. Repeats the fetch and these operations until no
+/// operation waits.
 #[cold]
 pub(crate) async fn fetch_in_turns<P: Protocol>(
     protocol: &P,
@@ -251,8 +253,9 @@ pub(crate) async fn fetch_in_turns<P: Protocol>(
     P::Records::fetch(protocol, cx, txn).await
 }
 
-/// Carries out the operations that waited for a fetch that is over. The operations on one record go on up to the
-/// first that needs another fetch. They stop at a scan: it shows all operations before it, and none behind it.
+/// Performs the operations that waited for a fetch that has ended. The operations on one record are performed up to
+/// the first one that needs another fetch. At a scan, the function stops: a scan shows the effects of all operations
+/// before it, and of no operation after it.
 fn go_on(cx: &Context, txn: &mut Txn) {
     let (mut waiting, mut is_scanning) = (std::mem::take(&mut txn.sequel.waiting), false);
     for it in waiting.drain(..) {
@@ -292,7 +295,7 @@ fn go_on_with(cx: &Context, txn: &mut Txn, wish: usize, cells: Cells) {
     (wish.existed, wish.refuses) = (existed, refuses);
 }
 
-/// Puts the cells that the transaction has set back into a row that was read once more.
+/// After a row was read again, sets the cells again that the transaction has changed.
 fn put_back(txn: &mut Txn, index: usize, (payload, dirty): (BufferOffset, Cells), table: &Table) {
     let (to, columns) = (txn.entries[index].payload, &table.schema.columns);
     for (at, column) in columns.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! Protocols: how a transaction's records are read, locked, validated, written and released.
+//! Protocols: the ways in which a transaction's records are read, locked, validated, written and released.
 //!
-//! Invariant: a protocol is one folder and one line of the macro call `protocols!`. It never imports another
-//! protocol, and no code outside this module names one. Parts that several protocols share live in the storeys below:
-//! `cluster`, `services`, `requests` and `steps`. Protocols are compiled once: the engine calls them through
-//! [`AnyProtocol`]. The asynchronous calls of this enum cost a branch, and an allocation only where assertions are
-//! on.
+//! Invariant: a protocol consists of one folder and of one line in the macro call `protocols!`. A protocol never
+//! imports another protocol, and no code outside this module names a protocol. Parts that several protocols share are
+//! in the modules below this one: `cluster`, `services`, `requests` and `steps`. Protocols are compiled once: the
+//! engine calls them through [`AnyProtocol`]. The asynchronous calls of this enum cost one branch each; they allocate
+//! memory only in builds with assertions.
 //!
-//! A protocol is a composition of answers; [`Protocol`] lists the questions.
+//! A protocol is composed of answers to the questions that [`Protocol`] lists.
 
 pub(crate) mod merge_access;
 pub mod settle;
@@ -36,57 +36,59 @@ use tarn_store::layout::LayoutKind;
 use tarn_store::placement::catalog::{Catalog, Options, Table};
 use tarn_store::schema::{TableId, TableSchema};
 
-/// A system, as the composition of its answers. They say how its records lie and are read ([`RecordAccess`]), and
-/// which log it writes ([`Log`]). If its locks lie beside records, they also say which locks these are
-/// ([`crate::steps::locks::Locks`]). The system's commit, and its changes of indexes, are in its [`Structure`].
+/// A system, composed of its answers to questions. The answers decide how its records are stored and read
+/// ([`RecordAccess`]), and which log it writes ([`Log`]). If the locks of a system lie beside records, another answer
+/// decides the kind of these locks ([`crate::steps::locks::Locks`]). The implementation of [`Structure`] has the
+/// system's commit and its changes of indexes.
 #[expect(async_fn_in_trait, reason = "called through `AnyProtocol` only")]
 pub trait Protocol: Structure {
-    /// How transactions read records, and how the reads are protected.
+    /// The way in which transactions read records, and in which these reads are protected.
     type Records: RecordAccess<Self>;
 
-    /// The log entry of a transaction, and the recovery by it.
+    /// The kind of log in which a transaction is recorded, and the recovery by this log.
     type Log: Log<Self>;
 
-    /// Makes the protocol with these switches.
+    /// Makes the protocol in the variant with these switches.
     fn new(switches: Switches) -> Self;
 
-    /// Returns how records lie in a database of these options. A protocol may ignore the layout in the options.
+    /// Returns the layout of records in a database with these options. A protocol may ignore the layout that the
+    /// options request.
     fn layout(&self, _asked: &Options) -> LayoutKind {
         LayoutKind::SingleVersion
     }
 
-    /// Returns the parts that it needs of compute nodes, beside threads that run coordinators.
+    /// Returns the parts of compute nodes that the protocol needs, in addition to threads that run coordinators.
     fn needs(&self) -> Needs {
         Needs::NONE
     }
 
-    /// Ends a block: a protocol that holds local locks per block gives them up here.
+    /// Ends a block of a transaction. If the protocol holds local locks for each block, releases them.
     ///
     /// # Errors
-    /// Those of [`RecordAccess::fetch`].
+    /// The same errors as [`RecordAccess::fetch`].
     async fn close_block(&self, _: &Context, _: &mut Txn) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Undoes a fetch, and releases exactly the locks that were granted. Waits for nothing.
+    /// Undoes a fetch, and releases exactly those locks that were granted. This function does not wait for any round.
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
         node_locks::give_up(self, cx, txn);
     }
 
     /// Rolls back a transaction whose future was dropped, perhaps with a round in flight. Every lock that this round
-    /// asked for may have been granted. Also rolls back a transaction that was in doubt and has been settled; its
-    /// `in_doubt` still holds.
+    /// has requested may have been granted. This function also rolls back a transaction that was in doubt and has
+    /// been settled; its `in_doubt` is still true.
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         suspect_all_locks(txn);
         self.rollback(cx, txn);
     }
 
-    /// Carries out the next step of a shard's growth (see [`tarn_store::index::growth`]) as a transaction of its own:
-    /// `txn` is empty, without any record of a caller. A protocol whose index does not grow returns
+    /// Performs the next step of a shard's growth (see [`tarn_store::index::growth`]) as a transaction of its own. At
+    /// the call, `txn` is empty and has no record of a caller. A protocol whose index does not grow returns
     /// [`Grown::TooLarge`].
     ///
     /// # Errors
-    /// Those of [`Structure::commit`]: an abort (a lock was refused), no memory, `CommitUnknown`.
+    /// The same errors as [`Structure::commit`]: an abort because a lock was refused, no memory, or `CommitUnknown`.
     async fn restructure(
         &self,
         cx: &Context,
@@ -99,11 +101,12 @@ pub trait Protocol: Structure {
         }
     }
 
-    /// Empties slots of deleted records in a bucket, as a transaction of its own: `txn` is empty. Returns how many. A
-    /// protocol whose inserts take such slots as they are has nothing to do.
+    /// Empties slots of deleted records in a bucket, as a transaction of its own. At the call, `txn` is empty.
+    /// Returns the number of slots that it has emptied. If a protocol's inserts can fill the slots of deleted records
+    /// directly, this function does nothing.
     ///
     /// # Errors
-    /// Those of `restructure`.
+    /// The same errors as [`Protocol::restructure`].
     async fn sweep(
         &self,
         _: &Context,
@@ -113,11 +116,11 @@ pub trait Protocol: Structure {
         Ok(0)
     }
 
-    /// Changes the shape of an ordered index (see [`tarn_store::index::btree::work`]) as a transaction of its own:
-    /// `txn` is empty.
+    /// Changes the shape of an ordered index (see [`tarn_store::index::btree::work`]) as a transaction of its own. At
+    /// the call, `txn` is empty.
     ///
     /// # Errors
-    /// Those of `restructure`.
+    /// The same errors as [`Protocol::restructure`].
     async fn reshape(
         &self,
         cx: &Context,
@@ -127,11 +130,12 @@ pub trait Protocol: Structure {
         trees::reshape(self, cx, txn, work).await
     }
 
-    /// Finds out how a transaction ended whose coordinator cannot say, and makes that end final. Idempotent. The
-    /// coordinator that asks has a higher incarnation, or the owner has been fenced.
+    /// Finds out the outcome of a transaction that its coordinator does not know, and makes this outcome final. This
+    /// function is idempotent. The asking coordinator belongs to a higher incarnation than the transaction, or the
+    /// transaction's owner has been fenced.
     ///
     /// # Errors
-    /// The fabric's: ask again.
+    /// A failure of the fabric, after which the caller tries again.
     async fn resolve(
         &self,
         cx: &Context,
@@ -142,16 +146,16 @@ pub trait Protocol: Structure {
         settle::resolve_logged(self, cx, (id, asker), coordinator).await
     }
 
-    /// Adds the verb that takes away a lock whose owner's life is recovered.
+    /// Adds the verb that removes a lock whose owner belongs to an incarnation that was recovered.
     fn free_stray(&self, cx: &Context, round: &mut Round, lock: (Address, u64)) {
         plan_free(cx, round, lock);
     }
 
-    /// Returns whether a coordinator that begins under this number may use its log area. It may not while the area
-    /// holds entries that the recovery of a dead life needs.
+    /// Returns whether a coordinator that begins under this number may use the number's log area. The coordinator may
+    /// not use the area while it holds entries that the recovery of a dead incarnation needs.
     ///
     /// # Errors
-    /// The fabric's.
+    /// A failure of the fabric.
     async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
         match self.keeps(Rule::SettleBeforeLog) {
             true => is_settled(cx, coordinator).await,
@@ -160,13 +164,13 @@ pub trait Protocol: Structure {
     }
 }
 
-/// The record access of a protocol.
+/// The type of a protocol's record access.
 type RecordsOf<P> = <P as Protocol>::Records;
 
-/// The log entry of a protocol.
+/// The type of a protocol's log entry.
 pub(crate) type EntryOf<P> = <<P as Protocol>::Log as Log<P>>::Entry;
 
-/// Refuses schemas with ordered indexes if the protocol has none, before anything is laid out.
+/// If the protocol does not support ordered indexes, refuses schemas with ordered indexes before memory is laid out.
 fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), UsageError> {
     let ordered = schemas.iter().find(|schema| !schema.indexes.is_empty());
     match ordered.filter(|_| !info.caps.ranges) {
@@ -179,10 +183,11 @@ fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), Usa
     }
 }
 
-/// A protocol's part of a transaction, compiled in this crate alone wherever assertions are on.
+/// In builds with assertions: wraps a protocol's part of a transaction, so that it is compiled only in this crate.
 ///
-/// The body of an asynchronous function is compiled again in every crate that awaits it. Programs with assertions
-/// are compiled often and run shortly, so there a part is awaited behind a pointer.
+/// Without this wrapper, every crate that awaits an asynchronous function compiles the function's body again.
+/// Programs with assertions are compiled often and run for a short time. So in programs with assertions, a protocol's
+/// part is awaited behind a pointer.
 #[cfg(debug_assertions)]
 fn compiled_once<'a, T>(
     part: impl Future<Output = T> + 'a,
@@ -190,7 +195,8 @@ fn compiled_once<'a, T>(
     Box::pin(part)
 }
 
-/// A protocol's part of a transaction: without assertions its call costs a branch and no allocation.
+/// In builds without assertions: returns a protocol's part of a transaction unchanged, so its call costs a branch and
+/// no allocation.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 fn compiled_once<'a, T>(part: impl Future<Output = T> + 'a) -> impl Future<Output = T> + 'a {
@@ -206,15 +212,16 @@ macro_rules! protocols {
             $(#[doc = stringify!($module)] $name($module::$name),)+
         }
 
-        /// Every protocol that can be asked for by name. Tests hold each to the promises that all make. The promises
-        /// that a protocol does not make are in its [`crate::cluster::info::ProtocolCaps`].
+        /// Every protocol that a caller can choose by name. Tests check that each protocol keeps the promises that
+        /// all protocols make. [`crate::cluster::info::ProtocolCaps`] names the promises that a protocol does not
+        /// make.
         pub const ALL: &[ProtocolInfo] = &[$(<$module::$name as Described>::INFO),+];
 
         impl AnyProtocol {
             /// Returns the protocol called `name`, in this variant.
             ///
             /// # Errors
-            /// Names the word that is not known, and the words that are allowed.
+            /// An error that names the unknown word, and the words that are allowed.
             pub fn by_name(name: &str, variant: &str) -> Result<AnyProtocol, UsageError> {
                 $(
                     let info = <$module::$name as Described>::INFO;
@@ -231,7 +238,7 @@ macro_rules! protocols {
                 })
             }
 
-            /// Everything that is known of it without running it.
+            /// Everything that is known about the protocol without running it.
             pub fn info(&self) -> ProtocolInfo {
                 match self { $(AnyProtocol::$name(_) => <$module::$name as Described>::INFO),+ }
             }
@@ -242,10 +249,11 @@ macro_rules! protocols {
             }
 
             /// Plans a database of `schemas` over `groups` replica groups, in the layout that the protocol needs. All
-            /// that run transactions on the database call this.
+            /// programs that run transactions on the database call this function.
             ///
             /// # Errors
-            /// Those of [`Catalog::plan`]; the ordered indexes of a table where the protocol has none.
+            /// The same errors as [`Catalog::plan`]; or a table has ordered indexes and the protocol does not support
+            /// them.
             pub fn catalog(
                 &self,
                 schemas: &[TableSchema],
@@ -285,17 +293,17 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::upgrade(it, cx, txn, index, further)),+ }
             }
 
-            /// Returns the rule that this variant lacks, if it may be missing in simulations alone. Everything but
-            /// simulations refuses such a variant.
+            /// Returns a rule that this variant lacks, if only simulations may use variants without this rule. All
+            /// programs except simulations refuse such a variant.
             pub fn unsafe_without(&self) -> Option<&'static str> {
                 let switches = match self { $(AnyProtocol::$name(it) => it.switches()),+ };
                 switches.unsafe_without(&self.info())
             }
 
-            /// Refuses a variant that is unsafe. Everything but simulations calls this.
+            /// Refuses a variant that is unsafe. All programs except simulations call this function.
             ///
             /// # Errors
-            /// Names the variant.
+            /// An error that names the variant.
             pub fn refuse_unsafe(&self, variant: &str) -> Result<(), UsageError> {
                 let Some(name) = self.unsafe_without() else { return Ok(()) };
                 Err(UsageError {
@@ -309,7 +317,7 @@ macro_rules! protocols {
             /// See [`RecordAccess::fetch`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`RecordAccess::fetch`].
             #[cfg_attr(not(debug_assertions), inline)]
             pub fn fetch<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
@@ -359,7 +367,7 @@ macro_rules! protocols {
             /// See [`Protocol::close_block`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`Protocol::close_block`].
             #[cfg_attr(not(debug_assertions), inline)]
             pub fn close_block<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
@@ -376,7 +384,7 @@ macro_rules! protocols {
             /// See [`Structure::commit`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`Structure::commit`].
             #[cfg_attr(not(debug_assertions), inline)]
             pub fn commit<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
@@ -387,7 +395,7 @@ macro_rules! protocols {
             /// See [`RecordAccess::validate`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`RecordAccess::validate`].
             pub fn validate<'a>(&'a self, cx: &'a Context, txn: &'a mut Txn) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
                     match self { $(AnyProtocol::$name(it) => RecordsOf::<$module::$name>::validate(it, cx, txn).await),+ }
@@ -407,7 +415,7 @@ macro_rules! protocols {
             /// See [`Protocol::restructure`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`Protocol::restructure`].
             pub fn restructure<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -422,7 +430,7 @@ macro_rules! protocols {
             /// See [`Protocol::sweep`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`Protocol::sweep`].
             pub fn sweep<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -437,7 +445,7 @@ macro_rules! protocols {
             /// See [`Protocol::reshape`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`Protocol::reshape`].
             pub fn reshape<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -452,7 +460,7 @@ macro_rules! protocols {
             /// See [`Protocol::resolve`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`Protocol::resolve`].
             pub fn resolve<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -467,11 +475,11 @@ macro_rules! protocols {
                 })
             }
 
-            /// Makes sure that nothing of the life `whom` will ever land at any memory node. A variant whose recovery
-            /// does not fence does nothing.
+            /// Makes sure that no further write of the incarnation `whom` will land at any memory node. If this
+            /// variant's recovery does not fence, does nothing.
             ///
             /// # Errors
-            /// The fabric's.
+            /// A failure of the fabric.
             pub fn fence<'a>(&'a self, cx: &'a Context, whom: NodeId) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
                     let fences = match self { $(AnyProtocol::$name(it) => it.keeps(Rule::FenceBeforeRecovery)),+ };
@@ -479,11 +487,11 @@ macro_rules! protocols {
                 })
             }
 
-            /// See [`settle::settle_dead`]. Each protocol's log entry is of its own type, so all hooks are called in
-            /// one place.
+            /// See [`settle::settle_dead`]. Each protocol has its own type of log entry, so all its recovery
+            /// functions are called in one place.
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`settle::settle_dead`].
             pub(crate) fn settle_dead<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -500,7 +508,7 @@ macro_rules! protocols {
             /// See [`settle::logged_by`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`settle::logged_by`].
             pub(crate) fn logged<'a>(
                 &'a self,
                 cx: &'a Context,
@@ -516,7 +524,7 @@ macro_rules! protocols {
             /// See [`settle::plant_undone_by`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`settle::plant_undone_by`].
             pub(crate) fn plant_undone<'a>(&'a self, cx: &'a Context, id: TxnId) -> impl Future<Output = Result<(), Failure>> + 'a {
                 compiled_once(async move {
                     match self {
@@ -533,7 +541,7 @@ macro_rules! protocols {
             /// See [`Protocol::may_log`].
             ///
             /// # Errors
-            /// As there.
+            /// The same errors as [`Protocol::may_log`].
             pub fn may_log<'a>(&'a self, cx: &'a Context, coordinator: u32) -> impl Future<Output = Result<bool, Failure>> + 'a {
                 compiled_once(async move {
                     match self { $(AnyProtocol::$name(it) => it.may_log(cx, coordinator).await),+ }
@@ -544,10 +552,10 @@ macro_rules! protocols {
 }
 
 impl AnyProtocol {
-    /// The protocol of a database.
+    /// Returns the protocol of a database.
     ///
     /// # Panics
-    /// If the database runs something else: our bug.
+    /// The database runs another system. That is a bug in this program.
     pub fn of(database: &Database) -> Arc<AnyProtocol> {
         let protocol: Arc<dyn Any + Send + Sync> = Arc::clone(&database.protocol) as _;
         protocol.downcast().expect("the database runs this protocol")
@@ -578,7 +586,7 @@ impl System for AnyProtocol {
     }
 }
 
-// One line a protocol.
+// One line for each protocol.
 protocols! {
     ford::Ford,
     lotus::Lotus,

@@ -1,6 +1,7 @@
-//! The steps of recovery and resolution, in the order that is the same for every protocol.
+//! The steps of recovery and resolution, in an order that is the same for every protocol.
 //!
-//! Invariant: each protocol's findings in logs are of its own type, so its hooks are called here alone.
+//! Invariant: each protocol has its own type for the entries that it finds in logs, so only this file calls the
+//! protocol's recovery functions.
 
 use super::{EntryOf, Protocol};
 use crate::cluster::rules::Phase;
@@ -11,10 +12,11 @@ use tarn_fabric::address::{Address, NodeId};
 use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
 use tarn_store::log::Entry;
 
-/// Takes every transaction that a dead life has left in a log through its protocol's hooks. Returns how they end.
+/// Settles every transaction that a dead incarnation of a node has left in a log, by the recovery functions of its
+/// protocol. Returns the outcomes of these transactions.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub(crate) async fn settle_dead<P: Protocol>(
     protocol: &P,
     cx: &Context,
@@ -29,7 +31,7 @@ pub(crate) async fn settle_dead<P: Protocol>(
     Ok(left.iter().filter_map(end).collect())
 }
 
-/// Returns every transaction of a dead life that has left a valid entry.
+/// Returns every transaction of a dead incarnation that has left a valid log entry.
 async fn enumerate<P: Protocol>(
     protocol: &P,
     cx: &Context,
@@ -39,10 +41,11 @@ async fn enumerate<P: Protocol>(
     enumerate_logged(cx, dead).await
 }
 
-/// Finds out how `id` ended, and makes that final, by its protocol's hooks. Its log is the area of `coordinator`.
+/// Finds out the outcome of `id` and makes it final, by the recovery functions of its protocol. The log area of
+/// `coordinator` contains this transaction's log entry.
 ///
 /// # Errors
-/// The fabric's; `Usage`, if its coordinator has logged other transactions since.
+/// A failure of the fabric; `Usage`, if its coordinator has logged other transactions since.
 pub(crate) async fn resolve_logged<P: Protocol>(
     protocol: &P,
     cx: &Context,
@@ -60,8 +63,8 @@ pub(crate) async fn resolve_logged<P: Protocol>(
             let allowed = "a transaction whose coordinator has logged no other one since";
             return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
         }
-        // No node has the log, so no node has data of it. Locks without data may remain; they are taken away once the
-        // owner's life is recovered.
+        // No node has the log entry, so no node has data of this transaction. Locks without data may remain; they are
+        // removed after the owner's incarnation is recovered.
         return Ok(Resolution::Aborted);
     }
     P::Log::decide(protocol, cx, &mut left).await?;
@@ -73,12 +76,12 @@ pub(crate) async fn resolve_logged<P: Protocol>(
     })
 }
 
-/// A transaction that stands in a log, however it has ended.
+/// A transaction that has an entry in a log, with any outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Logged {
-    /// The transaction.
+    /// The transaction's tag.
     pub id: TxnId,
-    /// The first words of the records that its entry names.
+    /// The addresses of the first words of the records that its log entry names.
     pub records: Vec<Address>,
 }
 

@@ -1,18 +1,20 @@
-//! Recovery of a dead compute node: its transactions are finished or undone, so that its slot may live again.
+//! Recovers a dead compute node: its transactions are finished or undone, so that its slot can be used by a new
+//! incarnation.
 //!
-//! - The caller claims the life; one node recovers it at a time.
-//! - The dead life's access is revoked at every memory node, and so is that of earlier recoverers, which may
-//!   still be at work. Only then is anything read: none of their verbs lands any more.
-//! - Log areas are read. Every transaction of that life that has a valid entry is decided, applied and
-//!   released, by the protocol's hooks.
-//! - The life is marked as recovered. Shards whose locks it granted open elsewhere (`reopen`), once no
-//!   running transaction relies on locks that it had granted. Only locks of transactions that had written
-//!   nothing are left. A transaction that meets such a lock takes it away (`stray`), and so does [`sweep()`],
-//!   at its leisure.
+//! - The caller claims the dead node's incarnation. One node at a time recovers an incarnation.
+//! - The access of the dead incarnation is revoked at every memory node. The access of earlier recoverers, which
+//!   may still be at work, is revoked too. Only then is memory read, because no verb of a revoked node lands any
+//!   more.
+//! - The log areas are read. Every transaction of the incarnation that has a valid entry is decided, applied and
+//!   released by the hooks of the protocol.
+//! - The incarnation is marked as recovered. Shards whose locks it granted are opened on another node (`reopen`),
+//!   as soon as no running transaction relies on locks that it had granted. Only locks of transactions that had
+//!   written nothing remain. A transaction that meets such a lock removes it (`stray`), and [`sweep()`] removes the
+//!   rest in the background.
 //!
-//! Invariant: recovery is idempotent. If a recoverer dies at any point, another claims the life, begins anew,
-//! and comes to the same verdicts. Rounds are few, whatever the number of coordinators and records: every
-//! step is one batch for all transactions. The argument is in docs/design/0012-recovery.md.
+//! Invariant: recovery is idempotent. If a recoverer dies at any point, another node claims the incarnation, begins
+//! anew, and reaches the same verdicts. The number of rounds does not depend on the number of coordinators and
+//! records, because every step is one batch for all transactions. The argument is in docs/design/0012-recovery.md.
 
 mod pace;
 pub mod reconfigure;
@@ -39,36 +41,37 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_store::ids::{Failure, Resolution, TxnId};
 
-/// The result of recovering a life.
+/// The result of recovering an incarnation of a node.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Recovery {
-    /// The life's transactions that had a log entry, and how they end. A transaction of the life that is not
-    /// here wrote nothing, or its coordinator knew how it had ended. If its outcome is unknown to the caller,
-    /// it has aborted.
+    /// The transactions of the incarnation that had a log entry, and how they end. A transaction that is not in
+    /// this list wrote nothing, or its coordinator knew its outcome. If the caller does not know the outcome of
+    /// such a transaction, the transaction has aborted.
     pub settled: Vec<(TxnId, Resolution)>,
 }
 
-/// The result of an attempt to recover a life.
+/// The result of an attempt to recover an incarnation of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Attempt {
-    /// This caller has recovered the life.
+    /// This caller has recovered the incarnation.
     Recovered(Recovery),
-    /// The life is recovered already.
+    /// The incarnation is recovered already.
     Done,
-    /// Another node recovers the life, the service has not answered yet, or the claim was lost on the way:
-    /// look again later.
+    /// The caller should try again later. Another node recovers the incarnation, the membership service has not
+    /// answered yet, or the claim was lost during the recovery.
     NotNow,
-    /// The life is a member, or the caller is none.
+    /// The incarnation is still a member, or the caller is not a member.
     Refused,
 }
 
-/// Recovers a life that was expelled. If the future is dropped before it changes anything, another node may
-/// begin at once. If it is dropped later, this node is expelled.
+/// Recovers an expelled incarnation of a node. If the future is dropped before it changes anything, another node
+/// may begin immediately. If the future is dropped later, this node is expelled.
 ///
 /// # Errors
-/// An error of the fabric: the caller is fenced itself, or a primary is down. Nothing is lost by trying again.
+/// An error of the fabric: the caller itself was expelled, or a primary is down. The caller may safely try again.
 pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
-    // To the service a compute node is one: its coroutines themselves make sure that only one recovers.
+    // The membership service does not distinguish the coroutines of a compute node. So the coroutines themselves
+    // ensure that only one of them recovers the incarnation.
     let Some(turn) = Turn::take(cx, dead) else { return Ok(Attempt::NotNow) };
     let (database, by) = (cx.database(), cx.node.id);
     let before = match database.membership.claim_recovery(dead, by) {
@@ -77,8 +80,8 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
         Claim::Held { .. } | Claim::Pending => return Ok(Attempt::NotNow),
         Claim::NotExpelled | Claim::NotMember => return Ok(Attempt::Refused),
     };
-    // The life is expelled and not recovered. Until it is recovered, a configuration is opened only with the
-    // present map. So this is the map that the life ran in, even if a change was opened just before it was
+    // The incarnation is expelled and not recovered. Until it is recovered, a configuration can be opened only with
+    // the present map. So the dead incarnation ran with this map, even if a change was opened just before it was
     // expelled.
     cx.follow();
     if !cx.is_current() {
@@ -105,9 +108,10 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     Ok(Attempt::Recovered(Recovery { settled }))
 }
 
-/// Makes sure that no thread of another life settles the in-doubt transactions of this one: one thread
-/// resolves a transaction at a time. No thread can begin to settle them any more. A thread that is at it and
-/// is no member loses its access. Returns false if a member is still at it: look again later.
+/// Ensures that no thread of another node settles the dead incarnation's transactions in doubt, because only one
+/// thread at a time may resolve a transaction. No thread can begin to settle them any more. A thread of an expelled
+/// node that is settling one loses its access. Returns false if a member is still settling such a transaction; the
+/// caller then tries again later.
 async fn ends_settling(cx: &Context, dead: NodeId) -> Result<bool, Failure> {
     let database = cx.database();
     for by in database.log_area_owners.close(dead) {
@@ -119,7 +123,7 @@ async fn ends_settling(cx: &Context, dead: NodeId) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// The entries in a life's logs.
+/// The entries in the log areas of one incarnation of a node.
 ///
 /// # Errors
 /// An error of the fabric.
@@ -127,8 +131,7 @@ pub async fn logged(cx: &Context, life: NodeId) -> Result<Vec<Logged>, Failure> 
     protocol::of(cx).logged(cx, life).await
 }
 
-/// A planted mistake, for judges to notice: undoes a logged transaction as a whole, as a wrong recovery
-/// would.
+/// Plants an error that checkers must notice: it undoes a logged transaction completely, as a wrong recovery would.
 ///
 /// # Errors
 /// An error of the fabric.
@@ -136,12 +139,13 @@ pub async fn plant_undone(cx: &Context, id: TxnId) -> Result<(), Failure> {
     protocol::of(cx).plant_undone(cx, id).await
 }
 
-/// Recovers expelled lives, opens their shards elsewhere, and takes part in sweeps, until `stop`. One
-/// coroutine of each compute node that is to take part runs this, on a port of its own. `report` gets each
-/// recovery.
+/// Recovers expelled incarnations, opens their shards on other nodes, and takes part in sweeps, until `stop`
+/// returns true. On each compute node that takes part, one coroutine runs this function on its own port. `report`
+/// gets each recovery.
 ///
 /// # Errors
-/// As [`recover`]; a failure of the fabric that may pass (a primary is down) is no reason to stop.
+/// The same errors as [`recover`]. A failure of the fabric that may pass (a primary is down) does not end this
+/// function.
 pub async fn attend(
     cx: &Context,
     pace: Pace,
@@ -150,7 +154,8 @@ pub async fn attend(
 ) -> Result<(), Failure> {
     let (mut sweeper, mut reopener) = (Sweeper::default(), Reopener::default());
     while !stop() {
-        // A node that runs no transaction would keep a change waiting.
+        // If a node runs no transaction, it has to read the lease here. Otherwise a change of the configuration
+        // would wait for it.
         cx.node.read_lease();
         if let Err(failure) = cx.settle_left().await
             && is_fenced(cx)
@@ -170,7 +175,7 @@ pub async fn attend(
             Err(failure) if is_fenced(cx) => return Err(failure),
             Ok(()) | Err(_) => {}
         }
-        // Other coroutines run in between, however short the pause.
+        // The yield lets other coroutines run, even if the pause is zero.
         cx.port.yield_now().await;
         cx.port.sleep(Nanos(pace.look_every_ns)).await;
     }

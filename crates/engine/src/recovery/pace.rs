@@ -1,21 +1,21 @@
-//! The share of a cluster that walks beside transactions may take: the sweep, and the copier.
+//! Limits the share of time that a background walk (the sweep or the copier) may take from transactions.
 //!
-//! Invariant: a walk goes in steps, one at a time. After a step that took t it pauses for so long that its
-//! steps make up no more than its share of time. A memory node executes a step's verbs between the step's
-//! beginning and its end. So the share bounds how much of any memory node's pipeline a walk takes. Under load
-//! a step takes longer and asks for no more, so that a walk gives way by itself. A walk whose steps take w in
-//! all is over after w / share.
+//! Invariant: a walk runs one step at a time. After a step that took t, the walk pauses until its steps make up no
+//! more than its share of the time. A memory node executes a step's verbs between the beginning and the end of the
+//! step. So the share bounds the part of any memory node's pipeline that a walk uses. Under load a step takes
+//! longer but requests the same work, so a walk slows down automatically. If the steps of a walk take w in total,
+//! the walk ends after w / share.
 
 use tarn_fabric::clock::Nanos;
 
-/// A share of time.
+/// The share of time that a walk may use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Share {
     percent: u16,
 }
 
 impl Share {
-    /// Step after step, without a pause.
+    /// The walk runs its steps without a pause.
     pub const ALL: Share = Share::percent(100);
 
     /// A share of this many hundredths.
@@ -32,30 +32,30 @@ impl Share {
         self.percent
     }
 
-    /// How long to pause after a step.
+    /// The time to pause after a step that took `took`.
     pub fn pause_after(self, took: Nanos) -> Nanos {
         let percent = u64::from(self.percent);
         Nanos(took.0.saturating_mul(100 - percent) / percent)
     }
 }
 
-/// How recoveries, sweeps and copies make room for transactions.
+/// The limits that recoveries, sweeps and copies obey so that transactions have room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Blocks (buckets, and blocks of chains) of one step.
+    /// The number of blocks (buckets, and blocks of chains) that one step reads.
     pub blocks: usize,
-    /// The least pause between two steps.
+    /// The minimum pause between two steps.
     pub pause_ns: u64,
-    /// The share of a sweep. No transaction waits for it.
+    /// The share of time for a sweep. No transaction waits for a sweep.
     pub sweep_share: Share,
-    /// The share of a copier. Until it is done, the cluster survives one death less.
+    /// The share of time for a copier. Until the copier is done, the cluster survives one node failure less.
     pub copy_share: Share,
-    /// How often a node looks for lives to recover and for dead memory nodes.
+    /// The time between two checks for incarnations to recover and for dead memory nodes.
     pub look_every_ns: u64,
 }
 
 impl Pace {
-    /// No pause but those between looks.
+    /// Steps follow each other without a pause. Only the checks for dead nodes pause.
     pub const UNPACED: Pace = Pace {
         blocks: 64,
         pause_ns: 0,

@@ -1,12 +1,12 @@
-//! A change of the configuration: announce it, wait until all is quiet, settle the transactions of the dead,
-//! open it.
+//! Changes the configuration in four steps: announce the change, wait until all threads are idle, settle the
+//! transactions of dead nodes, open the next configuration.
 //!
-//! Invariant: a changer opens the next configuration only when every member's threads are quiet and every
-//! expelled life is recovered. So no transaction of the former configuration holds a lock that the next one's
-//! primaries do not know. A member that does not become quiet in time is expelled; a changer whose own node
-//! does not lets others have the turn. A change is idempotent: if the changer dies, another announces the
-//! change anew. If its future is dropped, the change is called off: the open configuration stays, under its
-//! number. See docs/design/0013-memory-node-recovery.md.
+//! Invariant: a changer opens the next configuration only when every member's threads are idle and every expelled
+//! incarnation is recovered. Otherwise a transaction of the former configuration could hold a lock that the next
+//! primaries do not know. A member that does not become idle in time is expelled. A changer whose own node does not
+//! become idle lets another node make the change. A change is idempotent: if the changer dies, another node
+//! announces the change anew. If the changer's future is dropped, the change is cancelled: the open configuration
+//! stays, under the same number. See docs/design/0013-memory-node-recovery.md.
 
 use crate::cluster::configuration::{Change, Configurations};
 use crate::recovery::{self, Attempt, Recovery};
@@ -19,46 +19,45 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{ConfigurationNumber, Failure};
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// The terms of a change.
+/// The time limits of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// A member whose threads are not quiet after this time is expelled, whatever it does: a transaction
-    /// whose body merely takes longer counts as not quiet. No transaction begins meanwhile.
+    /// A member whose threads are not idle after this time is expelled, even if it is alive. A transaction whose
+    /// body takes longer than this time counts as not idle. No transaction begins during the change.
     pub patience_ns: u64,
-    /// How often the changer looks whether the threads are quiet.
+    /// The time between two checks whether the threads are idle.
     pub look_every_ns: u64,
 }
 
 impl Default for Terms {
-    /// Patience without end. How long a body takes is its caller's matter, and no node is dead because of it.
-    /// The membership service says which node is dead, by its leases or by
-    /// [`crate::cluster::membership::Membership::expel`]; the change goes on then. A shorter patience is for
-    /// callers that know how long their bodies take.
+    /// The default patience has no end, because a slow body is no sign of a dead node. The membership service
+    /// decides which node is dead, by its leases or by [`crate::cluster::membership::Membership::expel`], and then
+    /// the change continues. A shorter patience is for callers that know how long their bodies take.
     fn default() -> Terms {
         Terms { patience_ns: u64::MAX, look_every_ns: 1_000 }
     }
 }
 
-/// The result of asking for a change.
+/// The result of an attempt to change the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Changed {
     /// This configuration was opened.
     Opened {
         /// The configuration's number.
         number: ConfigurationNumber,
-        /// How long no transaction began, by the changer's clock.
+        /// The time for which no transaction could begin, by the changer's clock.
         frozen_ns: u64,
     },
-    /// Another node makes a change, or took this one over.
+    /// Another node is making a change, or took over this change.
     NotNow,
-    /// There was no next map: the open configuration stays.
+    /// `next` returned no map, so the open configuration stays.
     Kept,
-    /// A thread of the changer's own node was not quiet in time: the open configuration stays. Another
-    /// changer may have its turn; for that one this node is one like any other.
+    /// A thread of the changer's own node was not idle in time, so the open configuration stays. Another changer
+    /// may try; it treats this node like any other member.
     SteppedAside,
 }
 
-/// Calls the change off if it does not come to its end.
+/// An announced change. Dropping this value before the change is complete cancels the change.
 struct Announced<'a> {
     configurations: &'a Configurations,
     change: Change,
@@ -70,8 +69,9 @@ impl Drop for Announced<'_> {
     }
 }
 
-/// Changes the configuration to the map that `next` makes of the open one, once all is quiet. `next` is asked
-/// again if a life has ended meanwhile. `report` gets the lives that were recovered on the way.
+/// Changes the configuration to the map that `next` computes from the open map, once all threads are idle. `next`
+/// is called again if an incarnation was expelled meanwhile. `report` gets the incarnations that were recovered
+/// during the change.
 ///
 /// # Errors
 /// An error of the fabric: this node was expelled itself.
@@ -120,9 +120,9 @@ pub async fn change(
     }
 }
 
-/// Tells the memory nodes that are new in the map which lives are over, before anything else is sent there. A
-/// new node has not heard of these lives and would let their zombies in. A life that ends meanwhile keeps the
-/// map from being opened.
+/// Tells the memory nodes that are new in the map which incarnations are expelled, before anything else is sent to
+/// these nodes. Otherwise a new node would accept verbs of an expelled incarnation. If another incarnation is
+/// expelled meanwhile, the map is not opened.
 async fn tell_the_new(cx: &Context, next: &ReplicaGroups) -> Result<(), Failure> {
     let known = cx.database().configurations.open().groups.nodes();
     let mut new = next.nodes();
@@ -130,7 +130,8 @@ async fn tell_the_new(cx: &Context, next: &ReplicaGroups) -> Result<(), Failure>
     revoke(cx, &cx.database().membership.ended(), &new).await
 }
 
-/// Recovers every expelled life that no other node recovers. Returns whether none is left.
+/// Recovers every expelled incarnation that no other node recovers. Returns whether all expelled incarnations are
+/// recovered.
 async fn settle_the_dead(
     cx: &Context,
     report: &mut dyn FnMut(NodeId, &Recovery),
@@ -149,7 +150,7 @@ async fn settle_the_dead(
     Ok(membership.unrecovered().is_empty())
 }
 
-/// Reads a word of every memory node of the open map, and of the spares; reports the nodes that are down.
+/// Reads a word of every memory node of the open map and of every spare node. Reports the nodes that are down.
 ///
 /// # Errors
 /// An error of the fabric: this node was expelled.
@@ -178,8 +179,8 @@ pub async fn probe(cx: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The map without its dead nodes, and with joining copies on spares, as far as there are any, for groups
-/// that have fewer copies than at first. `None` if that is the same map, or if a group has no member left.
+/// The map without its dead nodes. Groups that have fewer copies than at first get joining copies on spare nodes,
+/// if spare nodes are left. Returns `None` if the map does not change, or if a group has no member left.
 pub fn replaced(configurations: &Configurations, map: &ReplicaGroups) -> Option<ReplicaGroups> {
     let spares = configurations.spares();
     let mut next = map.clone();
@@ -187,7 +188,7 @@ pub fn replaced(configurations: &Configurations, map: &ReplicaGroups) -> Option<
         next = next.without(node)?;
     }
     for group in (0..next.count() as u16).map(GroupId) {
-        // Spares are taken in turn, so that their load is even.
+        // Groups begin at different spare nodes, so that the load on the spare nodes is even.
         let mut candidates = spares.iter().cycle().skip(usize::from(group.0)).take(spares.len());
         while next.replicas(group) < configurations.copies_wanted()[usize::from(group.0)] {
             let holds =

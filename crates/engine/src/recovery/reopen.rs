@@ -1,14 +1,14 @@
-//! Opens the shards of the dead again: from then on other nodes grant their locks.
+//! Reopens the lock shards of dead compute nodes: other nodes grant the locks of these shards from then on.
 //!
-//! Invariants: two barriers come first, which the membership service keeps. The life's transactions are
-//! settled; and each life that may still act has said that none of its transactions rests on locks which the
-//! dead one granted. (With the first barrier alone, a survivor that holds such a lock and writes is overtaken
-//! by a transaction that gets the lock from the heir.) Every node that recovers does this too, again and
-//! again until it is done. So a node that dies at it leaves nothing half done.
+//! Invariant: the membership service checks two conditions before a shard reopens. First, the dead node's
+//! transactions are settled. Second, each node that may still act has said that none of its transactions relies on
+//! locks that the dead node granted. (With the first condition alone, a survivor could still write under such a
+//! lock while the new owner grants the same lock to another transaction.) Every node that recovers also repeats
+//! this work until it is done. So a node that dies during the work leaves nothing half done.
 //!
-//! Recovery without a rebuilt lock table: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with
-//! Disaggregated Locks". In the paper the dead node's machine serves again; by default ours deals the shards
-//! out among the living.
+//! The idea of recovery without a rebuilt lock table comes from Hu et al., "LOTUS: Optimizing Disaggregated
+//! Transactions with Disaggregated Locks". In the paper the dead node's machine serves its shards again. By default
+//! Tarn distributes the shards among the living nodes.
 
 use crate::cluster::membership::{Heirs, Membership, Reopening, Standing};
 use crate::services::Inheritance;
@@ -17,15 +17,16 @@ use std::collections::BTreeMap;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 
-/// One coroutine's part in opening shards again.
+/// The state of one coroutine that reopens shards.
 #[derive(Default)]
 pub(super) struct Reopener {
-    /// Since when it has seen each dead life as recovered whose shards are not open.
+    /// For each dead node that is recovered and has closed shards: the time when this coroutine first saw it in
+    /// this state.
     since: BTreeMap<NodeId, Nanos>,
 }
 
 impl Reopener {
-    /// Opens the shards that can be opened by now. Waits for nothing.
+    /// Opens the shards that can be opened now. This function does not wait.
     pub(super) fn turn(&mut self, cx: &Context) {
         let Some(services) = cx.node.services() else { return };
         let membership = &*cx.database().membership;

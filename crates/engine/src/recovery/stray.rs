@@ -1,9 +1,9 @@
-//! Strays: locks of a recovered life, whose transactions had written nothing.
+//! Removes strays: locks of a recovered incarnation of a node, whose transactions had written nothing.
 //!
-//! Invariant: a lock is taken away only by CAS of its very tag, and only if the life that the tag names is
-//! recovered. Then none of that life's verbs will ever land, every transaction of it that wrote is settled,
-//! and no later transaction has its tag. So a thread that meets a stray may take it away, at any time, any
-//! number of times.
+//! Invariant: a stray is removed only by a CAS that expects its exact tag, and only if the incarnation that the tag
+//! names is recovered. Then none of that incarnation's verbs can land, and each of its transactions that wrote is
+//! settled. No later transaction has the same tag. So a thread that meets a stray may remove it, at any time and
+//! any number of times.
 
 use crate::protocol;
 use crate::site::Context;
@@ -11,9 +11,9 @@ use crate::site::metrics::RecoveryEvent;
 use crate::steps::settle::is_stray;
 use tarn_fabric::round::Round;
 
-/// Takes away the lock that refused this thread's last transaction, if it is a stray, or if its transaction
-/// is in doubt and this thread may settle it. Returns whether it did: then the transaction may try again at
-/// once.
+/// Removes the lock that refused this thread's last transaction, if that lock is a stray. Otherwise, if the lock's
+/// transaction is in doubt and this thread may settle it, settles that transaction. Returns whether the lock was
+/// removed: then the caller's transaction may try again immediately.
 pub(crate) async fn free_met(cx: &Context) -> bool {
     let Some((address, word)) = cx.take_blocking_lock() else { return false };
     if !is_stray(cx, word) {

@@ -1,9 +1,10 @@
-//! A pass of the sweep: it looks at every LOCK word of every table, and takes the strays away.
+//! One pass of the sweep: it reads every LOCK word of every table and removes the strays.
 //!
-//! Invariant: a pass goes step by step, beside running transactions. One pass is enough for all lives that
-//! were recovered before it began. None of them takes a lock any more, locks do not move, and a block or
-//! segment that comes into being later holds none of their locks. Buckets that no key leads to yet (the next
-//! ones of a segment) are looked at too: a split may have died on them.
+//! Invariant: a pass runs step by step, beside running transactions. One pass is enough for all incarnations that
+//! were recovered before it began. None of these incarnations takes a lock any more, and locks do not move. A block
+//! or segment that is created later contains none of their locks. The pass also reads buckets that no key leads to
+//! yet (the next buckets of a segment). A node may have died while it split into such a bucket, and may have left
+//! the bucket locked.
 
 use crate::site::Context;
 use crate::site::metrics::RecoveryEvent;
@@ -19,9 +20,9 @@ use tarn_store::placement::catalog::Table;
 /// The result of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Swept {
-    /// LOCK words looked at.
+    /// The number of LOCK words that were read.
     pub looked_at: u64,
-    /// Strays taken away.
+    /// The number of strays that were removed.
     pub freed: u64,
 }
 
@@ -32,32 +33,32 @@ impl Swept {
     }
 }
 
-/// A pass under way, with the places that it has still to look at.
+/// A pass that is not finished, with the places that the pass has not read yet.
 #[derive(Default)]
 pub(super) struct Pass {
     /// The result so far.
     pub(super) swept: Swept,
-    /// How many shards were begun. The fields below are about the last one.
+    /// The number of shards that the pass has begun. The fields below describe the shard that was begun last.
     shards: usize,
-    /// The shard's segments that are not done: where each begins, and its buckets. The last one is being
-    /// looked at.
+    /// The shard's segments that are not finished: the start address and the number of buckets of each. The pass is
+    /// reading the last segment of this list.
     segments: Vec<(Address, u64)>,
-    /// How many buckets of the last segment were looked at.
+    /// The number of buckets of the last segment that were read.
     looked_at: u64,
-    /// The next blocks of the chains of the last step.
+    /// The next blocks of the chains whose blocks the previous step read.
     chained: Vec<Address>,
-    /// How many ordered indexes are swept.
+    /// The number of ordered indexes that are swept completely.
     trees: usize,
-    /// Where the walk over the next index is, if it has begun.
+    /// The position of the walk in the next ordered index, if that walk has begun.
     place: Option<Place>,
 }
 
 impl Pass {
-    /// Looks at no more than this many buckets, or at the next blocks of their chains. Returns whether there
-    /// may be more.
+    /// Reads at most `blocks` buckets, or the next blocks of the chains of the previous step. Returns whether
+    /// anything may remain to be read.
     ///
     /// # Errors
-    /// An error of the fabric: then the pass is lost.
+    /// An error of the fabric. After an error this pass cannot be continued.
     pub(super) async fn step(&mut self, cx: &Context, blocks: usize) -> Result<bool, Failure> {
         let groups = cx.groups.count();
         let batch = match self.chained.is_empty() {
@@ -86,9 +87,9 @@ impl Pass {
         Ok(true)
     }
 
-    /// Takes a step of the walk over an ordered index. A stray stays where it was: nothing is split or merged
-    /// under a lock. A node that was merged away is not looked at: a transaction that uses it again meets its
-    /// lock. A node that is locked ends the step: the walk does not go past it.
+    /// Runs one step of the walk over an ordered index. Locks do not move in an index, because no node is split or
+    /// merged under another's lock. A node that was merged away is not read: a transaction that uses it again meets
+    /// its lock. A locked node ends the step, because the walk does not go past it.
     async fn step_tree(&mut self, cx: &Context, nodes: usize) -> Result<bool, Failure> {
         let Some(index) = cx.database().catalog.indexes().get(self.trees) else { return Ok(false) };
         cx.follow();
@@ -105,7 +106,7 @@ impl Pass {
             }
         }
         self.place = walk.place();
-        // The next step looks at the locked node again: each node counts once.
+        // The next step reads the locked node again, so the node is not counted in this step.
         let freed = free(cx, &held).await?.freed;
         self.swept.add(Swept { looked_at: past, freed });
         self.trees += usize::from(self.place.is_none());
@@ -118,7 +119,7 @@ impl Pass {
         table: &Table,
         group: GroupId,
     ) -> Result<(), Failure> {
-        // Strays lie where the primary is now.
+        // The pass follows the newest configuration, because strays lie at the current primary.
         cx.follow();
         let geometry = &table.geometry;
         let header = geometry.header(group);
@@ -141,7 +142,7 @@ impl Pass {
         Ok(())
     }
 
-    /// The next buckets of the shard; none if the shard is done.
+    /// The addresses of the next buckets of the shard. The list is empty if the shard is finished.
     fn next_buckets(&mut self, table: &Table, blocks: usize) -> Vec<Address> {
         let bucket_bytes = table.geometry.bucket_bytes as u64;
         while let Some(&(start, buckets)) = self.segments.last() {
@@ -159,7 +160,7 @@ impl Pass {
     }
 }
 
-/// Sweeps some blocks. Returns the next blocks of their chains.
+/// Sweeps some blocks. Returns the addresses of the next blocks in their chains.
 async fn sweep_blocks(
     cx: &Context,
     table: &Table,
@@ -181,7 +182,7 @@ async fn sweep_blocks(
     Ok((free(cx, &words).await?, next))
 }
 
-/// Takes away the strays among these locks.
+/// Removes the strays among the given locks.
 async fn free(cx: &Context, locks: &[(Address, u64)]) -> Result<Swept, Failure> {
     let mut round = Round::new();
     let mut freed = 0;

@@ -1,8 +1,8 @@
 //! Decides which sweep is due, and which coroutine makes it.
 //!
-//! Invariant: one pass covers all lives that were recovered before it began, and one pass runs at a time in
-//! the whole cluster. It begins when no life waits for its recovery. If a sweeper dies or its future is
-//! dropped, the half-done pass is due again, and any coroutine may make it.
+//! Invariant: one pass covers all incarnations that were recovered before it began, and one pass at a time runs in
+//! the whole cluster. A pass begins when no expelled incarnation waits for its recovery. If a sweeper dies or its
+//! future is dropped, the unfinished pass is due again, and any coroutine may make it.
 
 use super::sweep::Pass;
 use super::{Pace, Swept};
@@ -11,7 +11,7 @@ use crate::site::Context;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::Failure;
 
-/// One coroutine's part in sweeps: a step at a time, between its looks for the dead.
+/// The state of one coroutine that makes sweeps step by step, between its checks for dead nodes.
 #[derive(Default)]
 pub(crate) struct Sweeper<'a> {
     pass: Option<(Claimed<'a>, Pass)>,
@@ -19,11 +19,11 @@ pub(crate) struct Sweeper<'a> {
 }
 
 impl<'a> Sweeper<'a> {
-    /// Takes the next step, if a pass is due and no other coroutine makes it, and the pause after the last
-    /// step is over.
+    /// Runs the next step of a sweep under three conditions. A pass is due, no other coroutine makes it, and the
+    /// pause after the previous step is over.
     ///
     /// # Errors
-    /// An error of the fabric. The pass is given up, and is due again.
+    /// An error of the fabric. The pass is then abandoned, and is due again.
     pub(crate) async fn turn(&mut self, cx: &'a Context, pace: Pace) -> Result<(), Failure> {
         if cx.port.now() < self.next_at {
             return Ok(());
@@ -47,7 +47,7 @@ impl<'a> Sweeper<'a> {
     }
 }
 
-/// Makes one pass over all tables, whether one is due or not.
+/// Makes one pass over all tables, even if no pass is due.
 ///
 /// # Errors
 /// An error of the fabric. A group whose primary is down cannot be swept.

@@ -1,9 +1,11 @@
-//! Requests between compute nodes of one process: a call in the asker's thread instead of a message.
+//! Requests between compute nodes of one process: the requesting thread calls the owner's code directly and sends no
+//! message.
 //!
-//! Invariant: the owner's side is the code that runs for a message ([`crate::services::lock::service`]), under the same
-//! mutexes and with the same checks. So a node that closes a shard waits for requests that came before, and recovery of
-//! a life finds its grants. A call runs once and in order by itself. A grant by an owner whose life is over is caught
-//! where a message's reply would be: before anything is written ([`crate::transaction::lock_set::LockSet::secure`]).
+//! Invariant: the owner's side is the same code that handles a message ([`crate::services::lock::service`]), under
+//! the same mutexes and with the same checks. So a node that closes a shard waits for requests that came earlier, and
+//! the recovery of a node's incarnation finds the incarnation's grants. A direct call runs exactly once and in order.
+//! If an owner whose incarnation has ended grants a lock, the requester detects this at the point where it would
+//! check a message's reply: before it writes anything ([`crate::transaction::lock_set::LockSet::secure`]).
 
 use crate::services::Transport;
 use crate::services::lock::message::{Ask, LockReply};
@@ -14,7 +16,7 @@ use tarn_store::ids::{Timestamp, TxnId};
 use tarn_store::placement::shard_map::ShardId;
 
 impl Context {
-    /// Asks another node for locks; no reply if it is no member.
+    /// Requests locks from another node. Returns no reply if that node is no member.
     pub(super) fn lock_at_once(
         &self,
         owner: NodeId,
@@ -29,8 +31,8 @@ impl Context {
         Some(services.lock(id, known, asks))
     }
 
-    /// Releases all locks that another node has granted; `names` are all of them. Grants of a life that is over need no
-    /// release.
+    /// Releases all locks that another node has granted; `names` lists all of these locks. Grants of an ended
+    /// incarnation need no release.
     pub(super) fn release_at_once(
         &self,
         owner: NodeId,
@@ -45,7 +47,7 @@ impl Context {
         }
     }
 
-    /// Tells another node the greatest timestamp that this one has seen. Returns whether it is a member.
+    /// Sends another node the greatest timestamp that this node has seen. Returns whether the other node is a member.
     pub(crate) fn transfer_at_once(&self, to: NodeId, shard: ShardId, known: Timestamp) -> bool {
         if self.node_services().transport() == Transport::Direct {
             return self.transfer_directly(to, shard, known);

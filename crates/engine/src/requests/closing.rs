@@ -1,11 +1,12 @@
-//! Work that goes on after a transaction was acknowledged or given up.
+//! Work that continues after a transaction was acknowledged or aborted.
 //!
-//! Invariants: a lock of a transaction that has written is released when its writes have ended, not before. Until then
-//! its thread counts as busy, so that no configuration changes meanwhile. If a memory node dies under the writes, it is
-//! unknown which of them were executed, on other nodes too. Then the transaction is in doubt, with its locks, until a
-//! coroutine of its thread has completed it from its log. No grant of another node is lost: the RELEASE is repeated
-//! until that node has it or is no member. A reply that never came makes no difference, since the session is ordered:
-//! the RELEASE runs after the LOCK, or the LOCK never runs.
+//! Invariants: a lock of a transaction that has written is released only after its writes have ended. Until then its
+//! thread counts as busy, so that the configuration cannot change meanwhile. If a memory node dies during the writes,
+//! it is unknown which writes were executed, on other memory nodes too. Then the transaction is in doubt and keeps
+//! its locks, until a coroutine of its thread has completed it from its log. No other node keeps a grant for ever:
+//! this node repeats the RELEASE message until the other node has received it or is no member. A missing reply to a
+//! LOCK message makes no difference, since the session is ordered: the RELEASE runs after the LOCK, or the LOCK never
+//! runs.
 
 use crate::services::lock::message::{self, RELEASE};
 use crate::site::Context;
@@ -20,9 +21,9 @@ use tarn_fabric::rpc::CallFuture;
 use tarn_store::ids::{Failure, Timestamp, TxnId};
 
 impl Context {
-    /// Releases `held` when `writes` have ended. `whose` is a transaction that is acknowledged now, and its
-    /// coordinator's number. `held` is empty afterwards. Returns false if a memory node has died under the writes: then
-    /// the transaction is in doubt.
+    /// Releases `held` when `writes` have ended. `whose` is the transaction, which is acknowledged now, and its
+    /// coordinator's number. `held` is empty afterwards. Returns false if a memory node has died during the writes.
+    /// In that case the transaction is in doubt.
     pub fn close(
         &self,
         writes: Result<Detached, FabricError>,
@@ -49,7 +50,7 @@ impl Context {
         true
     }
 
-    /// Releases `held` when all of `writes` have ended. They write back the old data.
+    /// Releases `held` when all of `writes` have ended. These writes restore the old data.
     pub(crate) fn close_restored(
         &self,
         writes: Vec<Detached>,
@@ -62,14 +63,16 @@ impl Context {
         self.advance_closing();
     }
 
-    /// Takes a transaction's locks. They go on counting after it has ended.
+    /// Takes a transaction's locks out of `held`. The thread still counts these locks after the transaction has
+    /// ended.
     fn take_locks(&self, held: &mut LockSet) -> LockSet {
         self.stay();
         let empty = self.thread_services().spare.borrow_mut().pop().unwrap_or_default();
         std::mem::replace(held, empty)
     }
 
-    /// A memory node died under the last writes of an acknowledged transaction: its log says which writes are missing.
+    /// Handles the death of a memory node during the last writes of an acknowledged transaction. The transaction's
+    /// log tells which writes are missing.
     #[cold]
     fn close_in_doubt(&self, error: FabricError, held: LockSet, (id, number): (TxnId, u32)) {
         if let FabricError::NodeDown(node) = error {
@@ -81,8 +84,8 @@ impl Context {
         self.inherit(left);
     }
 
-    /// A coordinator has gone. The next coordinator under its number, on any thread of the node, waits until its last
-    /// writes have ended.
+    /// Marks the last writes of a coordinator that no longer exists. The next coordinator with the same number, on
+    /// any thread of the node, waits until these writes have ended.
     pub(crate) fn orphan_closing(&self, number: u32) {
         let Some(thread) = &self.services else { return };
         for closing in thread.closing.borrow_mut().iter_mut() {
@@ -95,7 +98,7 @@ impl Context {
         }
     }
 
-    /// Transactions with writes that have not ended.
+    /// The transactions whose writes have not ended.
     pub(crate) fn closing_ids(&self) -> Vec<TxnId> {
         let Some(thread) = &self.services else { return Vec::new() };
         let whose = |it: &Closing| match it {
@@ -107,11 +110,11 @@ impl Context {
         thread.closing.borrow().iter().filter_map(whose).collect()
     }
 
-    /// Waits until all work for a coordinator's last transaction is done. That transaction was in doubt, or its writes
-    /// ended in an error.
+    /// Waits until all work for a coordinator's last transaction is done. That transaction was in doubt, or its
+    /// writes ended in an error.
     ///
     /// # Errors
-    /// The fabric's; the caller may ask again.
+    /// The fabric's errors; the caller may call this function again.
     #[cold]
     pub(crate) async fn settle_closed(&self, number: u32) -> Result<(), Failure> {
         while self.is_closing(number) || !self.is_number_free(number).await? {
@@ -120,7 +123,7 @@ impl Context {
         Ok(())
     }
 
-    /// Whether writes of a coordinator's last transaction are on their way.
+    /// Whether writes of a coordinator's last transaction have not ended yet.
     pub(crate) fn is_closing(&self, number: u32) -> bool {
         let is_its = |it: &Closing| match it {
             Closing::Writing { whose: (_, its), .. }
@@ -138,7 +141,7 @@ impl Context {
         }
     }
 
-    /// Continues all work that goes on. Returns how many items are left.
+    /// Continues all work of ended transactions. Returns the number of items that are not done.
     pub(crate) fn advance_closing(&self) -> usize {
         let thread = self.thread_services();
         if thread.closing.borrow().is_empty() {
@@ -146,20 +149,20 @@ impl Context {
         }
         let mut list = std::mem::take(&mut *thread.closing.borrow_mut());
         list.retain_mut(|closing| !self.advance_one(closing));
-        // The releases above may have added items.
+        // The calls of `advance_one` above may have added items.
         let mut closing = thread.closing.borrow_mut();
         list.append(&mut closing);
         *closing = list;
         closing.len()
     }
 
-    /// Continues one item. Returns whether it is done.
+    /// Continues one item of work. Returns whether the item is done.
     fn advance_one(&self, closing: &mut Closing) -> bool {
         match closing {
             Closing::Writing { writes, held, committed, whose, is_orphan } => {
                 match self.port.detached(*writes) {
                     Poll::Pending => return false,
-                    // `Fenced`: this node is expelled, and its locks go with it.
+                    // `Fenced` means that this node is expelled; recovery releases its locks.
                     Poll::Ready(Ok(()) | Err(FabricError::Fenced)) => {
                         if *is_orphan {
                             self.database().log_area_owners.release_writes(whose.0);
@@ -183,7 +186,7 @@ impl Context {
             }
             Closing::Releasing { owner, txn, committed, call } => {
                 let (owner, txn, committed) = (*owner, *txn, *committed);
-                // The locks of a life that is over are released when it is recovered.
+                // Recovery releases the locks of an ended incarnation.
                 let membership = &self.database().membership;
                 if !membership.is_member(owner) || !membership.is_member(self.node.id) {
                     return true;
@@ -194,7 +197,7 @@ impl Context {
                     Poll::Pending => false,
                     Poll::Ready(Ok(_)) => true,
                     Poll::Ready(Err(_)) => {
-                        // Too many calls wait, or the call took too long: call again.
+                        // Too many calls were waiting, or the call took too long: call again.
                         if let Closing::Releasing { call, .. } = closing {
                             *call = None;
                         }

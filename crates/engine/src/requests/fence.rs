@@ -1,24 +1,25 @@
-//! Revokes the access of lives that are over.
+//! Revokes the access of ended node incarnations to memory.
 //!
-//! Invariant: after a call has returned, no verb of that life will ever land at any memory node that lives.
+//! Invariant: after a call has returned, no verb of that incarnation will ever take effect at any live memory node.
 
 use crate::site::Context;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_store::ids::Failure;
 
-/// Revokes a life's access at every memory node that lives. After it has returned, no verb of that life will ever land.
+/// Revokes an incarnation's access at every live memory node. After the function has returned, no verb of that
+/// incarnation will ever take effect.
 ///
 /// # Errors
-/// `Fenced`, if the caller's own access is gone.
+/// `Fenced`, if the caller's own access is revoked.
 pub async fn revoke_everywhere(cx: &Context, whom: NodeId) -> Result<(), Failure> {
     revoke(cx, &[whom], &cx.groups.whole().nodes()).await
 }
 
-/// Revokes the access of some lives at some memory nodes, all at once.
+/// Revokes the access of some incarnations at some memory nodes, all in parallel.
 ///
 /// # Errors
-/// Those of [`revoke_everywhere`].
+/// The same errors as [`revoke_everywhere`].
 pub(crate) async fn revoke(
     cx: &Context,
     lives: &[NodeId],
@@ -32,7 +33,7 @@ pub(crate) async fn revoke(
             Err(error) => Err(error),
         };
         match answer {
-            // A node that is down executes nothing.
+            // A memory node that is down executes no verb.
             Ok(()) | Err(FabricError::NodeDown(_)) => {}
             Err(error) => return Err(cx.port.note_failure(error).into()),
         }

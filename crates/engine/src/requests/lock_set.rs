@@ -1,10 +1,11 @@
 //! One transaction's locks and requests for locks, on all nodes.
 //!
-//! Invariants: a lock of this node's own shards is granted or refused at once. Locks of other nodes are asked for
-//! together, one message for each node, and all replies are awaited before any decision. Otherwise a reply that comes
-//! after the release would grant locks for ever. After a refusal no further lock is asked for. [`LockSet::release`]
-//! releases all that was granted, or may have been, and waits for nothing. (Lock-first execution: Hu et al., "LOTUS:
-//! Optimizing Disaggregated Transactions with Disaggregated Locks".)
+//! Invariants: a lock of this node's own shards is granted or refused immediately. The locks of other nodes are
+//! requested together, with one message for each node. The transaction awaits all replies before any decision.
+//! Otherwise a reply that comes after the release could mean a grant that is never released. After a refusal, the
+//! transaction requests no further lock. [`LockSet::release`] releases all locks that were granted, or may have been
+//! granted, and does not wait. (Lock-first execution: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with
+//! Disaggregated Locks".)
 
 use crate::services::lock::message::{self, Ask, LOCK, LockReply, Verdict};
 use crate::services::lock::name::{LockMode, LockName};
@@ -20,7 +21,7 @@ use tarn_store::ids::{AbortReason, Explanation, Failure, Timestamp, TxnId};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
 impl LockSet {
-    /// Another transaction begins, and forgets the refusals of the one before.
+    /// Prepares for another transaction, and clears the list of refusals of the previous transaction.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if !self.not_upgraded.is_empty() {
@@ -28,9 +29,9 @@ impl LockSet {
         }
     }
 
-    /// The mode to ask for. If the transaction once had the lock as a reader and could not become the writer, it asks
-    /// for the writer's lock at once. Otherwise two readers that both want to write would refuse one another as often
-    /// as both read first.
+    /// The mode in which to request a lock. If the transaction once held the lock as a reader and could not become
+    /// the writer, it requests the writer's lock directly. Otherwise two readers that both want to write would refuse
+    /// one another each time that both read first.
     #[inline(always)]
     fn mode_for(&self, name: LockName, mode: LockMode) -> LockMode {
         match self.not_upgraded.is_empty() {
@@ -47,7 +48,7 @@ impl LockSet {
         }
     }
 
-    /// Notes a refusal, if this transaction holds the name as a reader: see [`LockSet::mode_for`].
+    /// Records a refusal, if this transaction holds the name as a reader: see [`LockSet::mode_for`].
     #[cold]
     fn note_refused(&mut self, name: LockName) {
         let hash = name.hash();
@@ -56,8 +57,8 @@ impl LockSet {
         }
     }
 
-    /// Locks `name`, which lies in `shard`, or notes that another node must lock it. [`LockSet::collect`] reports a
-    /// refusal.
+    /// Locks `name`, which belongs to `shard`, or records that another node must lock it. [`LockSet::collect`]
+    /// reports a refusal.
     #[inline]
     pub fn ask(&mut self, cx: &Context, name: LockName, shard: ShardId, mode: LockMode) {
         let services = cx.node_services();
@@ -80,7 +81,7 @@ impl LockSet {
         }
     }
 
-    /// Asks the node that owns the lock's shard.
+    /// Requests a lock from the node that owns the lock's shard.
     #[inline(always)]
     fn ask_owner(
         &mut self,
@@ -99,7 +100,7 @@ impl LockSet {
         self.ask_own(cx, services, name, mode);
     }
 
-    /// The transaction is about to ask for a lock of this node, whose shards can move.
+    /// Records the transaction's period before it requests a lock of this node, because this node's shards can move.
     #[inline(always)]
     fn enter_own(&mut self, cx: &Context, services: &NodeServices, shard: ShardId) {
         if self.period.is_none() {
@@ -146,7 +147,7 @@ impl LockSet {
         }
     }
 
-    /// Asks for a lock of this node. Returns whether it was granted.
+    /// Requests a lock of this node. Returns whether the lock was granted.
     #[inline(always)]
     fn ask_own(
         &mut self,
@@ -158,8 +159,8 @@ impl LockSet {
         if cx.port.charges() {
             cx.port.charge(Cost::LocalAtomic);
         }
-        // Pass the name's fields one by one. Then the name is not stored to memory only for a hook that may be told of
-        // it.
+        // Pass the name's fields one by one. Otherwise the compiler would store the name to memory only for a hook,
+        // which is usually not set.
         let LockName { table, kind, key } = name;
         let tell = move || services.write_granted(LockName { table, kind, key });
         let granted = self.own.ask(&services.locks, name, mode, tell);
@@ -171,7 +172,8 @@ impl LockSet {
         granted
     }
 
-    /// The failure for a refusal. A transaction that fills the lock table by itself would be refused for ever.
+    /// The failure to return after a refusal. A transaction that fills the lock table by itself would be refused at
+    /// every try, so it gets a different failure.
     fn refusal(&self, cx: &Context, reason: AbortReason) -> Failure {
         if !self.fills_table {
             return Failure::Abort(reason);
@@ -181,7 +183,7 @@ impl LockSet {
         cx.explain(Explanation::usage(field, locks, allowed))
     }
 
-    /// Notes a lock of another node. If no node grants the shard's locks now, the request is refused.
+    /// Records a lock that another node must grant. If no node grants the shard's locks now, the request is refused.
     fn note(
         &mut self,
         services: &NodeServices,
@@ -203,12 +205,12 @@ impl LockSet {
         }
     }
 
-    /// Asks other nodes for the noted locks: one message for each node. Waits for all replies.
+    /// Requests the recorded locks from other nodes, with one message for each node. Waits for all replies.
     ///
     /// # Errors
-    /// An abort: `LockRefused` if another transaction holds one. `WrongOwner` if the shard belongs to another node, or
-    /// is not open. `OwnerLost` if a node that was asked is no member any more. Granted locks stay until
-    /// [`LockSet::release`].
+    /// An abort: `LockRefused` if another transaction holds one of the locks. `WrongOwner` if the shard belongs to
+    /// another node, or is not open. `OwnerLost` if a node that received a request is no member any more. The
+    /// transaction keeps granted locks until [`LockSet::release`].
     pub async fn collect(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
         if self.send(cx, id) {
             poll_fn(|waiting| self.await_replies(cx, waiting)).await;
@@ -217,10 +219,10 @@ impl LockSet {
         self.refused.map_or(Ok(()), |reason| Err(self.refusal(cx, reason)))
     }
 
-    /// The same as [`LockSet::collect`], where no node is asked by a message.
+    /// The same as [`LockSet::collect`], where requests to other nodes need no messages.
     ///
     /// # Errors
-    /// Those of [`LockSet::collect`].
+    /// The same errors as [`LockSet::collect`].
     #[inline]
     pub(crate) fn collect_at_once(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
         if !self.remote.is_empty() && self.send(cx, id) {
@@ -230,14 +232,14 @@ impl LockSet {
         self.refused.map_or(Ok(()), |reason| Err(self.refusal(cx, reason)))
     }
 
-    /// Whether there is nothing to [`LockSet::collect`], and no refusal to report.
+    /// Whether no recorded lock is left for [`LockSet::collect`] to request, and no refusal is left to report.
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.refused.is_none() && self.granted == self.remote.len()
     }
 
-    /// All owners have answered. They do not say which lock was refused: it may be any lock that the transaction held
-    /// as a reader.
+    /// Processes the result after all owners have answered. The owners do not say which lock was refused. The refused
+    /// lock may be any lock that the transaction held as a reader.
     #[inline]
     fn settle_remote(&mut self) {
         let is_refused = self.refused == Some(AbortReason::LockRefused);
@@ -246,7 +248,7 @@ impl LockSet {
         self.granted = self.remote.len();
     }
 
-    /// Asks other nodes for the noted locks. Returns whether there were any.
+    /// Requests the recorded locks from other nodes. Returns whether there were any recorded locks.
     fn send(&mut self, cx: &Context, id: TxnId) -> bool {
         if self.refused.is_some() || self.granted == self.remote.len() {
             return false;
@@ -281,26 +283,27 @@ impl LockSet {
         true
     }
 
-    /// Ready when every message is answered, or never will be.
+    /// Ready when every message is answered, or can no longer be answered.
     fn await_replies(&mut self, cx: &Context, waiting: &mut Waiting<'_>) -> Poll<()> {
         if self.sent.is_empty() {
             return Poll::Ready(());
         }
-        // A coroutine that waits must move messages on itself: the thread's service may not run before.
+        // A coroutine that waits must itself process messages, because the thread's service may not run before the
+        // wait ends.
         cx.serve();
         let LockSet { sent, refused, owners, remote, granted, .. } = self;
         let membership = &cx.database().membership;
-        // The replies may go to the next life of this node's slot.
+        // The replies may go to the next incarnation of this node's slot.
         let is_over = !membership.is_member(cx.node.id);
         sent.retain_mut(|Sent { owner, call }| match Pin::new(call).poll(waiting) {
-            // A dead node does not answer, and a deadline is long.
+            // A dead node does not answer, and waiting for the deadline of the call would take long.
             Poll::Pending if is_over || !membership.is_member(*owner) => {
                 take_reply(cx, *owner, None, refused);
                 false
             }
             Poll::Pending => true,
             Poll::Ready(answer) => {
-                // A malformed reply counts as none: all that was asked for may have been granted.
+                // A malformed reply counts as no reply: the owner may have granted all requested locks.
                 let reply = answer.ok().and_then(|bytes| LockReply::take(&bytes));
                 if !take_reply(cx, *owner, reply, refused) {
                     forget(owners, &remote[..*granted], *owner);
@@ -311,7 +314,7 @@ impl LockSet {
         if sent.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// The mode in which a name is locked, if it is.
+    /// The mode in which a name is locked; `None` if it is not locked.
     #[inline]
     pub fn is_held(&self, name: LockName) -> Option<LockMode> {
         let remote = self.remote[..self.granted].iter().filter(|it| it.ask.name == name);
@@ -319,7 +322,7 @@ impl LockSet {
         own.max(remote.map(|it| it.ask.mode).max())
     }
 
-    /// The mode in which a name is locked, if this node granted it.
+    /// The mode in which this node granted a name; `None` if this node did not grant it.
     #[inline]
     pub fn is_own(&self, name: LockName) -> Option<LockMode> {
         self.own.is_held(name)
@@ -335,41 +338,42 @@ impl LockSet {
         self.remote[..self.granted].iter().map(|it| it.ask.name)
     }
 
-    /// Whether no other transaction holds a lock that this node has granted. For a lock that another node granted, it
-    /// returns true.
+    /// Whether no other transaction holds a lock that this node has granted. For a lock that another node granted,
+    /// the function returns true.
     pub fn is_alone(&self, cx: &Context, name: LockName) -> bool {
         self.own.is_alone(&cx.node_services().locks, name)
     }
 
-    /// Whether nothing is locked or asked for.
+    /// Whether no name is locked or requested.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && self.remote.is_empty() && self.refused.is_none()
     }
 
-    /// Other nodes that have granted anything, or may have.
+    /// The other nodes that have granted locks, or may have granted locks.
     pub fn owners(&self) -> impl Iterator<Item = NodeId> {
         self.owners.iter().copied()
     }
 
-    /// Other nodes that will be asked, or were.
+    /// The other nodes that have received requests, or will receive them.
     #[cfg(test)]
     pub(super) fn remote_owners(&self) -> impl Iterator<Item = NodeId> {
         self.remote.iter().map(|it| it.owner)
     }
 
-    /// The name under which other nodes know the transaction, if they do.
+    /// The identifier under which other nodes know the transaction; `None` if no other node knows it.
     #[cfg(test)]
     pub(super) fn id(&self) -> Option<TxnId> {
         self.id
     }
 
-    /// A transaction calls this before it writes anything. From now on, until the release, the thread counts it as
-    /// relying on its locks. The shards of a node that granted some open nowhere before that. So its locks hold,
-    /// whether the node lives or not, and need not be checked again.
+    /// A transaction calls this function before it writes anything. From now on, until the release, the thread counts
+    /// the transaction as relying on its locks. If a node that granted some of these locks dies, no heir opens that
+    /// node's shards before the release. So the locks remain valid, whether the node lives or not, and the
+    /// transaction need not check them again.
     ///
     /// # Errors
-    /// Those of [`LockSet::check`].
+    /// The same errors as [`LockSet::check`].
     #[inline]
     pub fn secure(&mut self, cx: &Context) -> Result<(), Failure> {
         self.check(cx)?;
@@ -380,11 +384,11 @@ impl LockSet {
         Ok(())
     }
 
-    /// Checks that all granted locks still hold.
+    /// Checks that all granted locks are still valid.
     ///
     /// # Errors
-    /// `OwnerLost` if one of the nodes that granted is no member any more. Its next life, or an heir, may have granted
-    /// the same locks.
+    /// `OwnerLost` if one of the nodes that granted locks is no member any more. The next incarnation of that node,
+    /// or an heir of its shards, may have granted the same locks to another transaction.
     #[inline]
     pub fn check(&self, cx: &Context) -> Result<(), Failure> {
         if self.owners.is_empty() {
@@ -397,8 +401,8 @@ impl LockSet {
         }
     }
 
-    /// Releases all that was granted, or may have been. `committed` is the transaction's commit timestamp, if it
-    /// committed. It waits for nothing: other nodes are told later.
+    /// Releases all locks that were granted, or may have been granted. `committed` is the transaction's commit
+    /// timestamp, if it committed. The function does not wait: it sends the releases to other nodes later.
     #[inline]
     pub fn release(&mut self, cx: &Context, committed: Option<Timestamp>) {
         if !self.own.is_empty() {
@@ -425,7 +429,7 @@ impl LockSet {
         if std::mem::take(&mut self.secured) {
             cx.thread_services().rest_no_more(&self.owners);
         }
-        // A LOCK that was not sent never will be; one that was sent comes before the RELEASE.
+        // A LOCK that was not sent will never be sent. A LOCK that was sent comes before the RELEASE.
         self.sent.clear();
         self.granted = 0;
         let id = self.id.take();
@@ -442,14 +446,14 @@ impl LockSet {
     }
 }
 
-/// An owner has refused. If it had granted nothing before, it need not be told of the release.
+/// Handles an owner's refusal. If the owner had granted no lock before, the transaction need not send it a release.
 fn forget(owners: &mut Vec<NodeId>, granted: &[Remote], owner: NodeId) {
     if !granted.iter().any(|it| it.owner == owner) {
         owners.retain(|it| *it != owner);
     }
 }
 
-/// Takes in an owner's reply; `None` if no reply will come. Returns whether the owner may have granted anything.
+/// Processes an owner's reply; `None` if no reply will come. Returns whether the owner may have granted any lock.
 fn take_reply(
     cx: &Context,
     owner: NodeId,
@@ -470,7 +474,7 @@ fn take_reply(
         None => AbortReason::OwnerLost,
     };
     if reason == AbortReason::WrongOwner {
-        // The reply's entry is a hint; the record decides.
+        // The entry in the reply is only a hint, so read the shard's record, which decides.
         cx.refresh_view();
     }
     refused.get_or_insert(reason);

@@ -1,7 +1,7 @@
-//! Locks of a transaction, at its own node and at others, by every transport.
+//! Tests of a transaction's locks, at its own node and at other nodes, by every transport.
 //!
-//! Invariants checked: a request for a held lock is refused, and no other request is. All granted locks are released,
-//! whatever happens to the asker: an abort, a future that is dropped while messages are on their way, a death.
+//! Invariants checked: a request for a held lock is refused, and no other request is refused. All granted locks are
+//! released, even if the requester aborts, drops a future while messages are on their way, or dies.
 
 use crate::cluster::membership::{Claim, EmbeddedMembership, ShardChange};
 use crate::protocol::{ALL, AnyProtocol};
@@ -24,7 +24,7 @@ use tarn_store::schema::{ColumnType, TableSchema};
 
 use LockMode::{Read, Write};
 
-/// One thread for each node, all on the thread of the test.
+/// Creates nodes with one thread each; all of them run on the thread of the test.
 pub(crate) fn nodes(count: u16, transport: Transport) -> Vec<Context> {
     let schema = TableSchema::new("t", 10).column("a", ColumnType::U64);
     let options = Options { coordinators_max: 4, spare_bytes: 0, ..Options::default() };
@@ -51,7 +51,7 @@ pub(crate) fn nodes(count: u16, transport: Transport) -> Vec<Context> {
     ids.iter().map(context).collect()
 }
 
-/// A name, and its shard, which node `owner` of `nodes` owns.
+/// Returns a lock name and its shard, which node `owner` of `nodes` owns.
 fn name(nodes: &[Context], owner: usize, key: u64) -> (LockName, ShardId) {
     let id = nodes[owner].node.id;
     let owned = |shard: &ShardId| {
@@ -60,7 +60,7 @@ fn name(nodes: &[Context], owner: usize, key: u64) -> (LockName, ShardId) {
     (LockName::row(owner as u16, key), ShardId::all().find(owned).expect("it owns some"))
 }
 
-/// Runs a future beside all nodes' services.
+/// Runs a future while the services of all nodes run.
 pub(crate) fn drive<T>(nodes: &[Context], future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut waiting = Waiting::from_waker(Waker::noop());
@@ -78,7 +78,7 @@ fn calm(nodes: &[Context]) {
     (0..100).for_each(|_| nodes.iter().for_each(Context::serve));
 }
 
-/// Asks for names of owners, and collects.
+/// Requests names from their owners, and collects the replies.
 fn lock(
     nodes: &[Context],
     by: usize,
@@ -129,7 +129,8 @@ fn a_lock_has_one_writer_or_readers_on_any_node() {
             let (it, _) = name(&nodes, owner, 1);
             assert_eq!((a.is_held(it), b.is_held(it)), (Some(Read), None));
             assert_eq!(lock(&nodes, last, &mut b, &[(owner, 1, Read)]).1, Ok(()));
-            // The other transaction reads, so there is no upgrade. A refusal takes no earlier lock away.
+            // The other transaction holds the read lock, so there is no upgrade. A refusal does not release any
+            // earlier lock.
             let conflict = refused(AbortReason::LockRefused);
             assert_eq!(lock(&nodes, 0, &mut a, &[(owner, 1, Write)]).1, conflict);
             b.release(&nodes[last], None);
@@ -158,7 +159,7 @@ fn a_second_request_keeps_the_lock_and_an_only_reader_becomes_the_writer() {
     }
 }
 
-/// The first 20 records of an owner are one message, and all or nothing.
+/// Requests the first 20 records of an owner in one message. The owner grants all of these records' locks or none.
 #[test]
 fn a_message_is_granted_as_a_whole_or_not_at_all() {
     let nodes = nodes(3, Transport::Rpc);
@@ -179,7 +180,8 @@ fn a_message_is_granted_as_a_whole_or_not_at_all() {
     assert!(nodes[1].node_services().seen.get() >= Timestamp(9), "told with the release");
 }
 
-/// Two names with the same hash: of different tables, where one key is made from the other.
+/// Tests two names with the same hash. The two names belong to different tables, and one key is computed from the
+/// other.
 #[test]
 fn names_that_share_a_slot_do_not_refuse_their_own_transaction() {
     let table = crate::services::lock::table::LockTable::new(
@@ -212,7 +214,7 @@ fn a_request_to_the_wrong_node_is_redirected_to_the_owner() {
         let nodes = nodes(3, transport);
         let membership = &nodes[0].database().membership;
         let (_, shard) = name(&nodes, 1, 7);
-        // All nodes know the first map. It then changes without node 0's knowledge.
+        // All nodes know the first map. The map then changes without node 0's knowledge.
         nodes.iter().for_each(Context::serve);
         let open = membership.shard(shard).unwrap();
         let ids = [1, 2].map(|at: usize| nodes[at].node.id);
@@ -272,7 +274,7 @@ fn grants_of_a_dead_node_stay_until_its_recovery() {
     calm(others);
     let held = |at: usize| others[at].node_services().locks.held();
     assert_eq!((held(0), held(1)), (1, 1), "what it may have written is guarded by them");
-    // The dead life gets no further locks.
+    // The dead incarnation is granted no further locks.
     let services = others[0].node_services();
     let ask = crate::services::lock::message::Ask {
         name: LockName::row(1, 50),
@@ -308,7 +310,7 @@ fn a_transaction_with_grants_of_a_lost_node_is_refused_or_awaited() {
     after.release(&nodes[0], Some(Timestamp(2)));
     calm();
     assert_eq!(membership.lost_acks(dead), others.map(|cx| cx.node.id));
-    // A later request to the dead node is refused at once, and nothing waits for it.
+    // A later request to the dead node is refused immediately, and no code waits for an answer.
     let (name, shard) = name(&nodes, 1, 3);
     late.ask(&nodes[0], name, shard, Write);
     let told = drive(&nodes[..1], late.collect(&nodes[0], nodes[0].next_tag()));
@@ -317,7 +319,8 @@ fn a_transaction_with_grants_of_a_lost_node_is_refused_or_awaited() {
     assert!(nodes[0].thread_services().is_idle());
 }
 
-/// Two readers that both want to write refuse one another. If both read first at every try, they would do so for ever.
+/// Two readers that both want to write refuse one another. If both read first at every try, they would refuse one
+/// another for ever.
 #[test]
 fn a_reader_that_could_not_write_asks_for_the_writers_lock_at_once_the_next_time() {
     for (count, transport) in TRANSPORTS {
@@ -335,7 +338,7 @@ fn a_reader_that_could_not_write_asks_for_the_writers_lock_at_once_the_next_time
             a.release(&nodes[0], None);
             b.release(&nodes[last], None);
             calm(&nodes);
-            // It reads, and is alone: it can become the writer without asking anew.
+            // Transaction `a` holds the read lock alone, so it can become the writer without a new lock.
             assert_eq!(both(&mut a, &mut b, Read), (Ok(()), refused));
             assert_eq!(lock(&nodes, 0, &mut a, &[(owner, 1, Write)]).1, Ok(()));
             assert_eq!(lock(&nodes, 0, &mut a, &[(owner, 2, Read)]).1, Ok(()), "another lock");
@@ -354,7 +357,7 @@ fn a_reader_that_could_not_write_asks_for_the_writers_lock_at_once_the_next_time
     }
 }
 
-/// Messages of a broken peer, or with words that were damaged on their way.
+/// Sends messages as from a broken peer, or with words that were damaged on their way.
 #[test]
 fn damaged_messages_do_nothing_and_are_counted() {
     let nodes = nodes(2, Transport::Rpc);
@@ -372,12 +375,12 @@ fn damaged_messages_do_nothing_and_are_counted() {
     };
     let no_life = (id.word() & !(0xfff << 40)).to_le_bytes();
     let cases = [
-        // A shard that does not exist: the first beyond the last, and the greatest number.
+        // A shard that does not exist: the first number beyond the last shard, and the greatest number.
         (LOCK, with(&lock, 28, &[0, 16])),
         (LOCK, with(&lock, 28, &[0xff, 0xff])),
         (TRANSFER, with(&transfer, 8, &[0, 16])),
-        // An unknown mode and kind, names that no transaction has, timestamps beyond the last, and messages that are
-        // cut short.
+        // An unknown mode and kind, names that no transaction has, timestamps beyond the last valid timestamp, and
+        // messages that are cut short.
         (LOCK, with(&lock, 32, &[2])),
         (LOCK, with(&lock, 33, &[3])),
         (LOCK, with(&lock, 0, &no_life)),

@@ -1,7 +1,7 @@
-//! Requests of a thread to other compute nodes, and its answers to theirs: locks, timestamps, shards, leases,
-//! revocations.
+//! Requests of a thread to other compute nodes, and its answers to requests from other nodes: locks, timestamps,
+//! shards, leases, revocations.
 //!
-//! Invariant: a thread that waits for an answer goes on answering others.
+//! Invariant: a thread that waits for an answer keeps answering requests of other nodes.
 
 pub(crate) mod at_once;
 pub(crate) mod closing;

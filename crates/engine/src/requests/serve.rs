@@ -1,7 +1,8 @@
-//! A thread's work for others: it answers calls, continues work that outlives its transactions, and handles deaths of
-//! other nodes.
+//! A thread's work for other nodes: it answers calls, continues work that outlives its transactions, and handles
+//! deaths of other nodes.
 //!
-//! Invariant: a thread that waits for a lock serves meanwhile. So two nodes that wait for each other go on.
+//! Invariant: a thread that waits for a lock also serves requests. So two nodes that wait for each other make
+//! progress.
 
 use crate::cluster::membership::ShardChange;
 use crate::services::{NodeServices, Transport};
@@ -12,14 +13,14 @@ use tarn_fabric::rpc::{Peer as Called, Rpc};
 use tarn_store::ids::{Explanation, Failure};
 use tarn_store::placement::shard_map::{ShardId, ShardState};
 
-/// Datagrams that a thread takes at a time.
+/// The number of datagrams that a thread processes in one step.
 const DATAGRAMS_A_POLL: usize = 64;
 
 impl Context {
     /// The services of the thread's node.
     ///
     /// # Panics
-    /// If the protocol needs none, or the driver made none: our bug.
+    /// If the protocol needs no services, or the driver created none. Either would be a bug of the caller.
     #[inline]
     pub fn node_services(&self) -> &NodeServices {
         self.node.services.as_ref().expect("a node of a protocol with locks has services")
@@ -34,35 +35,37 @@ impl Context {
         self.services.as_ref().expect("a node of a protocol with locks has services")
     }
 
-    /// Whether the thread keeps locks for others.
+    /// Whether the thread has state for locks.
     #[inline]
     pub fn has_services(&self) -> bool {
         self.services.is_some()
     }
 
-    /// Whether the thread has requests to [`Context::serve`] while others run.
+    /// Whether the thread has requests to [`Context::serve`] while other threads run.
     pub fn answers(&self) -> bool {
         self.has_services() || self.readers.as_ref().is_some_and(|its| its.has_messages())
     }
 
-    /// The thread's calls. They are made when first needed, since they take all datagrams of its port.
+    /// The thread's RPC endpoint. The endpoint is created at its first use, since it receives all datagrams of the
+    /// thread's port.
     pub fn rpc(&self) -> &Rpc {
         let services = self.thread_services();
         services.rpc.get_or_init(|| Rpc::new(self.port.clone(), services.node.options().rpc))
     }
 
-    /// The peer to ask for locks of another node, in an ordered session.
+    /// The peer from which to request another node's locks, in an ordered session.
     pub(crate) fn lock_peer(&self, owner: NodeId) -> (&Rpc, Called) {
         let (services, rpc) = (self.thread_services(), self.rpc());
         let thread = services.thread % services.node.options().threads;
         let peer = Called { node: owner, thread };
-        // A peer with which no session can be ordered cannot be called either, and the call then fails.
+        // If no ordered session with a peer is possible, a call to that peer also fails.
         let _ = rpc.order(peer);
         (rpc, peer)
     }
 
-    /// Answers requests to this thread, continues work of transactions that have ended, and handles deaths and changes
-    /// of shards. A coroutine that waits for a lock calls it, and [`run`] calls it between the turns of all coroutines.
+    /// Answers requests to this thread, continues work of transactions that have ended, and handles deaths and
+    /// changes of shards. A coroutine that waits for a lock calls this function. [`run`] calls this function too,
+    /// between the turns of all coroutines.
     pub fn serve(&self) {
         if let Some(readers) = &self.readers {
             readers.serve(&self.port);
@@ -79,11 +82,11 @@ impl Context {
         services.look_after_lives(&self.port);
     }
 
-    /// Checks whether any shard has ever had an owner. A transaction that found a shard without an owner asks this
-    /// before it tries again.
+    /// Checks whether any shard has ever had an owner. A transaction that found a shard without an owner calls this
+    /// function before it tries again.
     ///
     /// # Errors
-    /// `Usage`, if no shard ever had one: then no node will ever grant a lock.
+    /// `Usage`, if no shard ever had an owner: then no node will ever grant a lock.
     #[cold]
     pub(crate) fn check_shards(&self) -> Result<(), Failure> {
         if self.database().membership.is_shared_out() {
@@ -94,27 +97,27 @@ impl Context {
         Err(self.explain(Explanation::usage("shards", "without owners", allowed)))
     }
 
-    /// A coordinator of the thread was made.
+    /// Counts a new coordinator of the thread.
     pub(crate) fn coordinator_comes(&self) {
         if let Some(services) = &self.services {
             services.coordinators.set(services.coordinators.get() + 1);
         }
     }
 
-    /// A coordinator of the thread has gone.
+    /// Counts that a coordinator of the thread has ended.
     pub(crate) fn coordinator_goes(&self) {
         if let Some(services) = &self.services {
             services.coordinators.set(services.coordinators.get() - 1);
         }
     }
 
-    /// Whether the thread has coordinators. If not, it asks for no locks any more.
+    /// Whether the thread has coordinators. A thread without coordinators requests no locks any more.
     pub fn has_coordinators(&self) -> bool {
         self.services.as_ref().is_some_and(|services| services.coordinators.get() > 0)
     }
 }
 
-/// Waits until no work of this thread outlives its transaction: all locks are released.
+/// Waits until no work of this thread outlives its transaction, so that all locks are released.
 pub async fn settle(cx: &Context) {
     while cx.has_services() && cx.advance_closing() > 0 {
         cx.serve();
@@ -123,17 +126,17 @@ pub async fn settle(cx: &Context) {
     settle_closed(cx).await;
 }
 
-/// Settles transactions whose last writes ended in an error, and others that no other coroutine of the thread would
-/// settle. A transaction that cannot be settled yet is tried again the next time.
+/// Settles transactions whose last writes ended in an error, and other transactions that no other coroutine of the
+/// thread would settle. A transaction that cannot be settled yet is tried again at the next call.
 async fn settle_closed(cx: &Context) {
     if cx.has_left_doubts() && cx.database().membership.is_member(cx.node.id) {
         let _ = cx.settle_left().await;
     }
 }
 
-/// A thread's service: one coroutine of each thread runs this beside its coordinators. It ends under three conditions.
-/// `stop` says that the thread begins no transaction any more. All its locks are released. No other thread of a member
-/// runs that may still ask it for locks.
+/// A thread's service: one coroutine of each thread runs this function beside the thread's coordinators. The function
+/// ends under three conditions. First, `stop` says that the thread begins no transaction any more. Second, all locks
+/// of the thread are released. Third, no member has a running thread that may still request locks from this thread.
 pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
     let Some(services) = &cx.services else { return answer(cx, stop).await };
     services.node.start_running(services.thread);
@@ -153,8 +156,8 @@ pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
     cx.serve();
 }
 
-/// The service of a thread that keeps nothing for others but is still asked. A thread that asks it after it has ended
-/// waits as long as it would have without this service.
+/// The service of a thread that has no state for locks but still receives questions. A thread that asks a question
+/// after this function has ended waits as long as it would have waited without this service.
 async fn answer(cx: &Context, stop: impl Fn() -> bool) {
     while cx.answers() && !stop() {
         cx.serve();
@@ -162,12 +165,13 @@ async fn answer(cx: &Context, stop: impl Fn() -> bool) {
     }
 }
 
-/// Shares all shards out among `owners`, in turn, before any of their transactions runs. It gives them the shards that
-/// never had an owner, and those of members that run no transaction any more (a driver's earlier phase). Shards of dead
-/// lives are left to recovery. It does nothing where no protocol needs shards.
+/// Distributes all shards among `owners`, in turn, before any of the owners' transactions runs. The function
+/// distributes the shards that never had an owner. It also distributes the shards of members that run no transaction
+/// any more (a driver's earlier phase). Recovery distributes the shards of dead incarnations. The function does
+/// nothing if no protocol needs shards.
 ///
 /// # Panics
-/// If there is no owner, or another node changes the map meanwhile: our bug.
+/// If `owners` is empty, or another node changes the map meanwhile. Either would be a bug of the caller.
 pub fn share_out(database: &Database, owners: &[NodeId]) {
     if database.directory.members().is_empty() {
         return;

@@ -1,10 +1,10 @@
-//! Reports locks to the explorer of every order: which part of which compute node's memory was looked at, the result of
-//! the look, and whether the part was changed.
+//! Reports accesses to locks to the explorer of every order: which part of which compute node's state was read, the
+//! value that was read, and whether the part was changed.
 //!
-//! Invariant: it reports only where nodes look into each other's memory in one step ([`Transport::Direct`]). There
-//! every look at state that coroutines of several nodes share is reported, with all that the looking coroutine learns
-//! from it. Every change is reported too. The parts are: each lock by itself, the grants to each node's transactions,
-//! the last timestamp seen, the view of the shards. (docs/design/0018-explorer-beside-memory.md)
+//! Invariant: this code reports only under [`Transport::Direct`], where nodes access each other's memory in one step.
+//! There every read of state that coroutines of several nodes share is reported, with all that the reading coroutine
+//! learns from it. Every change is reported too. The parts are: each lock by itself, the grants to each node's
+//! transactions, the greatest timestamp seen, the view of the shards. (docs/design/0018-explorer-beside-memory.md)
 
 use crate::services::lock::message::{Ask, LockReply, Verdict};
 use crate::services::lock::name::LockName;
@@ -21,7 +21,7 @@ use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 use tarn_store::schema::TableId;
 
 impl Context {
-    /// Whether looks are reported.
+    /// Whether accesses are reported to the explorer.
     #[inline]
     fn is_watched(&self) -> bool {
         let services = self.node.services.as_deref();
@@ -38,7 +38,7 @@ impl Context {
         heard
     }
 
-    /// The node has seen this timestamp.
+    /// Records that the node has seen this timestamp.
     #[inline]
     pub(crate) fn hears(&self, of: Timestamp) {
         if self.is_watched() {
@@ -60,7 +60,7 @@ impl Context {
         entry
     }
 
-    /// The present stamp of a lock, if the lock's shard is the node's own to grant.
+    /// The present stamp of a lock, if the lock's shard belongs to this node.
     pub(crate) fn stamp_of(&self, name: LockName, shard: ShardId) -> Option<(Whose, Stamp)> {
         let services = self.node_services();
         let epoch = match services.transport() {
@@ -78,7 +78,8 @@ impl Context {
         Some((whose, Stamp { grants, epoch }))
     }
 
-    /// The stamp to take before a table is read without a lock; `None` if a transaction has its lock for writing.
+    /// The stamp to take before a version table is read without a lock. `None` if a transaction holds the record's
+    /// lock for writing.
     pub(crate) fn stamp_unwritten(&self, (whose, now): (Whose, Stamp)) -> Option<Stamp> {
         let services = self.node_services();
         let grants = services.locks.unwritten(whose.hash);
@@ -89,7 +90,7 @@ impl Context {
         Some(Stamp { grants: grants?, ..now })
     }
 
-    /// Reads the version table that the node remembers with this stamp: see [`VersionCache::get`].
+    /// Reads the version table that the node has cached with this stamp: see [`VersionCache::get`].
     ///
     /// [`VersionCache::get`]: crate::services::lock::versions::VersionCache::get
     pub(crate) fn remembered(&self, whose: Whose, at: Stamp, into: &mut [u64]) -> Option<Address> {
@@ -106,7 +107,7 @@ impl Context {
         found
     }
 
-    /// Remembers a table of versions: see [`VersionCache::put`].
+    /// Stores a version table in the node's cache: see [`VersionCache::put`].
     ///
     /// [`VersionCache::put`]: crate::services::lock::versions::VersionCache::put
     pub(crate) fn remember(&self, whose: Whose, at: Stamp, address: Address, slot: &[u64]) {
@@ -114,13 +115,13 @@ impl Context {
         self.node_services().versions.put(whose, at, address, slot);
     }
 
-    /// Runs `act`, which remembers versions, if no write was granted since `before`.
+    /// Runs `act`, which stores version tables in the cache, if no write lock was granted since `before`.
     pub(crate) fn keep_versions(&self, (whose, before): (Whose, Stamp), act: impl FnOnce()) {
         self.node_services().locks.keep(whose.hash, before.grants, act);
     }
 
-    /// Whether the node may remember this record's table of versions. The table must lead to a record, and the node
-    /// must grant the record's locks.
+    /// Whether the node may cache the version table of this record. The version table must refer to a record, and the
+    /// node must grant the record's locks.
     pub fn may_remember(&self, table: TableId, key: u64) -> bool {
         let of = self.table(table);
         matches!(of.slot.record, RecordLayout::Cells(_))
@@ -130,8 +131,8 @@ impl Context {
             && self.stamp_of(LockName::row(table.0, key), of.shard_of(key)).is_some()
     }
 
-    /// Remembers a record's table of versions as it lies in a database at rest, for a run that begins in the middle.
-    /// `slot` are the words of its slot that are in use.
+    /// Caches a record's version table from a database in which no transaction runs, for a run that begins in the
+    /// middle. `slot` holds the used words of the table's slot.
     pub fn remember_at_rest(&self, table: TableId, key: u64, address: Address, slot: &[u64]) {
         if self.may_remember(table, key) {
             let name = LockName::row(table.0, key);
@@ -143,7 +144,7 @@ impl Context {
         }
     }
 
-    /// The holder of a write lock releases it and has changed nothing.
+    /// Restamps a cached version table after the holder of a write lock releases the lock without a change.
     pub(crate) fn versions_unchanged(&self, whose: Whose, now: Stamp) {
         self.changes_bucket(whose);
         self.node_services().versions.restamp(whose, now.before_grant(), now);
@@ -155,7 +156,7 @@ impl Context {
         }
     }
 
-    /// The node updates its view from the record of the shards.
+    /// Updates the node's view of the shards from the record.
     pub(crate) fn refresh_view(&self) {
         let services = self.node_services();
         let has_changed = services.shards.refresh(&*services.membership);
@@ -164,8 +165,8 @@ impl Context {
         }
     }
 
-    /// The node updates its view of these shards only. It is for a caller that knows that the other shards are empty,
-    /// and that starts anew too often to read all of them.
+    /// Updates the node's view of these shards only. The caller knows that the other shards are empty, and starts
+    /// anew too often to read all shards.
     pub fn reread_shards(&self, shards: &[ShardId]) {
         let services = self.node_services();
         let view = |shard: &ShardId| services.shards.entry(*shard);
@@ -178,19 +179,19 @@ impl Context {
         }
     }
 
-    /// The node has granted a lock to one of its own coroutines, or refused it.
+    /// Reports that the node has granted a lock to one of its own coroutines, or refused it.
     #[cold]
     pub(super) fn saw_own(&self, name: LockName, granted: bool) {
         self.port.looked_at(lock(self.node.id, name), u64::from(granted), granted);
     }
 
-    /// One of the node's own coroutines releases locks.
+    /// Reports that one of the node's own coroutines releases locks.
     #[cold]
     pub(super) fn gives_own(&self, names: impl Iterator<Item = LockName>) {
         names.for_each(|name| self.port.looked_at(lock(self.node.id, name), 0, true));
     }
 
-    /// Asks another node for locks, in one step; no reply if it is no member.
+    /// Requests locks from another node, in one step. Returns no reply if that node is no member.
     pub(super) fn lock_directly(
         &self,
         owner: NodeId,
@@ -213,7 +214,8 @@ impl Context {
         Some(reply)
     }
 
-    /// Tells another node the greatest timestamp that this one has seen, in one step. Returns whether it is a member.
+    /// Sends another node the greatest timestamp that this node has seen, in one step. Returns whether the other node
+    /// is a member.
     pub(super) fn transfer_directly(&self, to: NodeId, shard: ShardId, known: Timestamp) -> bool {
         let Some(services) = self.database().directory.find(to) else { return false };
         let (is_new, before) = (services.seen.get() < known, services.shards.entry(shard));
@@ -223,7 +225,7 @@ impl Context {
         true
     }
 
-    /// Releases all locks that another node has granted, in one step; `names` are all of them.
+    /// Releases all locks that another node has granted, in one step; `names` lists all of these locks.
     pub(super) fn release_directly(
         &self,
         owner: NodeId,

@@ -1,8 +1,8 @@
 //! The counts that compute nodes of this process keep of their transactions' delays and readers, and the changes of
-//! leases that followed.
+//! lease lengths that managers based on these counts.
 //!
-//! Invariant: the desk is told, and decides nothing. It keeps the counts of a life as long as any part of that life
-//! exists.
+//! Invariant: the desk records reports and decides nothing. The desk keeps the counts of a node's incarnation as long
+//! as any object of that incarnation exists.
 
 use super::readers::NodeReaders;
 use crate::cluster::lease::{Delays, ThreadDelays};
@@ -14,19 +14,19 @@ use tarn_fabric::clock::Nanos;
 /// The number of changes that are kept in full; further changes are only counted.
 pub const CHANGES_KEPT: usize = 64;
 
-/// The counts of one life's threads. The counts of threads that have ended are kept as one sum.
+/// The counts of the threads of one node's incarnation. The counts of threads that have ended are kept as one sum.
 #[derive(Default, Debug)]
 pub struct NodeDelays(Mutex<Counted>);
 
 #[derive(Default, Debug)]
 struct Counted {
     threads: Vec<Arc<ThreadDelays>>,
-    /// The sum over threads that are known to have ended.
+    /// The sum of the delays over threads that are known to have ended.
     gone: Delays,
 }
 
 impl NodeDelays {
-    /// New counts, for a further thread.
+    /// Creates new counts for one more thread.
     pub(crate) fn thread(&self) -> Arc<ThreadDelays> {
         let thread = Arc::<ThreadDelays>::default();
         let Counted { threads, gone } = &mut *self.counted();
@@ -41,7 +41,7 @@ impl NodeDelays {
         thread
     }
 
-    /// The sum over all of the life's threads so far.
+    /// The sum of the delays over all threads of the incarnation so far.
     pub fn snapshot(&self) -> Delays {
         let counted = self.counted();
         let mut all = counted.gone.clone();
@@ -54,39 +54,40 @@ impl NodeDelays {
     }
 }
 
-/// A change of length that the manager asked for and that is complete.
+/// A completed change of the lease length that the lease manager requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Adjustment {
-    /// When the manager asked for it, by its clock.
+    /// When the manager requested the change, by the manager's clock.
     pub asked: Nanos,
-    /// The length before, in nanoseconds.
+    /// The lease length before the change, in nanoseconds.
     pub from_ns: u32,
-    /// The length after, in nanoseconds.
+    /// The lease length after the change, in nanoseconds.
     pub to_ns: u32,
-    /// The time until the last life that counts acknowledged the second word, by the manager's clock.
+    /// The time from the request until all nodes that must acknowledge the second lease word had done so, by the
+    /// manager's clock.
     pub took: Nanos,
     /// The number of read-only transactions on which the decision was based.
     pub reads: u64,
-    /// The number of these that were in lease.
+    /// The number of those read-only transactions that ended within their leases.
     pub in_lease: u64,
 }
 
-/// The actions of all managers so far.
+/// The actions of all lease managers so far.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Adjustments {
-    /// How often a manager has looked at the counts.
+    /// How often a manager has read the counts.
     pub looks: u64,
     /// The number of completed changes.
     pub count: u64,
-    /// The first of these changes.
+    /// The first [`CHANGES_KEPT`] completed changes.
     pub first: Vec<Adjustment>,
-    /// The longest time that a change took, in nanoseconds.
+    /// The longest time that one change took, in nanoseconds.
     pub longest_ns: u64,
-    /// Members that were expelled for their clocks, in order.
+    /// The members that a manager expelled for their clocks, in order.
     pub clocks: Vec<NodeId>,
 }
 
-/// The counts of all lives; see the module's text.
+/// The counts of all incarnations; see the module's text.
 #[derive(Default, Debug)]
 pub struct LeaseDesk {
     nodes: Mutex<BTreeMap<NodeId, Weak<NodeDelays>>>,
@@ -104,36 +105,37 @@ impl LeaseDesk {
         delays
     }
 
-    /// A life counts its readers from now on.
+    /// Records that a node's incarnation counts its readers from now on.
     pub(crate) fn count_readers(&self, readers: &Arc<NodeReaders>) {
         let mut nodes = self.readers.lock().expect("no panic under this lock");
         nodes.retain(|_, readers| readers.strong_count() > 0);
         nodes.insert(readers.id, Arc::downgrade(readers));
     }
 
-    /// The readers that a life of this process counts; `None` if the life counts none, or has ended.
+    /// The readers that a node's incarnation in this process counts. `None` if the incarnation counts no readers, or
+    /// has ended.
     pub fn readers(&self, node: NodeId) -> Option<Arc<NodeReaders>> {
         self.readers.lock().expect("no panic under this lock").get(&node)?.upgrade()
     }
 
-    /// The delays that a life of this process has counted; `None` if the life has ended.
+    /// The delays that a node's incarnation in this process has counted; `None` if the incarnation has ended.
     pub fn delays(&self, node: NodeId) -> Option<Delays> {
         let nodes = self.nodes.lock().expect("no panic under this lock");
         let delays = nodes.get(&node)?.upgrade()?;
         Some(delays.snapshot())
     }
 
-    /// No part of a life exists any more.
+    /// Adds the delays of an incarnation to the sum of ended ones. No object of that incarnation exists any more.
     pub(crate) fn leave(&self, delays: &NodeDelays) {
         self.gone.lock().expect("no panic under this lock").add(&delays.snapshot());
     }
 
-    /// The counts of lives of which no part exists any more.
+    /// The sum of the delays of incarnations of which no object exists any more.
     pub fn gone(&self) -> Delays {
         self.gone.lock().expect("no panic under this lock").clone()
     }
 
-    /// The actions of all managers so far.
+    /// The actions of all lease managers so far.
     pub fn adjustments(&self) -> Adjustments {
         self.told().clone()
     }
@@ -164,7 +166,7 @@ impl LeaseDesk {
 mod tests {
     use super::*;
 
-    /// Ten thousand threads, of which two exist at any time.
+    /// Creates ten thousand threads, of which at most two exist at any time.
     #[test]
     fn ended_threads_leave_only_the_sum_of_their_delays() {
         let node = NodeDelays::default();

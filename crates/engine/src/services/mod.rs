@@ -1,9 +1,11 @@
-//! The services of a compute node for others, beside running transactions: its locks, its view of the shards.
+//! The services that a compute node offers to other nodes, besides running transactions: its locks, and its view of
+//! the shards.
 //!
-//! Invariants: services exist only under a protocol that needs them; any other protocol pays a null test.
-//! [`NodeServices`] holds the state that the threads of a node share, [`crate::site::thread_services::ThreadServices`]
-//! the state of one thread. When a node's life is over, no other node relies on its services: a node that asks it
-//! checks first that it is a member.
+//! Invariants: services exist only under a protocol that needs them. Under any other protocol, each use costs one
+//! test for null. [`NodeServices`] holds the state that the threads of a node share, and
+//! [`crate::site::thread_services::ThreadServices`] holds the state of one thread. When a node's incarnation has
+//! ended, no other node relies on its services. Before a node sends it a request, it checks that the receiver is a
+//! member.
 
 pub mod lease_desk;
 pub mod lock;
@@ -31,73 +33,76 @@ use tarn_fabric::rpc::RpcConfig;
 use tarn_store::ids::{THREADS_MAX, TxnId, UsageError, ViewNumber};
 use tarn_store::placement::shard_map::{Serving, ShardEntry, ShardId, ShardMap};
 
-/// The nodes that inherit the shards of a life that is over.
+/// The nodes that inherit the shards of an ended incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inheritance {
-    /// The members that own some shards, in turn.
+    /// The members that own some shards inherit the shards in turn.
     Survivors,
-    /// The next life of the same slot, if it is a member within this time after the recovery; otherwise the survivors.
+    /// The next incarnation of the same slot inherits them, if it is a member within this time after the recovery.
+    /// Otherwise the survivors inherit the shards.
     NextLife {
-        /// How long a node that looks waits for it, by its own clock.
+        /// How long a node that hands out the shards waits for the next incarnation, by its own clock.
         within: Nanos,
     },
 }
 
-/// A planted bug in moves of shards, for tests that prove that they would notice.
+/// A planted bug in moves of shards. Tests plant this bug to prove that they detect it.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
-    /// The receiver serves when the message tells it, without a look at the map. The message comes twice (L11).
+    /// The receiver of a shard serves as soon as the message arrives, without reading the map. The message comes
+    /// twice (L11).
     TransferDecides,
-    /// Holders of locks are aborted by force: the move waits for none, and their grants are gone (L17).
+    /// A move aborts the holders of the shard's locks by force. The move waits for no holder, and drops the holders'
+    /// grants (L17).
     Forced,
 }
 
-/// How a node asks other nodes for locks.
+/// How a node requests locks from other nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// There is one compute node: it owns all locks, whatever their shard.
+    /// The database has one compute node, which owns all locks of all shards.
     Own,
-    /// By messages.
+    /// The node sends messages.
     Rpc,
-    /// By a direct call of the other node's services, where all nodes are in one process.
+    /// The node calls the other node's services directly, where all nodes are in one process.
     Near,
-    /// By a look into the other node's memory, in one step. It is for the explorer, where all nodes are in one process
-    /// and each message would be one more choice.
+    /// The node reads and changes the other node's memory in one step. The explorer uses this transport: all its
+    /// nodes are in one process, and each message would add one more choice.
     Direct,
 }
 
 impl Transport {
-    /// Whether the asking thread itself looks into the owner's memory.
+    /// Whether the requesting thread itself accesses the owner's memory.
     #[inline]
     pub fn is_at_once(self) -> bool {
         matches!(self, Transport::Near | Transport::Direct)
     }
 }
 
-/// The options of a compute node's services, as its driver wants them. All nodes of a database have the same.
+/// The options of a compute node's services, which its driver sets. All nodes of a database have the same options.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
     /// The number of threads of the node.
     pub threads: u16,
-    /// The size of its lock table, in bytes.
+    /// The size of the node's lock table, in bytes.
     pub lock_table_bytes: u64,
-    /// The number of places in which it counts readers, under explicit leases: a power of two.
+    /// The number of counters for readers, under explicit leases: a power of two.
     pub reader_places: usize,
-    /// The number of version tables of its own shards that it remembers; 0: none.
+    /// The number of version tables of its own shards that the node caches; 0 means none.
     pub version_cache_entries: usize,
-    /// How it asks other nodes for locks.
+    /// How the node requests locks from other nodes.
     pub transport: Transport,
-    /// The options of its messages.
+    /// The options of the node's messages.
     pub rpc: RpcConfig,
-    /// The nodes that get its shards when it has died.
+    /// The nodes that get the node's shards after its death.
     pub inheritance: Inheritance,
-    /// Whether it counts requests for locks by shard, for code that moves shards by load.
+    /// Whether the node counts lock requests by shard, for code that moves shards by load.
     pub counts_load: bool,
-    /// Breaks the lock table's invariant, for tests that prove that they would notice.
+    /// Breaks the lock table's invariant. Tests plant this bug to prove that they detect it.
     #[doc(hidden)]
     pub planted_bits: Option<Bits>,
-    /// Breaks moves of shards, for tests that prove that they would notice.
+    /// Breaks moves of shards. Tests plant this bug to prove that they detect it.
     #[doc(hidden)]
     pub planted_move: Option<Planted>,
 }
@@ -126,7 +131,7 @@ impl ServiceOptions {
         ServiceOptions { transport, ..more }
     }
 
-    /// Options for small nodes in one process that look into each other's memory. There may be many of them.
+    /// Options for small nodes in one process that access each other's memory. There may be many such nodes.
     pub fn direct(threads: u16) -> ServiceOptions {
         let (transport, lock_table_bytes) = (Transport::Direct, 1 << 14);
         let (version_cache_entries, reader_places) = (64, 1 << 8);
@@ -137,53 +142,54 @@ impl ServiceOptions {
     }
 }
 
-/// A function that is told of write grants, in the same step: see [`LockTable::acquire`].
+/// A function that is called in the same step as each write grant: see [`LockTable::acquire`].
 pub type WriteHook = Box<dyn Fn(LockName) + Send + Sync>;
 
-/// The threads of a node that have declared that they rely on no locks of a dead node.
+/// The threads of a node that have declared that they rely on no locks granted by a dead node.
 #[derive(Default, Debug)]
 struct Lost {
-    /// For each dead node, one bit for each thread that has declared it.
+    /// For each dead node, one bit for each thread that has made this declaration.
     acked: BTreeMap<NodeId, u64>,
     /// The threads that exist, one bit each.
     present: u64,
 }
 
-/// A compute node's services; see the module's text. They have their cache lines to themselves, so the reference counts
-/// beside them, which other nodes change, disturb no thread here.
+/// A compute node's services; see the module's text. The structure has cache lines of its own. So the reference
+/// counts next to it, which other nodes change, do not slow this node's threads.
 #[repr(align(128))]
 pub struct NodeServices {
     /// The node.
     pub id: NodeId,
     /// The node's locks.
     pub locks: LockTable,
-    /// Version tables that the node remembers.
+    /// The node's cache of version tables.
     pub versions: VersionCache,
     /// The node's view of the shard map.
     pub shards: ShardMap,
-    /// The part of that view about shards whose locks the node itself grants.
+    /// The part of that view of the shard map about shards whose locks the node itself grants.
     pub(crate) serving: Serving,
     pub(crate) membership: Arc<dyn Membership>,
     pub(crate) seen: Arc<LastSeen>,
     options: ServiceOptions,
-    /// Locks granted to other nodes' transactions, by the number of the asker's thread.
+    /// Locks granted to other nodes' transactions, indexed by the thread number of the requesting transaction.
     grants: Box<[Mutex<Grants>]>,
     lost: Mutex<Lost>,
-    /// The view after which recovered lives held no grants any more.
+    /// The membership view for which the node last dropped the grants of recovered incarnations.
     looked_after: AtomicU64,
     pub(crate) drains: Drains,
     load: Option<Load>,
-    /// Threads whose service runs, one bit each.
+    /// The threads whose service is running, one bit each.
     running: AtomicU64,
     on_write: OnceLock<WriteHook>,
 }
 
 impl NodeServices {
-    /// The services of a node that has just joined. `version_table_bytes` is the size of the database's largest version
-    /// table. 0 means that no version table leads to records elsewhere, and none is remembered.
+    /// Creates the services of a node that has just joined. `version_table_bytes` is the size of the database's
+    /// largest version table. A size of 0 means that no version table refers to records at other addresses; then the
+    /// node caches no version table.
     ///
     /// # Errors
-    /// Names the option that is out of range.
+    /// The error names the option that is out of range.
     pub fn new(
         id: NodeId,
         membership: Arc<dyn Membership>,
@@ -220,37 +226,38 @@ impl NodeServices {
         })
     }
 
-    /// How the node asks other nodes for locks.
+    /// How the node requests locks from other nodes.
     #[inline]
     pub fn transport(&self) -> Transport {
         self.options.transport
     }
 
-    /// The options, as the node's driver wanted them.
+    /// The options that the node's driver set.
     pub fn options(&self) -> &ServiceOptions {
         &self.options
     }
 
-    /// The counts of requests for locks, if they are kept.
+    /// The counts of lock requests, if the node keeps them.
     #[inline]
     pub fn load(&self) -> Option<&Load> {
         self.load.as_ref()
     }
 
-    /// Asks all threads to report when their present transactions hold nothing any more. Returns the number of the
-    /// request.
+    /// Requests a report from each thread after its present transactions have released all locks. Returns the number
+    /// of the request.
     pub(crate) fn want_drain(&self) -> u64 {
         self.drains.want()
     }
 
-    /// Whether a closed shard is drained. It is drained when two things hold. The node's own transactions that held
-    /// anything at the request have ended. No other node's transaction holds a lock of the shard.
+    /// Whether a closed shard is drained, which needs two conditions. First, the node's own transactions that held
+    /// any lock at the request have ended. Second, no other node's transaction holds a lock of the shard.
     pub(crate) fn is_drained(&self, drain: u64, shard: ShardId) -> bool {
         self.drains.is_done(drain, self.lost().present) && self.granted_of(shard).is_empty()
     }
 
-    /// Drops the grants of recovered lives. It runs in the thread of another node that asks for locks without a
-    /// message. The node's own threads do the same as they serve, but they may sleep, or there may be none.
+    /// Drops the grants of recovered incarnations. This function runs in the thread of another node that requests
+    /// locks without a message. The node's own threads drop these grants too while they serve, but they may sleep, or
+    /// the node may have no thread.
     #[inline]
     pub(crate) fn look_after_by_asker(&self) {
         let view = self.membership.view();
@@ -267,21 +274,21 @@ impl NodeServices {
         }
     }
 
-    /// **Breaks the invariant** of moves: all grants of a shard's locks to other nodes are dropped.
+    /// **Breaks the invariant** of moves: drops all grants of the shard's locks to other nodes.
     pub(crate) fn planted_abort(&self, shard: ShardId) {
         self.all_grants().for_each(|mut grants| grants.planted_drop(&self.locks, shard));
     }
 
-    /// Sets the hook that is told of every write grant, while the bucket's bit is held. Call it once, before any
-    /// transaction runs.
+    /// Sets the hook that is called for every write grant while the bucket's bit is held. Call this function once,
+    /// before any transaction runs.
     ///
     /// # Panics
-    /// If there is a hook already: our bug.
+    /// If a hook is set already. That would be a bug of this crate.
     pub fn tell_of_writes(&self, hook: WriteHook) {
         assert!(self.on_write.set(hook).is_ok(), "a node has one hook");
     }
 
-    /// A write was granted, and the bucket's bit is held.
+    /// Calls the hook for a write grant, while the bucket's bit is held.
     #[inline]
     pub(crate) fn write_granted(&self, name: LockName) {
         if let Some(hook) = self.on_write.get() {
@@ -289,7 +296,7 @@ impl NodeServices {
         }
     }
 
-    /// The node's view of a shard. It reads the record if it has no view yet.
+    /// The node's view of a shard. The function reads the shard's record if the node has no view of the shard yet.
     #[inline]
     pub(crate) fn entry_of(&self, shard: ShardId) -> Option<ShardEntry> {
         match self.shards.entry(shard) {
@@ -298,7 +305,7 @@ impl NodeServices {
         }
     }
 
-    /// The grants to transactions of the same thread number, on any node.
+    /// The grants to transactions with the thread number of `txn`, on any node.
     pub(crate) fn grants_of(&self, txn: TxnId) -> MutexGuard<'_, Grants> {
         let thread = usize::from(txn.thread()) % self.grants.len();
         self.grants[thread].lock().expect("no panic under this lock")
@@ -308,22 +315,22 @@ impl NodeServices {
         self.grants.iter().map(|grants| grants.lock().expect("no panic under this lock"))
     }
 
-    /// The number of other nodes' transactions that hold locks here.
+    /// The number of other nodes' transactions that hold locks at this node.
     pub fn granted(&self) -> usize {
         self.all_grants().map(|grants| grants.len()).sum()
     }
 
-    /// Other nodes' transactions that hold locks of a shard here.
+    /// The other nodes' transactions that hold locks of a shard at this node.
     pub fn granted_of(&self, shard: ShardId) -> Vec<TxnId> {
         self.all_grants().flat_map(|grants| grants.of_shard(shard).collect::<Vec<_>>()).collect()
     }
 
-    /// Lives of other nodes whose transactions hold locks here.
+    /// The incarnations of other nodes whose transactions hold locks at this node.
     pub fn holders(&self) -> impl Iterator<Item = NodeId> {
         self.all_grants().flat_map(|grants| grants.lives())
     }
 
-    /// A digest of all locks and grants and of the last timestamp seen, for code that tells states apart.
+    /// A digest of all locks and grants and of the greatest timestamp seen, for code that compares states.
     pub fn digest(&self) -> u64 {
         let grants = self.all_grants().map(|grants| grants.digest());
         let counts = if self.versions.is_on() { self.locks.counts_digest() } else { 0 };
@@ -332,17 +339,17 @@ impl NodeServices {
         grants.fold(first, |all, one| tarn_fabric::rng::mix(all ^ one))
     }
 
-    /// A thread of the node has started.
+    /// Records that a thread of the node has started.
     pub(crate) fn enter(&self, thread: u16) {
         self.lost().present |= 1 << thread;
     }
 
-    /// A thread has ended, and relies on no locks.
+    /// Records that a thread has ended, and relies on no locks.
     pub(crate) fn leave(&self, thread: u16) {
         self.stop_running(thread);
         let mut lost = self.lost();
         lost.present &= !(1 << thread);
-        // The other threads may have waited for this one alone.
+        // The thread that ends may be the only one for which the membership service still waited.
         let present = lost.present;
         let all = lost.acked.iter().filter(|(_, acked)| present & !**acked == 0);
         all.for_each(|(dead, _)| self.membership.ack_lost(*dead, self.id));
@@ -352,8 +359,8 @@ impl NodeServices {
         self.lost.lock().expect("no panic under this lock")
     }
 
-    /// `thread` declares that it relies on no lock that `dead` granted, now or ever. When all threads have declared it,
-    /// the membership service is told.
+    /// Records that `thread` relies on no lock that `dead` granted, now or later. After all threads have declared
+    /// this, the node tells the membership service.
     pub(crate) fn ack_lost(&self, dead: NodeId, thread: u16) {
         let mut lost = self.lost();
         let acked = lost.acked.entry(dead).or_default();
@@ -378,7 +385,7 @@ fn tell(hook: &WriteHook, name: LockName) {
 }
 
 impl Drop for NodeServices {
-    /// All threads have ended properly, so the membership service no longer waits for this node.
+    /// If all threads have ended properly, tells the membership service not to wait for this node any longer.
     fn drop(&mut self) {
         if self.lost.get_mut().is_ok_and(|lost| lost.present == 0) {
             self.membership.retire(self.id);
@@ -386,7 +393,7 @@ impl Drop for NodeServices {
     }
 }
 
-/// The services of all nodes of this process.
+/// A directory of the services of all nodes of this process.
 #[derive(Default)]
 pub struct Directory {
     nodes: Mutex<BTreeMap<NodeId, Weak<NodeServices>>>,
@@ -403,19 +410,19 @@ impl Directory {
         nodes.insert(services.id, Arc::downgrade(services));
     }
 
-    /// The services of a member.
+    /// The services of the node `node`, if it is a member.
     pub fn find(&self, node: NodeId) -> Option<Arc<NodeServices>> {
         let services = self.nodes().get(&node)?.upgrade()?;
         services.membership.is_member(node).then_some(services)
     }
 
-    /// The services of all members, in order.
+    /// The services of all members, in the order of their node numbers.
     pub fn members(&self) -> Vec<Arc<NodeServices>> {
         let all: Vec<Arc<NodeServices>> = self.nodes().values().filter_map(Weak::upgrade).collect();
         all.into_iter().filter(|services| services.membership.is_member(services.id)).collect()
     }
 
-    /// Whether a thread of a member may still ask for locks.
+    /// Whether any thread of a member may still request locks.
     pub(crate) fn is_any_running(&self) -> bool {
         self.members().iter().any(|services| services.running.load(Ordering::Acquire) != 0)
     }

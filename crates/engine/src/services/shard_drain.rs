@@ -1,19 +1,20 @@
-//! Finds out when the locks that a node's own transactions held at a moment are all released.
+//! Detects when a node's own transactions have released all locks that they held at some moment.
 //!
-//! Invariants: a transaction that locks anything of its own node is counted in its thread's current period, from before
-//! its first lock to after its last. A thread ends its period when it is asked to. It does so between two polls of its
-//! coroutines, so never between a look at the map and the lock that follows from it. It reports that it is drained when
-//! all earlier periods have ended. So a node that closes a shard first and asks afterwards waits for all transactions
-//! that may have seen it open. A lock costs no more than without this.
+//! Invariants: a transaction that locks anything at its own node is counted in its thread's current period. The count
+//! lasts from before its first lock until after its last release. A thread ends its period when it is requested to.
+//! The thread ends the period between two polls of its coroutines, so never between a read of the map and the lock
+//! that follows. A thread reports that it is drained when all transactions of its earlier periods have ended. So a
+//! node that first closes a shard and then sends the request waits for all transactions that may have seen the shard
+//! open. This mechanism makes no lock more expensive.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_store::ids::THREADS_MAX;
 
-/// The requests to a node's threads, and their answers.
+/// The requests to a node's threads to drain, and the threads' answers.
 pub(crate) struct Drains {
     wanted: AtomicU64,
-    /// By thread: the last request that the thread has answered.
+    /// For each thread, the last request that the thread has answered.
     done: [AtomicU64; THREADS_MAX],
 }
 
@@ -24,7 +25,7 @@ impl Default for Drains {
 }
 
 impl Drains {
-    /// Asks all threads. Returns the number of the request.
+    /// Requests all threads to drain. Returns the number of the request.
     pub(crate) fn want(&self) -> u64 {
         self.wanted.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -40,19 +41,19 @@ impl Drains {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Period(u8);
 
-/// One thread's periods: the current one and, while it drains, the one before.
+/// One thread's periods: the current period and, while the thread drains, the previous period.
 #[derive(Default)]
 pub(crate) struct Periods {
     current: Cell<u8>,
-    /// The number of transactions that hold locks, by period.
+    /// The number of transactions that hold locks, for each period.
     holding: [Cell<u32>; 2],
-    /// The request that the thread is working on.
+    /// The request on which the thread is working.
     draining: Cell<Option<u64>>,
     answered: Cell<u64>,
 }
 
 impl Periods {
-    /// A transaction is about to lock something for the first time.
+    /// Counts a transaction that is about to lock something for the first time.
     #[inline]
     pub(crate) fn enter(&self) -> Period {
         let at = self.current.get();
@@ -61,7 +62,7 @@ impl Periods {
         Period(at)
     }
 
-    /// The transaction holds nothing any more.
+    /// Removes a transaction from its period's count, because the transaction holds no lock any longer.
     #[inline]
     pub(crate) fn leave(&self, Period(at): Period) {
         let holding = &self.holding[usize::from(at)];
@@ -69,7 +70,7 @@ impl Periods {
         holding.set(holding.get() - 1);
     }
 
-    /// Works on the latest request. The thread has number `thread` in its node.
+    /// Works on the latest request. `thread` is the thread's number in its node.
     #[inline]
     pub(crate) fn advance(&self, drains: &Drains, thread: u16) {
         let wanted = drains.wanted.load(Ordering::Acquire);
@@ -81,7 +82,7 @@ impl Periods {
     #[cold]
     fn drain(&self, drains: &Drains, thread: u16, wanted: u64) {
         let draining = self.draining.get().unwrap_or_else(|| {
-            // The period before is empty: it was drained.
+            // The previous period has no transactions, because the thread has drained it.
             self.current.set(1 - self.current.get());
             wanted
         });
@@ -102,7 +103,7 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Enter,
-        /// Leaves the transaction at this place in the list, if there is one.
+        /// Ends the transaction at this index of the list, if there is one.
         Leave(usize),
         Want,
         Advance,
@@ -120,7 +121,7 @@ mod tests {
     }
 
     proptest! {
-        /// An answer never comes too early, and it comes at last.
+        /// Checks that no answer comes too early, and that each answer comes in the end.
         #[test]
         fn a_drain_ends_when_all_earlier_transactions_have_ended(steps in steps()) {
             let (drains, periods) = (Drains::default(), Periods::default());

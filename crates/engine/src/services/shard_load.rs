@@ -1,16 +1,16 @@
-//! How often a node is asked for locks, and how long its transactions take: the figures that resharding uses.
+//! The number of lock requests to a node, and the latency of its transactions: the figures that resharding uses.
 //!
-//! Invariant: these figures do not decide which node may do something. Counts are incremented without an atomic
-//! addition. If two threads increment one at the same moment, one increment may be lost; a ranking of shards survives
-//! that.
+//! Invariant: no node may conclude from these figures that it is allowed to do something. Threads increment the
+//! counts without an atomic addition. If two threads increment one count at the same moment, one increment may be
+//! lost. The ranking of shards tolerates this loss.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tarn_fabric::clock::Nanos;
 use tarn_store::placement::shard_map::{SHARDS, ShardId};
 
-/// A node's load; see the module's text.
+/// The load of one node; see the module's text.
 pub struct Load {
-    /// By shard: requests for locks to this node as the shard's owner, from any node.
+    /// For each shard, the number of lock requests to this node as the shard's owner, from any node.
     asked: Box<[AtomicU32]>,
     begun: AtomicU64,
     transactions: AtomicU64,
@@ -29,25 +29,26 @@ impl Default for Load {
 }
 
 impl Load {
-    /// A lock of this shard was asked for.
+    /// Counts one request for a lock of this shard.
     #[inline]
     pub(crate) fn ask(&self, shard: ShardId) {
         let count = &self.asked[usize::from(shard.0)];
         count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// How often locks of this shard were asked for.
+    /// The number of requests for locks of this shard.
     pub fn asked(&self, shard: ShardId) -> u32 {
         self.asked[usize::from(shard.0)].load(Ordering::Relaxed)
     }
 
-    /// This node has taken on a transaction; [`Load::ended`] follows.
+    /// Counts a transaction that this node has accepted; a call of [`Load::ended`] follows.
     #[inline]
     pub fn began(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A transaction has ended at this node. `latency_ns` includes its wait for a coordinator.
+    /// Counts a transaction that has ended at this node. `latency_ns` includes the transaction's wait for a
+    /// coordinator.
     #[inline]
     pub fn ended(&self, latency_ns: u64) {
         self.transactions.fetch_add(1, Ordering::Relaxed);
@@ -59,13 +60,13 @@ impl Load {
     }
 }
 
-/// The change of a load since the last look.
+/// The change of a node's load since the previous sample.
 pub struct Recent {
     asked: Box<[u32]>,
     totals: (u64, u64),
-    /// The number of transactions that had begun at the last look, and the time of that look.
+    /// The number of transactions that had begun at the previous sample, and the time of that sample.
     begun: (u64, Nanos),
-    /// How long no transaction has ended though some ran.
+    /// For how long no transaction has ended although some were running.
     stuck_ns: u64,
 }
 
@@ -77,9 +78,10 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// The average latency in nanoseconds of the transactions that have ended since the last look. If none has ended,
-    /// it returns how long none has, provided that some ran all the while; otherwise 0. So a node on which nothing ends
-    /// does not seem fast. `each` is told of every shard that was asked for since the last look, and how often.
+    /// The average latency in nanoseconds of the transactions that have ended since the previous sample. If no
+    /// transaction has ended, the function returns the time for which transactions have run without an end; 0 if no
+    /// transaction ran. So a node on which no transaction ends does not seem fast. The function calls `each` for
+    /// every shard with lock requests since the previous sample, with the number of these requests.
     pub fn look(&mut self, load: &Load, now: Nanos, mut each: impl FnMut(ShardId, u32)) -> u64 {
         for ((shard, now), before) in ShardId::all().zip(&load.asked).zip(&mut self.asked) {
             let now = now.load(Ordering::Relaxed);
@@ -96,7 +98,7 @@ impl Recent {
             self.stuck_ns = 0;
             return average;
         }
-        // Compare with the transactions that had begun at the last look.
+        // Compare with the number of transactions that had begun at the previous sample.
         match begun_before > transactions {
             true => self.stuck_ns += now.0.saturating_sub(looked.0),
             false => self.stuck_ns = 0,

@@ -1,23 +1,24 @@
-//! When a node gives a shard away, and to which node.
+//! The rule that decides when a node gives a shard away, and to which node.
 //!
-//! Invariant: the rule is a function of published figures, without a clock or randomness. After it has fired it waits
-//! as long as before it fired, so that it sees the effect of a move before the next.
+//! Invariant: the rule is a function of published figures, without a clock or randomness. After the rule has moved a
+//! shard, it waits for the same number of intervals as before. So the rule sees the effect of one move before it
+//! decides on the next.
 //!
-//! LOTUS (§4.3): a node gives away its hottest shard, by recent requests, if its average latency is more than half
-//! above the cluster's for three intervals. The node of lowest latency gets the shard.
+//! The rule of LOTUS (§4.3): a node gives away the shard with the most recent requests, if its average latency
+//! exceeds the cluster's by more than half for three intervals. The node with the lowest latency gets the shard.
 
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;
 
-/// The terms of the rule. The defaults are the paper's.
+/// The parameters of the rule. The defaults are the paper's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// How often nodes publish and look.
+    /// How often nodes publish their figures and apply the rule.
     pub interval: Nanos,
     /// A node is overloaded if its latency exceeds this many percent of the cluster's mean.
     pub overload_percent: u32,
-    /// The number of successive intervals for which it must be overloaded.
+    /// The number of successive intervals for which a node must be overloaded.
     pub intervals: u32,
     /// How long a move waits for transactions that hold locks of the shard.
     pub patience: Nanos,
@@ -64,8 +65,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// One interval is over: `latencies` are all nodes' averages in nanoseconds, in any order. Returns the node to
-    /// which `own` should give a shard.
+    /// Applies the rule after one interval. `latencies` are all nodes' averages in nanoseconds, in any order. Returns
+    /// the node to which `own` should give a shard.
     pub fn look(
         &mut self,
         terms: &Terms,
@@ -102,7 +103,8 @@ mod tests {
     #[test]
     fn a_node_overloaded_for_three_intervals_gives_shards_to_the_fastest() {
         let (mut rule, terms) = (Rule::default(), Terms::default());
-        // The mean is 200: 300 is not more than half above it. Neither is 301 of 201.
+        // In the first case the mean is 200, and 300 does not exceed it by more than half. In the second case the
+        // mean is 201, and 301 does not exceed it by more than half.
         for ns in [[300, 150, 150], [301, 150, 152]] {
             assert!((0..9).all(|_| rule.look(&terms, node(0), &all(ns)).is_none()), "{ns:?}");
         }

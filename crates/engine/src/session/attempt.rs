@@ -1,18 +1,18 @@
 //! One try of a transaction.
 //!
-//! Invariant: however a try ends, its thread learns that it has left. A try whose future is dropped gives up
-//! its locks, or leaves its transaction in doubt.
+//! Invariant: however a try ends, its thread learns that the try is no longer running. A try whose future is
+//! dropped releases its locks, or leaves its transaction in doubt.
 
 use super::coordinator::Coordinator;
 use crate::session::misuse::{self, Verdict};
 use crate::session::transaction::Transaction;
 use tarn_store::ids::Failure;
 
-/// One try. If its future is dropped, it gives up its locks.
+/// One try of a transaction. Dropping an attempt releases its locks.
 pub(super) struct Attempt<'c> {
     coordinator: &'c mut Coordinator,
     ended: bool,
-    /// Whether its own abort stands: all records that it read were there at one moment.
+    /// Whether the body's own abort is final: all records that the transaction read existed together at one moment.
     is_sound: bool,
 }
 
@@ -37,7 +37,7 @@ impl<'c> Attempt<'c> {
         self.is_fetched() && protocol.is_committed(txn)
     }
 
-    /// Whether all records that the body asked for are there.
+    /// Whether all records that the body has requested are fetched.
     #[inline]
     fn is_fetched(&self) -> bool {
         let txn = &self.coordinator.txn;
@@ -47,7 +47,7 @@ impl<'c> Attempt<'c> {
             && txn.failed.is_none()
     }
 
-    /// Commits the fetched records, if that needs no wait.
+    /// Commits the fetched records, if the commit does not have to wait.
     #[inline]
     pub(super) fn commit_near(&mut self) -> Option<Result<(), Failure>> {
         if !self.is_fetched() {
@@ -57,7 +57,7 @@ impl<'c> Attempt<'c> {
         protocol.commit_near(cx, txn)
     }
 
-    /// Fetches the records that the body added last, and commits.
+    /// Fetches the records that the body added since the last fetch, and commits.
     pub(super) async fn commit(&mut self) -> Result<(), Failure> {
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
         if txn.fetched < txn.entries.len() || txn.ordered.pending || !txn.notes.is_plain() {
@@ -76,16 +76,16 @@ impl<'c> Attempt<'c> {
         protocol.commit(cx, txn).await
     }
 
-    /// Whether a failure is a verdict on the records read, so that it has to be judged before the caller
-    /// learns it.
+    /// Whether a failure depends on the values that were read. Such a failure must be validated before it is
+    /// returned to the caller.
     #[inline]
     pub(super) fn has_to_judge(&self, failure: Failure) -> bool {
         failure.rests_on_reads() && !self.coordinator.txn.in_doubt
     }
 
-    /// The failure to report in place of a verdict on the records read. It is the verdict itself, if all
-    /// records were there at one moment; else the reason to try again. A single consistent read needs no
-    /// second look.
+    /// Validates a failure that depends on the values that were read. Returns the failure itself, if all records
+    /// existed together at one moment. Otherwise it returns the reason to try again. A single consistent read needs
+    /// no validation.
     #[cold]
     pub(super) async fn judge(&mut self, failure: Failure) -> Failure {
         let is_of_one_moment = self.is_committed();
@@ -102,7 +102,7 @@ impl<'c> Attempt<'c> {
         self.ended = true;
         let coordinator = &mut *self.coordinator;
         coordinator.account();
-        // Otherwise the body has passed on the failure of another transaction: then this one is rolled back.
+        // Otherwise the body has returned the failure of another transaction. Then this transaction is rolled back.
         let is_in_doubt = failure == Some(Failure::CommitUnknown) && coordinator.txn.in_doubt;
         match failure {
             None => {

@@ -1,10 +1,11 @@
 //! A coordinator: runs one transaction at a time, again and again.
 //!
-//! Invariant: between transactions it holds no lock. An aborted try is tried again after a random pause
-//! ([`Retry`]). A transaction whose future is dropped releases its locks at once. If it is dropped in doubt
-//! (its data are on their way, or its log entry may be found), it is resolved before the coordinator runs the
-//! next. If the coordinator is dropped as well, other coordinators of its thread resolve it. Nothing is
-//! logged, not even by a split, before the log area of the coordinator's number is known to be free.
+//! Invariant: between transactions a coordinator holds no lock. An aborted try is repeated after a random pause
+//! ([`Retry`]). A transaction whose future is dropped releases its locks immediately. A dropped transaction is in
+//! doubt if its data are on their way or its log entry may be found. A dropped transaction in doubt is resolved
+//! before the coordinator runs the next transaction. If the coordinator is dropped as well, other coordinators of
+//! its thread resolve the transaction. Nothing is logged, not even by a split, before the log area of the
+//! coordinator's number is known to be free.
 
 use crate::cluster::log_area_owners::Known;
 use crate::protocol::AnyProtocol;
@@ -33,38 +34,39 @@ use tarn_store::history::{RecordedOutcome, RecordedTxn};
 use tarn_store::ids::VERDICTS_MAX;
 use tarn_store::ids::{AbortReason, Explanation, Failure, Mode, Resolution, TxnId};
 
-/// How far a transaction that was not committed yet has come.
+/// The progress of a transaction that is not committed yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Tried {
     pub(crate) tries: u32,
-    /// The time from which its deadline is counted, if it has one.
+    /// The start time for the transaction's deadline, if it has a deadline.
     pub(crate) start: Option<Nanos>,
 }
 
-/// See the module's text.
+/// Runs one transaction at a time and retries each transaction that was aborted.
 pub struct Coordinator {
     pub(crate) cx: Rc<Context>,
     pub(crate) txn: Txn,
     /// The database's protocol.
     pub(crate) protocol: Arc<AnyProtocol>,
-    /// The records that it reads without a working set.
+    /// The records that the coordinator reads without a working set.
     pub(crate) together: BatchRead,
     retry: Retry,
     rng: Rng,
     pub(crate) history: Option<HistorySink>,
-    /// The state of the node's admission gate when the coordinator looked around last.
+    /// The state of the node's admission gate when the coordinator last checked it.
     cleared: u64,
-    /// Whether the former contents of its log area are needed no more.
+    /// Whether the former contents of the coordinator's log area are no longer needed.
     owns_area: bool,
 }
 
 impl Coordinator {
-    /// The coordinator whose log area is `number`, unique in the cluster. If an earlier coordinator of this
-    /// number went in doubt, on any thread of this node, the first transaction waits until that is settled.
-    /// It fails with `Usage` if that thread exists no more.
+    /// Creates the coordinator whose log area is `number`, unique in the cluster. An earlier coordinator with this
+    /// number may have left a transaction in doubt on any thread of this node. Then the first transaction of the
+    /// new coordinator waits until the transaction in doubt is settled. The first transaction fails with `Usage` if
+    /// the thread of the transaction in doubt no longer exists.
     ///
     /// # Panics
-    /// If the catalog has fewer log areas.
+    /// If the catalog has fewer log areas than `number` requires.
     pub fn new(cx: Rc<Context>, number: u32, retry: Retry) -> Coordinator {
         assert!(number < cx.database().catalog.options().coordinators_max);
         cx.coordinator_comes();
@@ -77,46 +79,47 @@ impl Coordinator {
         Coordinator { cx, txn, protocol, together, retry, rng, history, cleared, owns_area: false }
     }
 
-    /// From now on, records the reads and writes of transactions.
+    /// Makes the coordinator record the reads and writes of its transactions from now on.
     pub fn record_history(&mut self) {
         self.record_history_in(HistorySink::default());
     }
 
-    /// Does the same as [`Coordinator::record_history`], in a place that outlives the coordinator. The writes
-    /// of a transaction are there before any of them is sent.
+    /// Does the same as [`Coordinator::record_history`], in a sink that outlives the coordinator. The writes of a
+    /// transaction are recorded before any of these writes is sent.
     pub fn record_history_in(&mut self, sink: HistorySink) {
         self.history = Some(sink);
     }
 
-    /// The transactions recorded since the last call.
+    /// Returns the transactions that were recorded since the previous call.
     pub fn take_history(&mut self) -> Vec<RecordedTxn> {
         self.history.as_mut().map(|sink| sink.take()).unwrap_or_default()
     }
 
-    /// The context of its thread.
+    /// The context of the coordinator's thread.
     pub fn context(&self) -> &Rc<Context> {
         &self.cx
     }
 
-    /// Its random generator, for workloads that draw their inputs where they run.
+    /// The coordinator's random generator, for workloads that draw their inputs on the coordinator's thread.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
 
-    /// Runs `body` as one transaction, again if it was aborted, until it commits, fails, or aborts itself.
+    /// Runs `body` as one transaction. An aborted try is repeated until the transaction commits, fails, or aborts
+    /// itself.
     ///
-    /// The records that a body sees before it commits need not fit together (opacity is not promised): some
-    /// protocols read without locks and validate only at the end. Two records that every transaction keeps
-    /// equal may differ for a body that will be run again. So a body must come to its end whatever its
-    /// records say. If they make no sense, it should neither loop until they do, nor panic, nor report it.
-    /// [`Transaction::abort`], any other error of the body's own, and refusals by the engine because of
-    /// values that were read, are validated like a commit. They are returned only if all records that were
-    /// read were there at one moment. A body that needs to know earlier calls
-    /// [`Transaction::fetch_validated`].
+    /// The records that a body sees before it commits may be inconsistent with each other (opacity is not
+    /// promised). The reason is that some protocols read without locks and validate only at the end. For example,
+    /// two records that every transaction keeps equal may differ for a body that will be run again. So a body must
+    /// end for any values of its records. If the values make no sense, the body should neither loop until they do,
+    /// nor panic, nor report the values. Some failures depend on values that were read: [`Transaction::abort`], any
+    /// other error of the body's own, and refusals by the engine. Failures that depend on values are validated like
+    /// a commit. Such a failure is returned only if all records that were read existed together at one moment. A
+    /// body that needs validated values earlier calls [`Transaction::fetch_validated`].
     ///
     /// # Errors
-    /// The body's own abort, `CommitUnknown`, an error of the fabric, a missed deadline, the last abort where
-    /// [`Retry`] bounds the tries, the caller's mistakes. [`Context::explanation`] has the details.
+    /// The body's own abort, `CommitUnknown`, an error of the fabric, a missed deadline, the last abort if
+    /// [`Retry`] bounds the tries, or the caller's mistakes. [`Context::explanation`] has the details.
     #[inline]
     pub fn transact<R>(
         &mut self,
@@ -125,12 +128,13 @@ impl Coordinator {
         self.transact_as(Intent::ReadWrite, body)
     }
 
-    /// Does the same as [`Coordinator::transact`], for a body that means to change nothing. Protocols with
-    /// snapshots read one and lock nothing. A body that does change something, or scans where there are no
-    /// snapshots, is aborted once ([`AbortReason::NeedsLocks`]), and runs as if nothing had been declared.
+    /// Does the same as [`Coordinator::transact`], for a body that intends to change nothing. Protocols with
+    /// snapshots read a snapshot and lock nothing. A body may still change a record, or scan under a protocol
+    /// without snapshots. Such a body is aborted once ([`AbortReason::NeedsLocks`]) and runs again as an ordinary
+    /// transaction.
     ///
     /// # Errors
-    /// As [`Coordinator::transact`].
+    /// The same errors as [`Coordinator::transact`].
     #[inline]
     pub fn transact_read_only<R>(
         &mut self,
@@ -139,7 +143,7 @@ impl Coordinator {
         self.transact_as(Intent::ReadOnly, body)
     }
 
-    /// Returns the inner future as it is: every level of nesting adds to the cost of each poll.
+    /// Returns the inner future directly, because every level of nesting adds to the cost of each poll.
     #[inline]
     fn transact_as<R>(
         &mut self,
@@ -150,13 +154,13 @@ impl Coordinator {
         self.transact_on(intent, tried, body)
     }
 
-    /// The state of a transaction that begins now.
+    /// The initial progress of a transaction that begins now.
     #[inline]
     pub(crate) fn untried(&self) -> Tried {
         Tried { tries: 0, start: self.retry.deadline.map(|_| self.cx.port.now()) }
     }
 
-    /// Does the same as [`Coordinator::transact`], for a transaction that has been tried this often already.
+    /// Does the same as [`Coordinator::transact`], for a transaction that has already been tried `tries` times.
     #[inline]
     pub(crate) async fn transact_on<R>(
         &mut self,
@@ -180,7 +184,7 @@ impl Coordinator {
             }
             self.txn.tries_before = tries;
             let mut attempt = Attempt::begin(self);
-            // One future for the whole try: every level of nesting adds to the cost of each poll.
+            // One future covers the whole try, because every level of nesting adds to the cost of each poll.
             let failure = match body(&mut attempt.transaction()).await {
                 Err(failure) => failure,
                 Ok(result) => {
@@ -226,11 +230,11 @@ impl Coordinator {
         }
     }
 
-    /// Splits the leaves that the try has found full. Returns whether any was split: then the next try
-    /// begins, and this one is none of those that [`Retry`] bounds.
+    /// Splits the leaves that the try has found full. Returns whether any leaf was split. If so, the next try
+    /// begins, and the try that found the full leaves does not count towards the bound of [`Retry`].
     ///
     /// # Errors
-    /// The reason why none will be split; a missed deadline.
+    /// The reason why no leaf can be split, or a missed deadline.
     #[cold]
     async fn split_full(&mut self, tried: Tried) -> Result<bool, Failure> {
         let own = std::mem::take(&mut self.txn.ordered.needs);
@@ -241,13 +245,14 @@ impl Coordinator {
         }
     }
 
-    /// Prepares the next try after one that was refused. It checks whether there may be a next. Then it frees
-    /// locks of the dead that the try has met, or pauses. A try that has freed any goes on at once, whatever
-    /// [`Retry`] says: the owner of that lock cannot be in its way again.
+    /// Prepares the next try after a refused try. First this function checks whether a next try is allowed. Then
+    /// this function removes locks of dead nodes that the refused try has met, or pauses. If a lock was removed,
+    /// the next try starts immediately even if [`Retry`] demands a pause. The owner of the removed lock cannot
+    /// block the transaction again.
     ///
     /// # Errors
-    /// `failure`, if there is no next try; `Fenced`, if this life is over; `Usage`, if no shard has ever had
-    /// an owner; a missed deadline.
+    /// `failure`, if no next try is allowed. `Fenced`, if this node was expelled. `Usage`, if no shard has ever had
+    /// an owner. A missed deadline.
     pub(crate) async fn before_next(
         &mut self,
         failure: Failure,
@@ -266,8 +271,8 @@ impl Coordinator {
         self.pause(tried.tries, tried.start).await
     }
 
-    /// Whether a failure will pass: a memory node died, nothing was committed, and a node promotes its
-    /// backups. Reports a dead node in any case.
+    /// Whether a failure will pass: a memory node died, nothing was committed, and another node promotes the
+    /// backups of the dead node's groups. Reports a dead memory node in any case.
     #[cold]
     fn is_mended(&self, failure: Failure) -> bool {
         let configurations = &self.cx.database().configurations;
@@ -285,7 +290,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether there is work to do before the next transaction: see [`Coordinator::get_ready`].
+    /// Whether work must be done before the next transaction: see [`Coordinator::get_ready`].
     #[inline]
     pub(crate) fn has_to_get_ready(&self) -> bool {
         self.cx.node.admission_gate.word() != self.cleared
@@ -293,10 +298,10 @@ impl Coordinator {
             || self.txn.in_doubt
     }
 
-    /// Does the work that comes before a transaction, now and then. The order matters. A transaction in doubt
-    /// needs its log, even on a node that may begin no transaction. A split writes a log, and its area must
-    /// be free for that. Returns the time from which the deadline is counted: a split is no part of the
-    /// transaction.
+    /// Does the work that is sometimes due before a transaction. The order of the work matters. A transaction in
+    /// doubt needs its log, even on a node that may begin no transaction. A split writes a log entry, so the log
+    /// area must be free before the split. Returns the start time for the deadline, because the time of a split
+    /// does not count as time of the transaction.
     #[cold]
     async fn get_ready(&mut self, start: Option<Nanos>) -> Result<Option<Nanos>, Failure> {
         if self.txn.in_doubt {
@@ -306,7 +311,7 @@ impl Coordinator {
             self.look_around(start).await?;
         }
         if self.cx.wants_restructuring() {
-            // An earlier transaction made this necessary: its caller has the reply by now.
+            // An earlier transaction requested this restructuring, and its caller already has the reply.
             let Some(start) = start else {
                 self.grow(&[]).await;
                 return Ok(None);
@@ -318,7 +323,8 @@ impl Coordinator {
         Ok(start)
     }
 
-    /// Checks whether a transaction may begin: something has changed, or this is the first one.
+    /// Checks whether a transaction may begin. This check is made for the first transaction, and after the
+    /// admission gate has changed.
     #[cold]
     async fn look_around(&mut self, start: Option<Nanos>) -> Result<(), Failure> {
         let word = self.cx.node.admission_gate.word();
@@ -327,7 +333,7 @@ impl Coordinator {
             return Err(Failure::Fabric);
         }
         let (cx, number) = (std::rc::Rc::clone(&self.cx), self.txn.coordinator);
-        // An earlier coordinator's transaction may need this number's area.
+        // A transaction of an earlier coordinator may still need the log area of this number.
         cx.settle_left().await?;
         let mut waits = 0;
         while !self.owns_area {
@@ -345,7 +351,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Charges the work of the try that ends, so that in virtual time it takes as long as it would.
+    /// Charges the processing time of the try that ends, so that the try takes realistic virtual time.
     #[inline]
     pub(crate) fn account(&self) {
         if !self.cx.port.charges() {
@@ -367,7 +373,8 @@ impl Coordinator {
         self.txn.in_doubt = false;
         self.protocol.rollback(&self.cx, &mut self.txn);
         if failure == Failure::Usage && self.txn.notes.is_mistaken() {
-            // Other coordinators of this thread may have explained other failures meanwhile.
+            // Other coordinators of this thread may have overwritten the explanation with their own failures
+            // meanwhile.
             misuse::report(&self.cx, &self.txn);
         }
     }
@@ -387,16 +394,17 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Finds out how a transaction ended whose outcome was unknown ([`Failure::CommitUnknown`]), and makes
-    /// that final. The transaction may be this coordinator's or any other's of the database. All callers get
-    /// the same answer, in whatever order and however often they ask, and it agrees with memory. If the
-    /// transaction is another thread's, and its verbs may still be on their way, this waits until that thread
-    /// settles it. Otherwise it is settled here.
+    /// Finds out how a transaction ended whose outcome was unknown ([`Failure::CommitUnknown`]), and makes that
+    /// outcome final. The transaction may belong to any coordinator of the database. All callers get the same
+    /// answer, in any order and any number of times, and the answer agrees with memory. If the transaction belongs
+    /// to another thread, and its verbs may still be on their way, this function waits until that thread settles
+    /// the transaction. Otherwise this thread settles the transaction.
     ///
     /// # Errors
-    /// An error of the fabric: ask again. `Usage`, if the transaction was never in doubt, or is no longer remembered
-    /// ([`VERDICTS_MAX`] transactions were settled since: [`Explanation::NoLongerKnown`]). Also `Usage`, if
-    /// its thread or its node exists no more, so that its node's recovery has to settle it.
+    /// An error of the fabric: the caller may ask again. `Usage`, if the transaction was never in doubt. `Usage`,
+    /// if the outcome is no longer stored, because [`VERDICTS_MAX`] transactions were settled since
+    /// ([`Explanation::NoLongerKnown`]). Also `Usage`, if the transaction's thread or node no longer exists, so
+    /// that its node's recovery has to settle it.
     pub async fn resolve(&mut self, id: TxnId) -> Result<Resolution, Failure> {
         let resolution = self.cx.settle(id).await?;
         if self.txn.in_doubt && self.txn.tag == id {
@@ -406,30 +414,30 @@ impl Coordinator {
         Ok(resolution)
     }
 
-    /// Ends the doubt of a transaction that is settled. Since it went in doubt, its thread keeps all that is
-    /// known of it.
+    /// Ends the doubt of a settled transaction. The thread has kept all information about the transaction since it
+    /// went in doubt.
     fn end_doubt(&mut self) {
-        // Only this coordinator knows of locks without data. Blocks may have been written: they are not
-        // reused.
+        // Only this coordinator knows of locks that it took without writing data. Blocks of the transaction may
+        // have been written, so they are not reused.
         self.txn.allocated.clear();
         self.protocol.abandon(&self.cx, &mut self.txn);
         self.txn.in_doubt = false;
     }
 
-    /// Whether its transactions go into a history.
+    /// Whether the coordinator's transactions are recorded in a history.
     #[inline]
     pub(crate) fn is_recording(&self) -> bool {
         self.history.is_some()
     }
 
-    /// Begins the record of a structural transaction, if there is a history.
+    /// Begins the record of a structural transaction, if a history is recorded.
     pub(crate) fn begin_record_if_any(&mut self) {
         if self.history.is_some() {
             self.begin_record();
         }
     }
 
-    /// Ends the record of a structural transaction, if there is a history.
+    /// Ends the record of a structural transaction, if a history is recorded.
     pub(crate) fn end_record_if_any(&mut self, failure: Option<Failure>) {
         if self.history.is_some() && !self.txn.ordered.leaves.is_empty() {
             self.end_record(failure, false);
@@ -470,23 +478,24 @@ impl Coordinator {
         txn.outcome = RecordedOutcome::Aborted;
         let mut first = Some(first);
         let undone = txn.undone(|| first.take().unwrap_or_else(|| self.cx.next_tag()), now);
-        // If there was no log, nothing was written.
+        // If the transaction has no log entry, it wrote nothing, and nothing was undone.
         if self.cx.was_logged(id) {
             history.extend(undone);
         }
     }
 
-    /// Does the same as [`Coordinator::resolve`], for a transaction of another node's coordinator `number`,
-    /// which no longer runs and has nothing on its way; only the caller knows this. It also resolves a
-    /// transaction that is not known to have been in doubt.
+    /// Does the same as [`Coordinator::resolve`], for a transaction of another node's coordinator `number`. The
+    /// caller must know that this coordinator no longer runs and has no verb on its way. This function also
+    /// resolves a transaction that is not known to have been in doubt.
     ///
     /// # Errors
-    /// As [`Coordinator::resolve`]; `Usage`, if its coordinator has logged others since.
+    /// The same errors as [`Coordinator::resolve`]. `Usage`, if the transaction's coordinator has logged other
+    /// transactions since.
     pub async fn resolve_of(&mut self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
         self.cx.settle_under(id, number).await
     }
 
-    /// Notes that a try has ended. If it is in doubt, it goes on to count as running.
+    /// Notes that a try has ended. A try whose transaction is in doubt continues to count as running.
     #[inline]
     pub(crate) fn leave(&self, failure: Option<Failure>) {
         if failure == Some(Failure::CommitUnknown) && self.txn.in_doubt {
@@ -510,15 +519,15 @@ impl Coordinator {
         }
     }
 
-    /// Hands the transaction in doubt to its thread, with all that is known of it. So a change of the
-    /// configuration does not wait for a coordinator that rests, and locks that no log names are given back
-    /// before. The coordinator keeps only the transaction's name.
+    /// Hands the transaction in doubt to its thread, with all information about it. So a change of the
+    /// configuration does not wait for an idle coordinator, and locks that no log entry names are released before
+    /// the change. The coordinator keeps only the transaction's name.
     #[cold]
     pub(crate) fn hand_over(&mut self) {
         let mut name = Txn::new(self.txn.tag, self.txn.coordinator);
         name.intent = self.txn.intent;
         name.room = name.room.min(self.txn.room);
-        // Its log is needed for as long as anything is written for it.
+        // The log entry of the transaction in doubt is needed for as long as memory may be written on its behalf.
         (name.in_doubt, name.left_unshown) = (true, true);
         name.unlocking = std::mem::take(&mut self.txn.unlocking);
         self.cx.hand_over(std::mem::replace(&mut self.txn, name));
@@ -527,7 +536,7 @@ impl Coordinator {
     pub(crate) async fn resolve_own(&mut self) -> Result<(), Failure> {
         let id = self.txn.tag;
         if self.cx.database().log_area_owners.known(id) == Known::Nothing {
-            // It was settled so long ago that its end is forgotten.
+            // The transaction was settled so long ago that its outcome is no longer stored.
             self.cx.reap();
             self.end_doubt();
             return Ok(());

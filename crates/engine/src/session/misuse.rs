@@ -1,10 +1,10 @@
 //! Mistakes of a transaction's caller, and how they are reported.
 //!
-//! Invariant: no mistake passes in silence. A mistake that shows when an operation is asked for (a key of the
-//! wrong kind, another database's table, another transaction's handle) fails the next fetch. A mistake that
-//! depends on the records read (a change of a row that is not there, a row that is inserted and never set)
-//! fails the commit. It does so before anything is written, and only if all records read are still the same:
-//! a body that saw an impossible state is tried again.
+//! Invariant: every mistake is reported. Some mistakes show when an operation is requested: a key of the wrong
+//! kind, another database's table, another transaction's handle. Such a mistake fails the next fetch. Other
+//! mistakes depend on the records that were read: a change of an absent row, an inserted row that is never set.
+//! Such a mistake fails the commit before anything is written, and only if all records that were read are
+//! unchanged. Otherwise the body may have seen an impossible state, and it is run again.
 
 use crate::protocol::AnyProtocol;
 use crate::session::coordinator::Coordinator;
@@ -17,7 +17,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::schema::{Cells, KeyWidth, TableId};
 
 impl Transaction<'_> {
-    /// The answer of [`Transaction::existed`] for the handle of a further operation.
+    /// The answer of [`Transaction::existed`] for the handle of a further operation on a known record.
     #[cold]
     pub(crate) fn existed_for(&self, handle: Handle) -> bool {
         let Coordinator { txn, .. } = &*self.coordinator;
@@ -33,7 +33,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// The entry that [`Transaction::get`] shows for the handle of a further operation.
+    /// The entry that [`Transaction::get`] shows for the handle of a further operation on a known record.
     #[cold]
     pub(crate) fn entry_to_get(&self, handle: Handle) -> Option<&Entry> {
         let txn = &self.coordinator.txn;
@@ -45,7 +45,7 @@ impl Transaction<'_> {
         Some(&txn.entries[wish.entry as usize])
     }
 
-    /// Notes that a row of zeros is meant.
+    /// Notes that the caller intends the inserted row to be all zeros.
     #[cold]
     pub(crate) fn note_zeros(&mut self, handle: Handle) {
         let txn = &mut self.coordinator.txn;
@@ -57,8 +57,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Refuses an operation of the caller: the next fetch fails with this explanation. The handle that it
-    /// returns names no record.
+    /// Refuses an operation of the caller: the next fetch fails with `explanation`. The returned handle names no
+    /// record.
     #[cold]
     pub fn refuse(&mut self, explanation: Explanation) -> Handle {
         let txn = &self.coordinator.txn;
@@ -66,7 +66,7 @@ impl Transaction<'_> {
         Handle::default()
     }
 
-    /// The number of the database that it runs on: see [`crate::site::Database::number`].
+    /// The number of the database on which the transaction runs: see [`crate::site::Database::number`].
     #[inline]
     pub fn database(&self) -> u64 {
         self.coordinator.cx.database().number()
@@ -88,8 +88,8 @@ impl Transaction<'_> {
         self.refuse(explanation)
     }
 
-    /// Refuses an insert or delete behind a scan that waits for the records before it. The scan must not show
-    /// it, so the two must not be fetched together.
+    /// Refuses an insert or delete that follows a waiting scan in the same fetch. The scan must not show this
+    /// insert or delete, so the two must not be fetched together.
     #[cold]
     pub(crate) fn note_order(&mut self, table: TableId, mode: Mode) -> Handle {
         let name = &self.coordinator.cx.table(table).schema.name;
@@ -106,7 +106,7 @@ fn note_foreign_handle(txn: &Txn, what: &str) {
     txn.sequel.note_mistake(&txn.notes, explanation);
 }
 
-/// The place of the entry that a set by the handle of a further operation changes, if it may change any.
+/// Returns the position of the entry that the handle of a further operation may change, if it may change an entry.
 #[cold]
 pub(crate) fn place_to_set(cx: &Context, txn: &Txn, handle: Handle) -> Option<usize> {
     let Some(wish) = txn.wish_of(handle) else {
@@ -131,8 +131,7 @@ fn operation(mode: Mode) -> &'static str {
     }
 }
 
-/// Notes a set that changes nothing: of an update that found no row, of an insert that found one, of a row
-/// that is deleted.
+/// Notes a `set` that has no effect. The row was not found by an update, was found by an insert, or is deleted.
 #[cold]
 pub(crate) fn note_nothing_to_set(cx: &Context, txn: &Txn, handle: Handle) {
     let wish = txn.wish_of(handle);
@@ -157,19 +156,19 @@ fn name_of(table: &Table, entry: &Entry) -> String {
     }
 }
 
-/// The fate of a fetched transaction that has notes to look after.
+/// The result of checking a fetched transaction that has pending notes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// It commits like any other.
+    /// The transaction commits like any other.
     Commit,
-    /// It has committed: it needs no validation, write or release.
+    /// The transaction has committed: it needs no validation, write or release.
     Committed,
-    /// Its caller has made a mistake. It fails with the [`report`], if all records that it read were there at
-    /// one moment.
+    /// The caller has made a mistake. The transaction fails with the [`report`], if all records that it read
+    /// existed together at one moment.
     Refuse,
 }
 
-/// Looks after the notes of a fetched transaction before it commits.
+/// Processes the notes of a fetched transaction before it commits.
 #[inline(never)]
 pub(crate) fn look_after(protocol: &AnyProtocol, cx: &Context, txn: &mut Txn) -> Verdict {
     if txn.notes.has_inserts() {
@@ -184,7 +183,7 @@ pub(crate) fn look_after(protocol: &AnyProtocol, cx: &Context, txn: &mut Txn) ->
     }
 }
 
-/// Makes rows that were inserted whole, and checks that some column of each is set.
+/// Completes the rows that were inserted, and checks that at least one column of each row is set.
 fn settle_inserts(cx: &Context, txn: &mut Txn) {
     let Txn { entries, sequel, notes, .. } = txn;
     for (at, entry) in entries.iter_mut().enumerate() {
@@ -206,7 +205,7 @@ fn settle_inserts(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Fails a transaction for its caller's mistake.
+/// Fails a transaction because of its caller's mistake.
 #[cold]
 pub(crate) fn report(cx: &Context, txn: &Txn) -> Failure {
     match txn.sequel.mistake() {

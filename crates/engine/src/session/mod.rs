@@ -1,6 +1,7 @@
 //! The interface of callers: coordinators and their transactions.
 //!
-//! Invariant: a caller sees operations on a map; rounds, retries and restructuring are done here.
+//! Invariant: a caller sees only operations on a map. Rounds, retries and restructuring are done inside this
+//! module.
 
 pub(crate) mod attempt;
 pub mod coordinator;

@@ -1,9 +1,10 @@
-//! Reads records of one table by keys that are known from the start: a transaction that is one call.
+//! Reads records of one table by keys that are known from the start, as a complete transaction in one call.
 //!
-//! Invariant: it does the same as [`Coordinator::transact_read_only`] with a body that reads these records,
-//! and is as strictly serializable. Where the protocol can, it first tries without a body: by loads and without
-//! a working set where memory is near ([`crate::steps::access::batch_read`]), else by a transaction's fetch and
-//! commit. A try that does not get through has held nothing. The transaction that follows it has one try less.
+//! Invariant: [`Coordinator::multi_get`] does the same as [`Coordinator::transact_read_only`] with a body that
+//! reads these records, with the same strict serializability. If the protocol allows, it first tries without
+//! running a body. Where memory is near, this try uses loads and no working set
+//! ([`crate::steps::access::batch_read`]). Otherwise it uses a transaction's fetch and commit. If the first try
+//! fails, no lock was held. The transaction that follows has one try less.
 
 use crate::session::coordinator::{Coordinator, Tried};
 use crate::session::transaction::Transaction;
@@ -21,7 +22,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::schema::row::Row;
 use tarn_store::schema::{Cells, TableId};
 
-/// A mark that a try is under way: its thread changes no configuration meanwhile.
+/// A guard that marks a try as under way. Until it is dropped, its thread changes no configuration.
 struct Inside<'a>(&'a Context);
 
 impl Drop for Inside<'_> {
@@ -31,22 +32,22 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Returns that future behind a pointer: one that is seldom taken must not make the caller's larger.
+/// Returns the future behind a pointer. A future that is seldom needed should not enlarge the caller's future.
 fn apart<'a, R>(future: impl Future<Output = R> + 'a) -> Pin<Box<dyn Future<Output = R> + 'a>> {
     Box::pin(future)
 }
 
 impl Coordinator {
-    /// Reads the records of these keys, all of one moment, as a transaction of its own. Then calls `see` with
-    /// each key's position and record, in the order of the keys; the record is `None` if there is none. Keys
-    /// may repeat. `see` gets no value that others may still undo, and is called once for each key, after the
-    /// commit.
+    /// Reads the records of these keys at one moment, as a transaction of its own. Then this function calls `see`
+    /// with each key's position and record, in the order of the keys. The record is `None` if the key is absent.
+    /// Keys may repeat. `see` is called after the commit, once for each key, and gets only committed values.
     ///
     /// # Errors
-    /// As [`Coordinator::transact_read_only`], with tries counted alike. In this case `see` was not called.
+    /// The same errors as [`Coordinator::transact_read_only`], with tries counted in the same way. After an error
+    /// `see` was not called.
     ///
     /// # Panics
-    /// If the table's keys are no words: a bug of the caller's that no input can cause.
+    /// If the table's keys are not words: this is a bug of the caller that no input can cause.
     #[inline]
     pub async fn multi_get(
         &mut self,
@@ -54,8 +55,8 @@ impl Coordinator {
         keys: impl ExactSizeIterator<Item = u64> + Clone,
         mut see: impl FnMut(usize, Option<Row<'_>>),
     ) -> Result<(), Failure> {
-        // Where memory is near, reading the clock would take as long as a record, and the try takes less than
-        // a pause.
+        // Where memory is near, reading the clock would take as long as reading a record. The try itself takes less
+        // time than a pause between two tries.
         let mut tried = if self.cx.is_near { None } else { Some(self.untried()) };
         if self.may_read_together(table, keys.len()) && self.begin_together(table, keys.clone()) {
             let came = match self.cx.is_near {
@@ -81,7 +82,7 @@ impl Coordinator {
         Box::pin(self.get_as_any((table, keys.collect()), tried, &mut see)).await
     }
 
-    /// A try where memory is near, by loads.
+    /// Makes one try where memory is near: it reads the records by loads.
     #[inline]
     async fn read_together(&mut self) -> BatchOutcome {
         let Coordinator { cx, txn, protocol, together, .. } = &mut *self;
@@ -98,8 +99,8 @@ impl Coordinator {
         }
     }
 
-    /// A try where memory is far, by a transaction's fetch and its commit. It is refused if a key repeats, because
-    /// a key that repeats is one record to a transaction.
+    /// Makes one try where memory is far, by a transaction's fetch and commit. The try is refused if a key repeats,
+    /// because a transaction has only one record for a repeated key.
     #[inline]
     async fn fetch_together(
         &mut self,
@@ -131,7 +132,7 @@ impl Coordinator {
         }
     }
 
-    /// Reads the records like any transaction.
+    /// Reads the records by an ordinary transaction.
     #[cold]
     async fn get_as_any(
         &mut self,
@@ -146,7 +147,7 @@ impl Coordinator {
             tx.fetch().await
         };
         self.transact_on(Intent::ReadOnly, tried, body).await?;
-        // The values stay in its buffer until the next transaction begins.
+        // The values stay in the coordinator's buffer until the next transaction begins.
         let seen = Transaction { coordinator: self };
         for (at, &handle) in handles.iter().enumerate() {
             see(at, seen.get(handle));
@@ -154,7 +155,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whether a try without a working set is worth it.
+    /// Whether a try without a body may be made for these records.
     #[inline]
     fn may_read_together(&self, table: TableId, count: usize) -> bool {
         let cx = &*self.cx;
@@ -164,8 +165,8 @@ impl Coordinator {
             && self.protocol.reads_together(cx)
     }
 
-    /// Begins a try where memory is near: prefetches the lines of all homes, and goes inside ([`Inside`]). Returns
-    /// whether it did.
+    /// Begins a try without a body, and marks it as under way ([`Inside`]). Where memory is near, it prefetches the
+    /// lines of all homes. Returns whether the try began.
     #[inline]
     fn begin_together(&mut self, table: TableId, keys: impl ExactSizeIterator<Item = u64>) -> bool {
         if self.is_recording() {
@@ -175,13 +176,13 @@ impl Coordinator {
         if !cx.enter() {
             return false;
         }
-        // The caller's iterator may panic: then no try is under way.
+        // The caller's iterator may panic. Then dropping the guard ends the try.
         let inside = Inside(cx);
         txn.begin_without_records(cx.next_tag());
         if let Some(near) = cx.port.near() {
             together.ask((cx, near), (cx.table(table), keys), (txn.tag, &mut txn.round));
         }
-        // The try itself leaves.
+        // The functions that make the try hold a guard of their own, so this guard must not run its drop code.
         std::mem::forget(inside);
         true
     }
@@ -204,7 +205,7 @@ impl Coordinator {
         }
     }
 
-    /// Enters the records read into the history.
+    /// Records in the history all records that were read.
     #[cold]
     fn record_together(&mut self, table: TableId) {
         let Coordinator { cx, txn, together, .. } = self;
@@ -215,7 +216,7 @@ impl Coordinator {
         }
         for wanted in together.wanted().iter().filter(|_| cx.is_near) {
             if txn.entries.iter().any(|entry| entry.key == wanted.key) {
-                continue; // a key that repeats
+                continue; // a key that repeats is recorded once
             }
             let mut entry = Entry::new(table, wanted.key, Mode::Read, Cells::ALL, Progress::Done);
             (entry.found, entry.version) = (true, wanted.version);

@@ -1,12 +1,12 @@
-//! A coordinator's work for its indexes between transactions.
+//! The work that a coordinator does on indexes between transactions: growth, splits and merges.
 //!
-//! Invariant: the caller's transaction is over and acknowledged before any of this begins, and no failure
-//! here is the caller's error. Growth that is refused, or that finds no memory, is counted and left to the
-//! next request. The same holds for requests of the thread's other coordinators. But a transaction that found
-//! a leaf full cannot do without its split. It is told why the split did not come about, if nothing was
-//! changed for it and trying again would not help. A future that is dropped in the middle gives up its locks.
-//! If its data are on their way, it is resolved before the coordinator runs the next transaction. So is the
-//! caller's own transaction, if it was left in doubt.
+//! Invariant: the caller's transaction is over and acknowledged before this work begins, and a failure of this work
+//! is not an error of the caller. Growth that is refused, or that finds no memory, is counted and left to the next
+//! request. The same holds for requests of the thread's other coordinators. But a transaction that found a leaf
+//! full needs the split of that leaf. Such a transaction gets the reason why the split failed, if nothing was
+//! changed for the split and another try would not help. A future that is dropped during this work releases its
+//! locks. If the data of the work are on their way, its transaction is resolved before the coordinator runs the
+//! next one. The same holds for the caller's own transaction, if it was left in doubt.
 
 use crate::protocol;
 use crate::recovery::free_met;
@@ -18,23 +18,23 @@ use tarn_store::index::btree::work::{TreeDone, TreeTask, TreeWork};
 use tarn_store::index::growth::{Grown, Shard};
 use tarn_store::schema::TableId;
 
-/// The result of the requests without which a transaction cannot be committed.
+/// The result of the requests that a transaction needs before it can be committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Grew {
-    /// Some were done.
+    /// At least one of the requests was done.
     Changed,
-    /// None was done, this time.
+    /// No request was done this time.
     Nothing,
-    /// None will be done: trying again would not help.
+    /// No request will be done, because another try would not help.
     Refused(Failure),
 }
 
 impl Coordinator {
-    /// Changes the shape of trees as requested: `own` first, then each request that waits, once. Then grows
-    /// the shard that was requested last. Returns the result of `own`.
+    /// Changes the shape of trees as requested: first the requests in `own`, then each waiting request once. Then
+    /// this function grows the shard whose growth was requested last. Returns the result of the requests in `own`.
     #[cold]
     pub(crate) async fn grow(&mut self, own: &[TreeWork]) -> Grew {
-        // A split would forget a transaction in doubt and its locks, and would use its log area.
+        // A split would overwrite the state, the locks and the log area of a transaction in doubt.
         assert!(!self.txn.in_doubt, "a transaction in doubt is resolved before indexes grow");
         let cx = std::rc::Rc::clone(&self.cx);
         own.iter().for_each(|&work| cx.tree_works.withdraw(work));
@@ -48,7 +48,7 @@ impl Coordinator {
                     verdict = Grew::Refused(failure);
                 }
                 Err(Refused::All) => return verdict,
-                // It will be requested again.
+                // The failed request will be made again by a later transaction.
                 Ok(()) | Err(Refused::Lasting(_) | Refused::ForNow) => {}
             }
         }
@@ -62,14 +62,14 @@ impl Coordinator {
         let Some(working) = cx.growth.take() else { return };
         let full = loop {
             if !cx.enter() {
-                break false; // the configuration changes: the next insert asks again
+                break false; // the configuration changes: the next insert requests growth again
             }
             match Restructuring::begin(self).grow(working.shard).await {
                 Ok(Grown::Extended) => {}
                 Ok(Grown::Split { .. } | Grown::TooLight | Grown::TooLarge) => break false,
                 Err(failure) => {
                     if cx.has_blocking_lock() {
-                        free_met(cx).await; // the next request may have it
+                        free_met(cx).await; // the next request may have this lock
                     }
                     break failure == Failure::OutOfMemory;
                 }
@@ -80,13 +80,13 @@ impl Coordinator {
         }
     }
 
-    /// Empties the slots of deleted records in a bucket in which an insert has found no room. If this is in
-    /// vain, the next try makes the bucket's chain longer: each bucket is swept in vain once.
+    /// Empties the slots of deleted records in a bucket in which an insert has found no room. If the sweep frees no
+    /// slot, the next try adds a block to the bucket's chain. So each bucket is swept without success only once.
     #[cold]
     pub(crate) async fn sweep(&mut self, bucket: (TableId, Address)) {
         let cx = std::rc::Rc::clone(&self.cx);
         if !cx.enter() {
-            return; // the configuration changes: the next try asks again
+            return; // the configuration changes: the next try requests the sweep again
         }
         let swept = Restructuring::begin(self).sweep(bucket).await;
         if !matches!(swept, Ok(1..)) {
@@ -97,11 +97,11 @@ impl Coordinator {
         }
     }
 
-    /// Does a request about an ordered index, with the requests that must come before it and those that
-    /// follow from it.
+    /// Carries out a request about an ordered index. This function also carries out the requests that must be done
+    /// before this request, and the requests that follow from it.
     ///
     /// # Errors
-    /// The reason why the request is not done with.
+    /// The reason why the request was not carried out completely.
     #[cold]
     async fn reshape(&mut self, cx: &Context, work: TreeWork) -> Result<(), Refused> {
         let (mut open, mut has_changed) = (vec![work], false);
@@ -121,7 +121,7 @@ impl Coordinator {
                 }
                 Ok(TreeDone::Needless) => {
                     if next.task == TreeTask::Merge {
-                        // A merge that waited for this one cannot come about either.
+                        // A merge that had to wait for this merge cannot succeed either.
                         cx.tree_works.rest_from_merges();
                         return Ok(());
                     }
@@ -141,11 +141,11 @@ impl Coordinator {
     }
 }
 
-/// Why a request is not done with.
+/// The reason why a request was not carried out completely.
 enum Refused {
-    /// Nothing was changed for it, and nothing will be as things stand.
+    /// Nothing was changed for the request, and another try would not help.
     Lasting(Failure),
-    /// It may come about another time, or a part of it has.
+    /// The request may succeed another time, or a part of it has succeeded.
     ForNow,
     /// No other request would succeed either: the fabric fails, or the configuration changes.
     All,
@@ -161,10 +161,10 @@ impl Refused {
     }
 }
 
-/// The most structural transactions that follow from one request.
+/// The maximum number of structural transactions that follow from one request.
 const STEPS_MAX: usize = 32;
 
-/// One structural transaction. If its future is dropped, it gives up its locks.
+/// One structural transaction. Dropping it releases its locks.
 struct Restructuring<'c> {
     coordinator: &'c mut Coordinator,
     ended: bool,
@@ -187,7 +187,7 @@ impl<'c> Restructuring<'c> {
                 txn.in_doubt = false;
                 txn.allocated.clear();
             }
-            Err(Failure::CommitUnknown) => {} // resolved before the next transaction
+            Err(Failure::CommitUnknown) => {} // this transaction is resolved before the next one
             Ok(_) | Err(_) => {
                 if matches!(result, Err(Failure::OutOfMemory | Failure::Usage)) {
                     cx.metrics.split_refused();
@@ -213,7 +213,7 @@ impl<'c> Restructuring<'c> {
         self.ended = true;
         match result {
             Ok(1..) => txn.in_doubt = false,
-            Err(Failure::CommitUnknown) => {} // resolved before the next transaction
+            Err(Failure::CommitUnknown) => {} // this transaction is resolved before the next one
             Ok(0) | Err(_) => {
                 txn.in_doubt = false;
                 protocol.rollback(cx, txn);
@@ -239,7 +239,7 @@ impl<'c> Restructuring<'c> {
                     cx.metrics.split(buckets);
                 }
             }
-            Err(Failure::CommitUnknown) => {} // resolved before the next transaction
+            Err(Failure::CommitUnknown) => {} // this transaction is resolved before the next one
             Ok(Grown::TooLight) => protocol.rollback(cx, txn),
             Ok(Grown::TooLarge) | Err(_) => {
                 cx.metrics.split_refused();

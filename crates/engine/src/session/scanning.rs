@@ -1,9 +1,9 @@
-//! The interface of a transaction's body to ordered indexes: scans, and their results.
+//! Lets a transaction's body use ordered indexes: it plans scans and reads their results.
 //!
-//! Invariant: a scan is planned, and runs with the next fetch beside the records of that fetch. It shows the
-//! index as of one moment, together with the changes that the transaction itself had made before the scan was
-//! planned. Inserts and deletes that are not fetched by then are fetched first. Mistakes of the caller (a key
-//! with parts of other widths, too many scans) surface at the fetch.
+//! Invariant: a scan is planned first, and runs in the next fetch together with the records of that fetch. A scan
+//! shows the index as of one moment, together with the changes that the transaction itself made before the scan was
+//! planned. Inserts and deletes that were requested before the scan and not yet fetched are fetched first. Mistakes
+//! of the caller (a key with parts of other widths, too many scans) are reported by the fetch.
 
 use crate::protocol::merge_access::precedes_scan;
 use crate::session::coordinator::Coordinator;
@@ -20,10 +20,10 @@ use tarn_store::schema::IndexId;
 use tarn_store::schema::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 
 impl Transaction<'_> {
-    /// Plans a scan of an ordered index. It runs at the next fetch; [`Transaction::scanned`] shows its
-    /// entries.
+    /// Plans a scan of an ordered index. The scan runs at the next fetch. After that, [`Transaction::scanned`]
+    /// returns its entries.
     ///
-    /// A transaction has at most `Options::records_max` scans and look-ups; a scan shows any number of
+    /// A transaction may have at most `Options::records_max` scans and look-ups. One scan may return any number of
     /// entries.
     pub fn scan(&mut self, index: IndexId, scan: Scan) -> ScanHandle {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
@@ -48,8 +48,8 @@ impl Transaction<'_> {
         ScanHandle(ordered.live as u32 - 1)
     }
 
-    /// Plans the look-up of one key of a unique index. It counts as a scan of one entry. For a prefix of keys
-    /// it shows the first entry.
+    /// Plans the look-up of one key of a unique index. The look-up counts as a scan of one entry. If `key` is only
+    /// a prefix, the look-up returns the first entry with that prefix.
     #[inline]
     pub fn seek(&mut self, index: IndexId, key: IndexKey) -> ScanHandle {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
@@ -78,10 +78,11 @@ impl Transaction<'_> {
         ScanHandle(txn.ordered.live as u32 - 1)
     }
 
-    /// The entries of a scan, in its order, with the changes that this transaction had made before it.
+    /// Returns the entries of a scan in the scan's order, including the changes that this transaction made before
+    /// the scan.
     ///
     /// # Panics
-    /// If the scan was not fetched: a bug of the caller's that no input can cause.
+    /// If the scan was not fetched: this is a bug of the caller that no input can cause.
     pub fn scanned(&self, handle: ScanHandle) -> impl Iterator<Item = ScanEntry<'_>> {
         let Coordinator { cx, txn, .. } = &*self.coordinator;
         let waits = txn.notes.is_waiting() && txn.sequel.has_scan(handle.0 as usize);
@@ -96,7 +97,7 @@ impl Transaction<'_> {
     }
 }
 
-/// A scan that begins when all that was asked for before it is fetched.
+/// Adds a scan that begins only after everything that was requested before it has been fetched.
 #[cold]
 fn later_scan(
     txn: &mut Txn,
@@ -113,7 +114,7 @@ fn later_scan(
     ScanHandle(at as u32)
 }
 
-/// The index of a scan or look-up, and the places of the slots that it shows.
+/// Returns the index of a scan or look-up, and the buffer positions of the slots that it returns.
 #[inline]
 fn shown(ordered: &Ordered, handle: ScanHandle) -> (u16, &[BufferOffset]) {
     let scan = match handle.seek() {
@@ -136,7 +137,7 @@ fn index_of(cx: &Context, index: u16) -> &Index {
     cx.database().catalog.ordered(IndexId(index))
 }
 
-/// Explains the mistake in a scan between these keys, or in this number of scans.
+/// Explains the mistake in a scan between these keys, or in the number of scans.
 #[cold]
 fn mistake_of(index: &Index, keys: [&IndexKey; 2], (scans, most): (usize, usize)) -> Explanation {
     let Some(key) = keys.into_iter().find(|key| !key.begins(index.parts)) else {

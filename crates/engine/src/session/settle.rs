@@ -1,14 +1,15 @@
-//! This thread's in-doubt transactions: those whose callers were not told how they ended.
+//! Settles this thread's transactions in doubt: transactions whose callers were not told the outcome.
 //!
-//! Invariant: one coroutine at a time settles a transaction in doubt, and its thread counts as busy until
-//! then. A change of the configuration waits for that, because the new primaries know nothing of the
-//! transaction's locks. The coordinator settles it before its next transaction, or on request. While a change
-//! waits, or once the coordinator exists no more, any coroutine of the thread settles it. Where no verb of a
-//! dropped round lands later, any thread may settle it that is asked to, or that meets one of its locks. A
-//! coordinator hands its transaction in doubt over to its thread. If the transaction holds locks, but has
-//! neither data nor a log entry in memory, no other thread knows of these locks. They are given back before
-//! the thread counts as idle. Until the transaction is settled its number is this thread's, and the database
-//! says how it ended ([`crate::cluster::log_area_owners`]).
+//! Invariant: one coroutine at a time settles a transaction in doubt, and its thread counts as busy until the
+//! transaction is settled. A change of the configuration waits for that, because the new primaries do not know the
+//! transaction's locks. The coordinator settles the transaction before its next transaction, or on request. While a
+//! change waits, or after the coordinator was dropped, any coroutine of the thread settles it. If no verb of a
+//! dropped round can land later, other threads may settle the transaction too. Such a thread was asked to settle
+//! it, or has met one of its locks. A coordinator hands its transaction in doubt over to its thread. The
+//! transaction may hold locks and have neither data nor a log entry in memory. Then no other thread knows these
+//! locks, and they are released before the thread counts as idle. Until the transaction is settled, its
+//! coordinator's number belongs to this thread. The database stores the outcome
+//! ([`crate::cluster::log_area_owners`]).
 
 use crate::cluster::log_area_owners::{Known, Verdict};
 use crate::cluster::membership::Standing;
@@ -26,11 +27,11 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
 use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
 
-/// How often a thread that waits for a configuration looks for it.
+/// The interval at which a thread that waits for a configuration checks for it.
 const LOOK_AGAIN: Nanos = Nanos(1_000);
 
 impl Context {
-    /// Gives up the locks of this thread's transactions that others have settled.
+    /// Releases the remaining locks of this thread's transactions that other threads have settled.
     pub(crate) fn reap(&self) {
         for id in self.doubts.ids() {
             let verdict = match self.database().log_area_owners.known(id) {
@@ -47,33 +48,36 @@ impl Context {
         }
     }
 
-    /// Gives up the locks that a settled transaction held and did not log. Its thread is done with it then.
+    /// Releases the locks that a settled transaction held and did not log. After that the thread forgets the
+    /// transaction.
     fn release_left(&self, id: TxnId) {
         let Some(Doubt { left: Some(mut txn), .. }) = self.doubts.remove(id) else { return };
-        txn.allocated.clear(); // blocks may have been written: not reused
+        txn.allocated.clear(); // the blocks may have been written, so they are not reused
         protocol::of(self).abandon(self, &mut txn);
     }
 
-    /// Whether this thread may settle the in-doubt transactions of other threads: none of their verbs lands
-    /// any more, and settling waits for no thread.
+    /// Whether this thread may settle the transactions in doubt of other threads. This thread may do so if none of
+    /// the other threads' verbs can still land, and if settling waits for no other thread.
     fn settles_others(&self) -> bool {
         let waits_for_nobody =
             !self.has_services() || matches!(self.timestamps, Timestamps::Counter);
         self.port.caps().ends_when_dropped && waits_for_nobody
     }
 
-    /// Whether this thread may settle a transaction in doubt: its own, or another's of a life that is a
-    /// member. The transactions of a life that is none are left to that life's recovery.
+    /// Whether this thread may settle a transaction in doubt. A thread may settle its own transactions. A thread
+    /// may settle another thread's transaction if the incarnation that ran the transaction is still a member.
+    /// Otherwise the recovery of that incarnation settles it.
     fn may_settle(&self, id: TxnId) -> bool {
         self.doubts.has(id)
             || (self.settles_others() && self.database().membership.is_member(id.node()))
     }
 
-    /// Finds out how a transaction in doubt ended, and makes that final: the same for every thread that asks.
+    /// Finds out how a transaction in doubt ended, and makes the outcome final. Every thread that asks gets the
+    /// same outcome.
     ///
     /// # Errors
-    /// An error of the fabric: ask again. `Usage`, if it is no longer remembered, or if the recovery of its node has to
-    /// settle it.
+    /// An error of the fabric: the caller may ask again. `Usage`, if the outcome is no longer stored, or if the
+    /// recovery of the transaction's node has to settle the transaction.
     pub(crate) async fn settle(&self, id: TxnId) -> Result<Resolution, Failure> {
         loop {
             match self.database().log_area_owners.known(id) {
@@ -99,12 +103,12 @@ impl Context {
         }
     }
 
-    /// Does the same as [`Context::settle`], also for a transaction that was never known to be in doubt: its
-    /// coordinator's number says where its log is. If it is another node's, the caller knows that it does not
-    /// run and has nothing on its way.
+    /// Does the same as [`Context::settle`], also for a transaction that was never known to be in doubt. The number
+    /// of the transaction's coordinator tells where its log is. If the coordinator belongs to another node, the
+    /// caller must know that the coordinator does not run and has no verb on its way.
     ///
     /// # Errors
-    /// As [`Context::settle`].
+    /// The same errors as [`Context::settle`].
     pub(crate) async fn settle_under(&self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
         loop {
             match self.database().log_area_owners.known(id) {
@@ -120,7 +124,7 @@ impl Context {
                     self.port.yield_now().await;
                 }
                 Known::Open { .. } | Known::Settled(_) => return self.settle(id).await,
-                // If another thread of this node left it in doubt, that thread settles it.
+                // If another thread of this node left the transaction in doubt, that thread settles it.
                 Known::Nothing if self.is_number_held_elsewhere(number)? => {
                     self.port.yield_now().await;
                 }
@@ -139,11 +143,12 @@ impl Context {
         }
     }
 
-    /// Checks that another thread will settle the transaction: its own thread, or one that is at it.
+    /// Checks that another thread will settle the transaction: the transaction's own thread, or a thread that
+    /// already settles it.
     ///
     /// # Errors
-    /// `Fenced`, if this node is no member any more. `Usage`, if the transaction's thread or node exists no
-    /// more: its node's recovery has to settle it.
+    /// `Fenced`, if this node is no longer a member. `Usage`, if the transaction's thread or node no longer exists,
+    /// so that the node's recovery has to settle the transaction.
     fn awaits(&self, id: TxnId, is_left: bool) -> Result<(), Failure> {
         if self.is_expelled() {
             return Err(self.port.note_failure(FabricError::Fenced).into());
@@ -160,10 +165,10 @@ impl Context {
         Err(self.explain(Explanation::usage("resolve", id, &allowed)))
     }
 
-    /// Refuses to settle a transaction whose node is being recovered: recovery settles it.
+    /// Refuses to settle a transaction whose node is being recovered, because the recovery settles it.
     ///
     /// # Errors
-    /// `Usage`, which names the node.
+    /// `Usage`, with the name of that node.
     fn awaits_recovery(&self, id: TxnId) -> Result<(), Failure> {
         match self.database().log_area_owners.is_closed(id.node()) {
             true => self.awaits(id, false),
@@ -171,7 +176,7 @@ impl Context {
         }
     }
 
-    /// Settles a transaction that no thread is settling. Returns `None` if a thread is.
+    /// Settles a transaction that no thread is settling. Returns `None` if another thread is already settling it.
     async fn settle_here(
         &self,
         id: TxnId,
@@ -180,8 +185,8 @@ impl Context {
     ) -> Result<Option<Resolution>, Failure> {
         if !self.doubts.has(id) {
             self.check_membership()?;
-            // The transaction is settled by the map that it ran in, which stays as long as it is in doubt. A
-            // thread that runs by another map is of a life that is over.
+            // The transaction is settled with the map of its own configuration, which stays open as long as the
+            // transaction is in doubt. If this thread has another map, its node was expelled.
             self.follow();
             if !self.is_current() {
                 return Err(self.port.note_failure(FabricError::Fenced).into());
@@ -204,7 +209,7 @@ impl Context {
         Ok(Some(verdict.resolution))
     }
 
-    /// Frees the locks that a transaction of another thread has taken and not logged.
+    /// Releases the locks that a transaction of another thread has taken and not logged.
     async fn free_locks(&self, id: TxnId, locks: Vec<Address>) {
         let protocol = protocol::of(self);
         let words = [LockMode::Intent, LockMode::Exclusive];
@@ -214,14 +219,14 @@ impl Context {
             words.iter().for_each(|&word| {
                 protocol.free_stray(self, &mut round, (lock.plus(LOCK_AT), word));
             });
-            // A memory node that does not answer has lost the lock.
+            // If a memory node does not answer, the lock in its memory is lost anyway.
             let _ = self.port.execute(&mut round).await;
         }
     }
 
-    /// Takes over a coordinator's transaction that is in doubt, and whose locks shards of other nodes may
-    /// wait for. From now on the thread keeps all that is known of it, so that it is settled even while the
-    /// coordinator rests.
+    /// Takes over a coordinator's transaction in doubt. Shards of other nodes may wait for the transaction's locks.
+    /// From now on the thread keeps all information about the transaction, so that it can be settled while the
+    /// coordinator is idle.
     #[cold]
     pub(crate) fn hand_over(&self, txn: Txn) {
         let mut list = self.doubts.list.borrow_mut();
@@ -232,9 +237,9 @@ impl Context {
         (doubt.left, doubt.is_awaited) = (Some(Box::new(txn)), true);
     }
 
-    /// Settles this thread's in-doubt transactions, where that waits for no thread, when a future or its
-    /// coordinator is dropped. The thread may do nothing more, or be about to end, and no other thread knows
-    /// all its locks. Transactions that cannot be settled yet are tried again later.
+    /// Settles this thread's transactions in doubt after a future or a coordinator is dropped, if settling waits
+    /// for no other thread. The transactions are settled immediately because the thread may end soon, and no other
+    /// thread knows all the locks. Transactions that cannot be settled yet are tried again later.
     #[cold]
     pub(crate) fn settle_dropped(&self) {
         if self.settles_others() {
@@ -247,7 +252,7 @@ impl Context {
         }
     }
 
-    /// Takes over the in-doubt transaction of a coordinator that goes.
+    /// Takes over the transaction in doubt of a coordinator that is being dropped.
     #[cold]
     pub(crate) fn inherit(&self, txn: Txn) {
         let mut list = self.doubts.list.borrow_mut();
@@ -257,7 +262,7 @@ impl Context {
         }
         drop(list);
         self.settle_dropped();
-        // The coordinator of this thread that runs next settles it.
+        // The coordinator of this thread that runs next settles the transaction.
         self.node.admission_gate.look_again();
     }
 
@@ -269,18 +274,19 @@ impl Context {
         self.database().log_area_owners.first_open(|id, _| ids.contains(&id))
     }
 
-    /// Whether coordinators of this thread have left anything in doubt, or their last writes ended in an error.
+    /// Whether this thread still has to settle transactions that its coordinators have left in doubt. Transactions
+    /// whose last writes ended in an error count too.
     pub(crate) fn has_left_doubts(&self) -> bool {
         self.first_open(&self.doubts.left(self.has_services())).is_some()
     }
 
-    /// Settles the in-doubt transactions of this thread's coordinators that exist no more. Where locks are in
-    /// compute nodes, a transaction that waits for a lock has no other thread to ask. So the in-doubt
-    /// transactions of resting coordinators are settled, too. If this thread may, it also settles the
-    /// transactions of threads that exist no more.
+    /// Settles the transactions in doubt of this thread's coordinators that were dropped. If locks are in compute
+    /// nodes, a transaction that waits for a lock can ask no other thread. So the transactions in doubt of idle
+    /// coordinators are settled too. If this thread may settle for others, it also settles the transactions of
+    /// threads that no longer exist.
     ///
     /// # Errors
-    /// An error of the fabric: ask again.
+    /// An error of the fabric: the caller may ask again.
     pub(crate) async fn settle_left(&self) -> Result<(), Failure> {
         self.reap();
         while let Some((id, number)) = self.first_open(&self.doubts.left(self.has_services())) {
@@ -295,11 +301,12 @@ impl Context {
         Ok(())
     }
 
-    /// Settles this thread's in-doubt transactions under a number that a new coordinator has. Returns whether
-    /// no thread of this node needs the number any more.
+    /// Settles this thread's transactions in doubt under a number that a new coordinator uses. Returns whether no
+    /// thread of this node still needs the number.
     ///
     /// # Errors
-    /// An error of the fabric: ask again. `Usage`, if a thread that exists no more needs it.
+    /// An error of the fabric: the caller may ask again. `Usage`, if a thread that no longer exists needs the
+    /// number.
     pub(crate) async fn is_number_free(&self, number: u32) -> Result<bool, Failure> {
         self.reap();
         let numbers = &self.database().log_area_owners;
@@ -313,8 +320,8 @@ impl Context {
         Ok(!is_own && !self.is_number_held_elsewhere(number)?)
     }
 
-    /// Settles the transaction whose lock is in the way, if it is in doubt and this thread may. Returns
-    /// whether it did.
+    /// Settles the transaction that holds a blocking lock, if the transaction is in doubt and this thread may
+    /// settle it. Returns whether this thread settled it.
     pub(crate) async fn settle_met(&self, word: u64) -> bool {
         let Some(id) = LockWord::from_word(word).owner() else { return false };
         match self.database().log_area_owners.known(id) {
@@ -327,8 +334,8 @@ impl Context {
         }
     }
 
-    /// Settles this thread's in-doubt transactions, if a change of the configuration waits for them. Those
-    /// that cannot be settled yet are tried again the next time.
+    /// Settles this thread's transactions in doubt, if a change of the configuration waits for them. Transactions
+    /// that cannot be settled yet are tried again at the next call.
     pub async fn attend(&self) {
         if self.database().configurations.announced()
             == self.database().configurations.open().number
@@ -344,7 +351,7 @@ impl Context {
     }
 }
 
-/// One coroutine's right to settle a transaction in doubt. Dropping it gives the right up.
+/// One coroutine's right to settle a transaction in doubt. Dropping this value gives the right back.
 pub(crate) struct Claim<'a> {
     cx: &'a Context,
     id: TxnId,
@@ -355,7 +362,7 @@ impl<'a> Claim<'a> {
     pub(crate) fn take(cx: &'a Context, id: TxnId) -> Option<Claim<'a>> {
         let is_over = |node| cx.is_over(node);
         let is_taken = cx.database().log_area_owners.claim(id, cx.node.id, is_over);
-        // The claim is made only then: dropping one gives the right up.
+        // The guard is created only if the right was granted, because dropping a guard gives the right back.
         is_taken.then(|| Claim { cx, id })
     }
 
@@ -364,9 +371,9 @@ impl<'a> Claim<'a> {
         self.cx.database().log_area_owners.locks(self.id)
     }
 
-    /// Ends the doubt with this verdict, reached by the transaction's own thread or another. A life that is
-    /// over may have read memory that has died since. It uses its verdict itself, but tells no other thread,
-    /// since recovery has the last word. Returns the verdict that holds for all threads.
+    /// Ends the doubt with this verdict, which the transaction's own thread or another thread has reached. An
+    /// expelled node may have read memory that has been lost since. Such a node uses its own verdict but tells it
+    /// to no other thread, because the recovery decides. Returns the verdict that holds for all threads.
     pub(crate) fn end(self, verdict: Verdict, by_its_own: bool) -> Verdict {
         let database = self.cx.database();
         if self.cx.is_expelled() {
@@ -391,11 +398,11 @@ impl Drop for Claim<'_> {
 }
 
 impl Context {
-    /// Whether another thread of this node has a transaction in doubt under a number, and will settle it, or
-    /// has last writes of one on their way.
+    /// Whether another thread of this node still needs a number. The other thread has a transaction in doubt under
+    /// the number and will settle it, or the other thread still waits for the transaction's last writes.
     ///
     /// # Errors
-    /// `Usage`, if that thread exists no more.
+    /// `Usage`, if that thread no longer exists.
     pub(crate) fn is_number_held_elsewhere(&self, number: u32) -> Result<bool, Failure> {
         let mut mine = self.doubts.ids();
         mine.extend(self.closing_ids());
@@ -414,11 +421,11 @@ impl Context {
     }
 
     /// Waits until the thread may run transactions of the announced configuration. Meanwhile it settles this
-    /// thread's in-doubt transactions: the change waits for them. A life that is over takes no map. Safety
-    /// does not rest on that, since every node of the map refuses the life.
+    /// thread's transactions in doubt, because the change waits for them. An expelled node adopts no map. Safety
+    /// does not depend on this rule, because every node of the map refuses the expelled node.
     ///
     /// # Errors
-    /// `Fenced`, once this life is expelled; `DeadlineExceeded` after `deadline`.
+    /// `Fenced`, once this node is expelled. `DeadlineExceeded`, after `deadline`.
     #[cold]
     pub(crate) async fn adopt(&self, deadline: Option<Nanos>) -> Result<(), Failure> {
         loop {

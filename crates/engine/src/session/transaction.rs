@@ -1,9 +1,9 @@
-//! A transaction as its body sees it: records to read and to change, in execution blocks.
+//! The view that a body has of its transaction: records to read and to change, in execution blocks.
 //!
-//! Invariant: one record has one entry, whatever is asked of it and how often. Written values are read back;
-//! a get and a later put are one record. Values are buffered; nothing is visible before the commit. Mistakes
-//! of the caller (a key of the wrong kind, too large a working set) surface at the next `fetch`, as an error
-//! that names them.
+//! Invariant: one record has one entry, however many operations use it. Written values are read back: a `get` and a
+//! later `set` use the same entry. Values are buffered, and no change is visible to others before the commit.
+//! Mistakes of the caller (a key of the wrong kind, too large a working set) are reported by the next `fetch`, in
+//! an error that names the mistake.
 
 use crate::protocol::merge_access::merge_access;
 use crate::session::coordinator::Coordinator;
@@ -28,8 +28,8 @@ pub struct Transaction<'c> {
     pub(crate) coordinator: &'c mut Coordinator,
 }
 
-/// One execution block of a transaction: the unit after which a protocol may give up local locks. It derefs
-/// to the transaction.
+/// One execution block of a transaction. A protocol may release local locks after each block. A `Block`
+/// dereferences to its `Transaction`.
 pub struct Block<'t, 'c> {
     transaction: &'t mut Transaction<'c>,
 }
@@ -64,15 +64,15 @@ impl<'c> Transaction<'c> {
         Ok(result)
     }
 
-    /// Adds a record whose `cells` will be read.
+    /// Adds a record of which `cells` will be read.
     #[inline]
     pub fn read<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>, cells: Cells) -> Handle {
         self.add(table, key.into(), Mode::Read, cells)
     }
 
-    /// Adds records whose `cells` will be read, by their keys' words. It does the same as
-    /// [`Transaction::read`] one after the other, with the parts that all share looked up once. `take` gets
-    /// the handle of each, in their order.
+    /// Adds records of which `cells` will be read, by the words of their keys. This function does the same as
+    /// repeated calls of [`Transaction::read`], but looks up the table only once. `take` gets the handle of each
+    /// record, in the order of the keys.
     #[inline]
     pub fn read_each(
         &mut self,
@@ -86,8 +86,8 @@ impl<'c> Transaction<'c> {
         keys.for_each(|key| take(self.add(table, Key::Word(key), Mode::Read, cells)));
     }
 
-    /// Notes records that will be read where they are near, up to the first that cannot be noted; that one is
-    /// added.
+    /// Notes records that will be read without a round because memory is near. This function stops at the first
+    /// record that cannot be noted, and adds that record as an entry.
     #[inline(always)]
     fn note_each(
         &mut self,
@@ -126,16 +126,16 @@ impl<'c> Transaction<'c> {
         self.add(table, key.into(), Mode::Update, cells)
     }
 
-    /// Adds a record to be inserted. After the fetch [`Transaction::existed`] says whether it is there
-    /// already (then it is only read). Otherwise its columns are to be set; columns that are not set are
-    /// zero. It is a mistake if none is set when the transaction commits, unless the record was added by
-    /// [`Transaction::insert_zeros`].
+    /// Adds a record to be inserted. After the fetch [`Transaction::existed`] tells whether the record already
+    /// exists. An existing record is only read. Otherwise the caller should set its columns; columns that are not
+    /// set are zero. The caller makes a mistake if no column is set when the transaction commits, unless the record
+    /// was added by [`Transaction::insert_zeros`].
     #[inline]
     pub fn insert<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
         self.add(table, key.into(), Mode::Insert, Cells::ALL)
     }
 
-    /// Does the same as [`Transaction::insert`], for a row of zeros, of which columns may be set.
+    /// Does the same as [`Transaction::insert`], for a row of zeros. The caller may still set columns of the row.
     #[inline]
     pub fn insert_zeros<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
         let handle = self.insert(table, key);
@@ -143,13 +143,14 @@ impl<'c> Transaction<'c> {
         handle
     }
 
-    /// Adds a record to be deleted. After the fetch [`Transaction::existed`] says whether it was there.
+    /// Adds a record to be deleted. After the fetch [`Transaction::existed`] tells whether the record existed.
     #[inline]
     pub fn delete<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
         self.add(table, key.into(), Mode::Delete, Cells::NONE)
     }
 
-    /// Brings every record that was added since the last fetch: locks those that will be written, and reads.
+    /// Fetches every record that was added since the last fetch. The fetch locks the records that will be written,
+    /// and reads all added records.
     ///
     /// # Errors
     /// An abort, an error of the fabric, or the caller's mistakes since the last fetch.
@@ -159,21 +160,21 @@ impl<'c> Transaction<'c> {
         protocol.fetch(cx, txn)
     }
 
-    /// Does the same as [`Transaction::fetch`], and then validates all records that the transaction has read.
-    /// If this returns `Ok`, all of them were there at one moment. It costs one more round trip where the
-    /// protocol does not lock reads, and saves the commit nothing. It is for bodies that must not go on with
-    /// an impossible state: see [`Coordinator::transact`].
+    /// Does the same as [`Transaction::fetch`], and then validates all records that the transaction has read. If
+    /// this returns `Ok`, all these records existed together at one moment. This validation costs one more round
+    /// trip if the protocol does not lock reads, and it does not make the commit cheaper. `fetch_validated` is
+    /// intended for bodies that must not continue with an impossible state: see [`Coordinator::transact`].
     ///
     /// # Errors
-    /// As [`Transaction::fetch`]; an abort if something has changed, after which the body is run again.
+    /// The same errors as [`Transaction::fetch`]. An abort if a record has changed; then the body is run again.
     pub async fn fetch_validated(&mut self) -> Result<(), Failure> {
         self.fetch().await?;
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
         protocol.validate(cx, txn).await
     }
 
-    /// Whether the record was there for the operation of this handle: in the database, or by the
-    /// transaction's own operations before.
+    /// Whether the record existed for the operation of this handle. The record may exist in the database or through
+    /// an earlier operation of the same transaction.
     #[inline]
     pub fn existed(&self, handle: Handle) -> bool {
         let txn = &self.coordinator.txn;
@@ -183,11 +184,11 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// The record as this transaction sees it: `None` if there is none.
+    /// The record as this transaction sees it. Returns `None` if the record does not exist.
     ///
     /// # Panics
-    /// If the record was not fetched, or none of its cells was asked for: bugs of the caller's that
-    /// no input can cause.
+    /// If the record was not fetched, or none of its cells was requested. Each of these mistakes is a bug of the
+    /// caller that no input can cause.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Option<Row<'_>> {
         let txn = &self.coordinator.txn;
@@ -207,12 +208,13 @@ impl<'c> Transaction<'c> {
         Some(Row::new(&table.schema, bytes))
     }
 
-    /// Sets a column of a record that was added for update and is there, or for insert and was not:
-    /// [`Transaction::existed`] tells. Otherwise there is nothing to set: the commit fails, and says so.
+    /// Sets a column of a record. The record must have been added for update and exist, or have been added for
+    /// insert and not exist before: [`Transaction::existed`] tells whether it existed. Otherwise the column cannot
+    /// be set, and the commit fails with an explanation.
     ///
     /// # Panics
-    /// If the record was not fetched, or was added for reading: a bug of the caller's that no
-    /// input can cause.
+    /// If the record was not fetched, or was added only for reading: this is a bug of the caller that no input can
+    /// cause.
     #[inline]
     pub fn set(&mut self, handle: Handle, column: ColumnId, value: impl Value) {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
@@ -236,7 +238,7 @@ impl<'c> Transaction<'c> {
         );
         let column_schema = &cx.table(entry.table).schema.columns[usize::from(column.0)];
         let width = match column_schema.column_type {
-            ColumnType::U64 | ColumnType::I64 => 8, // most are
+            ColumnType::U64 | ColumnType::I64 => 8, // most columns are
             other => other.width_bytes(),
         };
         let at = entry.payload.plus(column_schema.offset_bytes);
@@ -244,10 +246,10 @@ impl<'c> Transaction<'c> {
         value.store(txn.round.bytes_mut(at, width));
     }
 
-    /// A shorthand: fetches one record's whole row now.
+    /// A shorthand that fetches the whole row of one record immediately.
     ///
     /// # Errors
-    /// As [`Transaction::fetch`].
+    /// The same errors as [`Transaction::fetch`].
     pub async fn get_row<'k>(
         &mut self,
         table: TableId,
@@ -258,12 +260,12 @@ impl<'c> Transaction<'c> {
         Ok(self.get(handle))
     }
 
-    /// Gives up: everything is rolled back, and `transact` does not try again, if all records that the body
-    /// has read were there at one moment. If not, the body saw an impossible state: it is run again, as after
-    /// any abort.
+    /// Aborts the transaction: all its changes are rolled back, and `transact` does not try again. The transaction
+    /// ends like this if all records that the body has read existed together at one moment. Otherwise the body saw
+    /// an impossible state, and it is run again as after any abort.
     ///
     /// # Errors
-    /// Always.
+    /// Always, so that the body can return this error.
     pub fn abort<R>(&self) -> Result<R, Failure> {
         Err(Failure::user_abort())
     }
@@ -278,7 +280,7 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// Adds the commonest kind: a record, by a word, to be read or updated.
+    /// Adds a record of the most common kind: the record has a key of one word, and is read or updated.
     fn add_word(&mut self, table_id: TableId, word: u64, mode: Mode, cells: Cells) -> Handle {
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
         let table = cx.table(table_id);
@@ -294,7 +296,8 @@ impl<'c> Transaction<'c> {
         protocol.add(cx, txn, table, added)
     }
 
-    /// Adds the rarer kinds: inserts, deletes, long keys, further operations on a record that is there.
+    /// Adds a record of the rarer kinds: inserts, deletes, long keys, further operations on a record that the
+    /// transaction has already.
     #[inline(never)]
     fn add_rarer(&mut self, table_id: TableId, key: Key<'_>, mode: Mode, cells: Cells) -> Handle {
         let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
@@ -312,7 +315,7 @@ impl<'c> Transaction<'c> {
         }
         let cells = widened(table, mode, cells);
         let hash = hash_of(table, word);
-        // Most keys are new: then no entry is looked through.
+        // Most keys are new to the transaction. For a new key no entry is searched.
         let known = match txn.may_have(hash) {
             true => find(txn, table, word, full_key),
             false => None,
@@ -340,7 +343,8 @@ impl<'c> Transaction<'c> {
     }
 }
 
-/// Lets the transaction have more records. Returns an explanation if it has as many as it may.
+/// Allows the transaction to have more records. Returns an explanation if it already has the maximum number of
+/// records.
 #[cold]
 fn make_room(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
     let (catalog, records) = (&cx.database().catalog, txn.entries.len());
@@ -349,7 +353,7 @@ fn make_room(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
         let allowed = format!("at most {most} (records_max)");
         return Some(Explanation::usage("records of one transaction", records + 1, &allowed));
     }
-    // Records that are not fetched yet take their bytes then.
+    // Records that are not fetched yet will take bytes of the buffer when they are fetched.
     let unread = (records - txn.fetched + ROOM_STEP) * 2 * catalog.record_bytes_max();
     let bytes = txn.round.buffered_bytes() + unread;
     if bytes > BUFFERED_MAX {
@@ -363,7 +367,7 @@ fn make_room(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
 /// Whether the caller sees a record in this entry.
 ///
 /// # Panics
-/// If it was not fetched, or none of its cells was asked for.
+/// If the entry was not fetched, or none of its cells was requested.
 #[inline(never)]
 fn is_visible(entry: &Entry) -> bool {
     assert!(entry.progress == Progress::Done, "get was called before fetch");
@@ -380,7 +384,7 @@ fn is_visible(entry: &Entry) -> bool {
     visible
 }
 
-/// A long key's word: its hash.
+/// The key word of a long key: its hash.
 pub(crate) fn key_word(bytes: &[u8]) -> u64 {
     let mut hash = bytes.len() as u64;
     for chunk in bytes.chunks(8) {
@@ -417,14 +421,14 @@ fn find_among_many(txn: &mut Txn, table: &Table, word: u64, full_key: &[u8]) -> 
     by_key.find(hash(table.id, word), is_it).map(|&at| at as usize)
 }
 
-/// Keeps a long key in the round's buffer. Returns its place, or position 0 if there is none.
+/// Stores a long key in the round's buffer. Returns the key's position, or position 0 if the key is empty.
 fn keep_key(round: &mut Round, full_key: &[u8]) -> BufferOffset {
     if full_key.is_empty() {
         return BufferOffset::default();
     }
     let mut at = round.reserve(full_key.len().max(8));
     if at == BufferOffset::default() {
-        at = round.reserve(full_key.len().max(8)); // 0 means none
+        at = round.reserve(full_key.len().max(8)); // position 0 means that there is no key
     }
     round.bytes_mut(at, full_key.len()).copy_from_slice(full_key);
     at

@@ -1,31 +1,31 @@
-//! A compute node's own side of its membership: whether it may begin transactions.
+//! A compute node's admission gate: it decides from the node's membership whether the node may begin transactions.
 //!
-//! Invariants: a transaction pays one load and one comparison for this. Any change makes every coordinator of the node
-//! look again. A node that cannot renew its lease bars itself, by its own clock, before the service lets the lease
-//! lapse. Its running transactions go on, since an acknowledgement only says that something has happened. No clock
-//! decides anything else, and safety does not rest on this: a barred node is polite, a revoked one is harmless
-//! (docs/fault-model.md).
+//! Invariants: the gate costs a transaction one load and one comparison. Any change makes every coordinator of the
+//! node check again. A node that cannot renew its lease bars itself, by its own clock, before the membership service
+//! lets the lease lapse. The node's running transactions continue, since an acknowledgement only states that
+//! something has happened. Clocks decide nothing else here, and safety does not rest on the bar. Safety rests on
+//! revoked access: a node whose access is revoked can do no harm (docs/fault-model.md).
 
 use crate::cluster::membership::Renewal;
 use crate::site::Context;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::clock::Nanos;
 
-/// The bit that bars the node. The bits below it count changes.
+/// The bit that bars the node. The bits below it hold a count of changes.
 const BARRED: u64 = 1 << 63;
 
-/// One compute node's gate; see the module's text.
+/// The gate of one compute node; see the module's text.
 #[derive(Default, Debug)]
 pub struct AdmissionGate(AtomicU64);
 
 impl AdmissionGate {
-    /// The word that a coordinator compares with the one it saw last; never [`AdmissionGate::UNSEEN`].
+    /// The word that a coordinator compares with the word that it loaded last; never [`AdmissionGate::UNSEEN`].
     #[inline]
     pub fn word(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// The word of a coordinator that has not looked yet.
+    /// The word of a coordinator that has not loaded the gate's word yet.
     pub const UNSEEN: u64 = u64::MAX;
 
     /// Whether no transaction may begin.
@@ -38,14 +38,14 @@ impl AdmissionGate {
         self.0.fetch_or(BARRED, Ordering::AcqRel);
     }
 
-    /// Lifts the bar: the lease was renewed after all.
+    /// Lifts the bar, because the lease was renewed after all.
     pub fn lift(&self) {
         if self.0.fetch_and(!BARRED, Ordering::AcqRel) & BARRED != 0 {
             self.look_again();
         }
     }
 
-    /// Makes every coordinator of the node look around before its next transaction.
+    /// Makes every coordinator of the node check the node's membership before its next transaction.
     pub fn look_again(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
@@ -59,15 +59,15 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Asks for the first lease. A node that gets no answer holds none.
+    /// Requests the first lease. A node that gets no answer holds no lease.
     pub fn ask(cx: &Context) -> Lease {
         let mut lease = Lease { until: Nanos(0), renew_every_ns: 1_000 };
         lease.renew(cx);
         lease
     }
 
-    /// Asks for a new lease, and bars the node if it gets none and the old one has run out. Returns whether the node is
-    /// still a member.
+    /// Requests a new lease, and bars the node if it gets none and the old lease has run out. Returns whether the
+    /// node is still a member.
     pub fn renew(&mut self, cx: &Context) -> bool {
         let asked = cx.port.now();
         let node = &cx.node;
@@ -90,8 +90,8 @@ impl Lease {
     }
 }
 
-/// Keeps the node's lease. One coroutine of one of its threads runs this until `stop`, or until the node has been
-/// expelled.
+/// Keeps renewing the node's lease. One coroutine of one of the node's threads runs this function until `stop`
+/// returns true, or until the node has been expelled.
 pub async fn keep(cx: &Context, stop: impl Fn() -> bool) {
     let mut lease = Lease::ask(cx);
     while !stop() && lease.renew(cx) {

@@ -17,11 +17,11 @@ use tarn_store::log::blocks::LogBlocks;
 use tarn_store::placement::catalog::Catalog;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// Schemas, layouts, placement, protocol: the same for every compute node.
+/// Schemas, layouts, placement and protocol, which are the same for every compute node.
 pub struct Database {
-    /// Schemas and layouts.
+    /// The schemas and layouts of tables.
     pub catalog: Catalog,
-    /// Where replica groups live, now and next.
+    /// The locations of replica groups, in the present and the next configuration.
     pub configurations: Configurations,
     /// The protocol that runs transactions.
     pub protocol: Arc<dyn System>,
@@ -29,15 +29,15 @@ pub struct Database {
     pub membership: Arc<dyn Membership>,
     /// Entries of ordered indexes that loaders have handed in.
     pub loads: Loads,
-    /// Which node sweeps away the locks of dead lives.
+    /// The node that sweeps away the locks of dead incarnations.
     pub sweeps: Sweeps,
-    /// The source of timestamps, unless they come from elsewhere.
+    /// The source of timestamps, unless the database uses another source.
     pub counter: SharedCounter,
     /// Blocks for log entries that are longer than their areas.
     pub(crate) log_blocks: LogBlocks,
-    /// The direct way between compute nodes of this process.
+    /// The directory by which compute nodes of this process reach each other directly.
     pub directory: Directory,
-    /// The compute nodes' counts of their transactions, and the changes of leases that followed.
+    /// The compute nodes' counts of their transactions, and the changes of lease lengths that managers based on them.
     pub lease_desk: LeaseDesk,
     /// Transactions in doubt, how they ended, and which coordinators' numbers they need.
     pub log_area_owners: LogAreaOwners,
@@ -48,7 +48,7 @@ pub struct Database {
 static DATABASES: AtomicU64 = AtomicU64::new(0);
 
 impl Database {
-    /// A database whose first configuration has these groups.
+    /// Creates a database whose first configuration has these groups.
     pub fn new(
         catalog: Catalog,
         groups: ReplicaGroups,
@@ -74,8 +74,8 @@ impl Database {
         }
     }
 
-    /// The same memory at rest, run by another variant of its protocol from now on. Timestamps continue after those
-    /// that were given out, since versions in memory carry them.
+    /// Returns the same memory as a database that another variant of its protocol runs from now on. No transaction
+    /// may run. Timestamps continue after those that were given out, since versions in memory bear them.
     pub fn run_by(&self, protocol: impl System) -> Database {
         let membership = Arc::clone(&self.membership);
         let counter = SharedCounter::after(self.counter.last());
@@ -83,13 +83,13 @@ impl Database {
         Database { counter, number: self.number, ..next }
     }
 
-    /// The database's number in this process. It keeps state of different databases apart.
+    /// The number of the database in this process, which distinguishes the state of different databases.
     #[inline]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Where replica groups live in the configuration that was opened last.
+    /// The locations of replica groups in the configuration that was opened last.
     pub fn groups(&self) -> ReplicaGroups {
         self.configurations.open().groups.clone()
     }

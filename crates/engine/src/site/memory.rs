@@ -1,10 +1,11 @@
-//! Memory that a thread takes from its groups and gives back.
+//! Allocation: a thread takes memory from its groups and gives it back.
 //!
-//! Invariant: a block is handed out once, until it comes back. It comes back when no reader can be led to it any more.
-//! If its transaction has written nothing, that is at once. If its record is deleted, that is when the transaction has
-//! committed for good. Blocks of a transaction in doubt never come back: they may have been written, and chains may
-//! lead readers there. A block that has been part of an index stays part of it. For readers that come too late to a
-//! record, see [`tarn_store::memory::record_gc`].
+//! Invariant: a block is handed out to one owner until it comes back. A block comes back only when no reader can
+//! reach it any more. If the block's transaction has written nothing, it comes back immediately. If the block's
+//! record is deleted, it comes back when the transaction has committed and cannot be undone. Blocks of a transaction
+//! in doubt never come back, because the transaction may have written them, and chains may lead readers to them. A
+//! block that has been part of an index stays part of it. For readers that come too late to a record, see
+//! [`tarn_store::memory::record_gc`].
 
 use crate::site::{Context, Database};
 use crate::transaction::working_set::{Allocated, Memory};
@@ -23,7 +24,7 @@ use tarn_store::placement::catalog::Catalog;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_store::schema::TableId;
 
-/// One coroutine's claim of a chunk. It ends when this value is dropped.
+/// One coroutine's claim of a chunk, which ends when this value is dropped.
 struct Claiming<'a> {
     heap: &'a RefCell<Heap>,
     group: GroupId,
@@ -36,7 +37,7 @@ impl Drop for Claiming<'_> {
 }
 
 impl Database {
-    /// The discarded records of a new thread: none yet.
+    /// Creates the empty list of discarded records of a new thread.
     pub(crate) fn record_gc(&self, groups: usize) -> RecordGc {
         let tables = self.catalog.tables().iter();
         let batches = tables.map(|it| batch_of(self.catalog.chunk_of(it.slot.body_bytes())));
@@ -45,11 +46,11 @@ impl Database {
 }
 
 impl Context {
-    /// A block of zeroed memory in `group`. It comes from the thread's own memory, from memory that another thread has
-    /// left, or from a new chunk.
+    /// Allocates a block of zeroed memory in `group`. The block comes from the thread's own memory, from memory that
+    /// another thread has left, or from a new chunk.
     ///
     /// # Errors
-    /// `OutOfMemory`, or the fabric's.
+    /// `OutOfMemory`, or the fabric's error.
     pub async fn allocate(&self, group: GroupId, bytes: u32) -> Result<Address, Failure> {
         loop {
             if let Some(block) = self.heap.borrow_mut().take(group, bytes) {
@@ -77,11 +78,11 @@ impl Context {
         block.ok_or_else(|| self.explain(Explanation::OutOfMemory { bytes: u64::from(bytes) }))
     }
 
-    /// A block like that of [`Context::allocate`], for a transaction that cannot go on without it. If there is no other
-    /// memory, a discarded record becomes zeros.
+    /// Allocates a block as [`Context::allocate`] does, for a transaction that cannot continue without it. If there
+    /// is no other memory, the function clears a discarded record and uses its memory.
     ///
     /// # Errors
-    /// Those of [`Context::allocate`].
+    /// The same errors as [`Context::allocate`].
     pub(crate) async fn allocate_anyhow(
         &self,
         group: GroupId,
@@ -97,10 +98,10 @@ impl Context {
         self.heap.borrow_mut().take(group, bytes).map_or(block, Ok)
     }
 
-    /// Adjacent chunks for `bytes` in `group`.
+    /// Allocates adjacent chunks for `bytes` in `group`.
     ///
     /// # Errors
-    /// `OutOfMemory`, or the fabric's.
+    /// `OutOfMemory`, or the fabric's error.
     pub async fn allocate_run(&self, group: GroupId, bytes: u64) -> Result<Address, Failure> {
         let owner = self.heap.borrow().owner();
         self.allocate_run_for(owner, group, bytes).await
@@ -109,7 +110,7 @@ impl Context {
     /// The same as [`Context::allocate_run`], for this owner.
     ///
     /// # Errors
-    /// Those of [`Context::allocate_run`].
+    /// The same errors as [`Context::allocate_run`].
     pub(crate) async fn allocate_run_for(
         &self,
         owner: u64,
@@ -133,13 +134,14 @@ impl Context {
         })
     }
 
-    /// Memory for a record, or for a version that lies apart from its record. It is not zeroed. Discarded records go
-    /// first. They are used before their time if there is no other memory, or if a chunk of them waits while another
-    /// chunk would have to be taken. While a copy joins, none is used: the copy is filled with data that may have been
-    /// read earlier.
+    /// Allocates memory for a record, or for a version that lies apart from its record. The memory is not zeroed. The
+    /// function prefers discarded records. The function uses discarded records before their waiting time has passed
+    /// in two cases. First, there is no other memory. Second, a whole chunk of discarded records waits while another
+    /// chunk would have to be taken. While a copy joins, the function uses no discarded record, because the copy is
+    /// filled with data that may have been read earlier.
     ///
     /// # Errors
-    /// `OutOfMemory`, or the fabric's.
+    /// `OutOfMemory`, or the fabric's error.
     pub async fn allocate_record(
         &self,
         group: GroupId,
@@ -160,7 +162,7 @@ impl Context {
         if let Some(block) = self.heap.borrow_mut().take(group, bytes) {
             return Ok(block);
         }
-        // Before another chunk is taken, look for more waiting records than one chunk holds.
+        // Before the thread takes another chunk, check whether more records wait than one chunk holds.
         let enough = self.chunk_of(bytes as usize);
         if let Some(record) = take(enough) {
             return Ok(record);
@@ -182,10 +184,10 @@ impl Context {
             .map_or(block, Ok)
     }
 
-    /// Makes zeros of a discarded record, so that blocks of an index can be cut from it.
+    /// Clears a discarded record with zeros, so that blocks of an index can be cut from it.
     ///
     /// # Errors
-    /// `OutOfMemory` if no discarded record is large enough, or the fabric's.
+    /// `OutOfMemory` if no discarded record is large enough, or the fabric's error.
     #[cold]
     async fn clear_record(&self, group: GroupId, bytes: u32) -> Result<(Address, u64), Failure> {
         let found = self.take_to_clear(group, bytes);
@@ -199,14 +201,15 @@ impl Context {
                 round.write(target, zeros, part);
             }
         }
-        // If the round fails, the record is lost: the thread cannot say how much of it is cleared.
+        // If the round fails, the record is lost, because the thread does not know which part of the record is
+        // cleared.
         self.port.execute(&mut round).await?;
         Ok((record, bytes as u64))
     }
 
-    /// Takes a discarded record of any table, of `bytes` or more, and returns its size too. It skips tables whose
-    /// readers detect reuse by words after the record's first. Another record of the same table has those words at the
-    /// same places, an index's block has not.
+    /// Takes a discarded record of any table, of `bytes` or more, and also returns its size. The function skips
+    /// tables whose readers detect reuse by words after the record's first word. Another record of the same table has
+    /// those words at the same offsets, but an index's block does not have them.
     fn take_to_clear(&self, group: GroupId, bytes: u32) -> Option<(Address, usize)> {
         if !self.groups.whole().joining(group).is_empty() {
             return None;
@@ -228,13 +231,13 @@ impl Context {
         })
     }
 
-    /// How many records of a size a chunk holds.
+    /// The number of records of a size that fit into a chunk.
     fn chunk_of(&self, bytes: usize) -> usize {
         self.database().catalog.chunk_of(bytes)
     }
 
-    /// Takes over some of a table's records that threads have left. If more than `enough` wait, it may take them before
-    /// their time.
+    /// Takes over some of a table's records that other threads have left. If more than `enough` records wait, the
+    /// function may take them before their waiting time has passed.
     #[cold]
     fn take_left_records(&self, (group, table): (GroupId, TableId), enough: usize) {
         let is_full = self.record_gc.borrow().is_full(group);
@@ -245,15 +248,15 @@ impl Context {
         left.into_iter().rev().for_each(|record| own.put_ready(record, table));
     }
 
-    /// Takes back the memory of a version that no index leads to any more. A reader may still be reading it and accept
-    /// its content.
+    /// Takes back the memory of a version that no index leads to any more. A reader may still be reading the version
+    /// and accept its content.
     pub fn discard_record(&self, record: Address, table: TableId) {
         let free_after = Nanos(self.port.now().0 + READER_LIFETIME.0 + LIFETIME_DRIFT.0);
         self.put_record(free_after, record, table);
     }
 
-    /// Takes back the memory of a deleted record. A reader on its way to the record notices that it comes too late,
-    /// except for readers of earlier versions.
+    /// Takes back the memory of a deleted record. A reader on its way to the record notices that the record was
+    /// deleted, except for readers of earlier versions.
     #[cold]
     pub(crate) fn free_record(&self, record: Address, table: TableId) {
         match self.table(table).slot.record {
@@ -269,7 +272,7 @@ impl Context {
         }
     }
 
-    /// Leaves this thread's surplus to other threads.
+    /// Gives this thread's surplus of discarded records to other threads.
     #[cold]
     fn leave_surplus(&self, group: GroupId, table: TableId) {
         let mut own = self.record_gc.borrow_mut();
@@ -287,19 +290,20 @@ impl Context {
         self.heap.borrow_mut().give_back(address, bytes);
     }
 
-    /// Takes back the memory that a transaction has taken, if the transaction has written nothing.
+    /// Takes back the memory that a transaction has allocated, if the transaction has written nothing.
     pub(crate) fn take_back(&self, allocated: Allocated) {
         let Allocated { address, bytes, memory } = allocated;
         match memory {
             Memory::Zeros => self.give_back(address, bytes),
-            // The memory may hold an older record, so it is not zeros. This transaction has led no reader to it.
+            // The memory may contain an older record, so it is not zeroed. This transaction has led no reader to the
+            // memory.
             Memory::Record(table) => self.put_record(Nanos(0), address, table),
             Memory::Gone(_) => {} // the record stays
         }
     }
 
-    /// A transaction has committed for good: the memory that it has taken is in use, and the memory of its deleted
-    /// records is free.
+    /// Processes the allocations of a transaction that has committed and cannot be undone. The memory that it has
+    /// allocated is in use, and the memory of its deleted records is free.
     #[cold]
     pub(crate) fn keep_allocated(&self, allocated: &mut Vec<Allocated>) {
         for Allocated { address, memory, .. } in allocated.drain(..) {
@@ -310,21 +314,21 @@ impl Context {
     }
 }
 
-/// The parts of a thread that allocation needs.
+/// The parts of a thread's context that allocation needs.
 #[derive(Clone, Copy)]
 struct Ground<'a> {
-    /// Sends the rounds.
+    /// The port that sends the rounds.
     port: &'a Port,
-    /// Where the heap lies.
+    /// The location of the heap.
     catalog: &'a Catalog,
-    /// Where groups live.
+    /// The locations of replica groups.
     groups: &'a ReplicaGroups,
 }
 
 /// Claims enough adjacent chunks for `bytes`, at the same offset on every replica.
 ///
 /// # Errors
-/// `OutOfMemory`, or the fabric's.
+/// `OutOfMemory`, or the fabric's error.
 async fn claim(
     ground: Ground<'_>,
     owner: u64,
@@ -335,8 +339,8 @@ async fn claim(
     let (wanted, chunks) = (bytes.div_ceil(chunk_bytes), ground.catalog.chunks());
     let (mut looking, mut taking) = (Round::new(), Round::new());
     let start = if wanted == 1 { mix(owner) % chunks } else { 0 };
-    // Usually the first chunk is free. In a large database half a million may be taken, so each round looks at more
-    // chunks.
+    // Usually the first chunk is free. In a large database half a million chunks may be taken, so each round reads
+    // more chunks than the previous round.
     let mut words_max = 1;
     let (mut run, mut at, mut left) = (0, start, chunks + wanted);
     while left > 0 {
@@ -366,7 +370,7 @@ async fn claim(
     Err(Failure::OutOfMemory)
 }
 
-/// CASes a run of chunks. If one is refused, it gives back those that it got.
+/// Claims a run of chunks by CAS. If one CAS is refused, the function gives back the chunks that it has claimed.
 async fn take_run(
     ground: Ground<'_>,
     round: &mut Round,

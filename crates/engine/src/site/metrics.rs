@@ -1,6 +1,6 @@
 //! Counts of the work of a thread's coordinators.
 //!
-//! Invariant: one thread uses them, in plain cells without atomics. The owning thread takes snapshots.
+//! Invariant: one thread uses these counts, in plain cells without atomics. The owning thread takes snapshots.
 
 use std::cell::Cell;
 use tarn_store::ids::AbortReason;
@@ -8,37 +8,37 @@ use tarn_store::ids::AbortReason;
 /// The greatest number of phases that a protocol names.
 pub const PHASES_MAX: usize = 24;
 
-/// The events of recovery, one for each of its branches.
+/// The events of recovery: each branch of recovery has one event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecoveryEvent {
-    /// A life was recovered.
+    /// A node's incarnation was recovered.
     Recovered,
     /// A recovery was taken over from a node that died.
     TookOver,
     /// A transaction was found with some of its locks released: it had committed.
     FoundReleased,
-    /// A transaction was found with all data in place and all locks held: it was committed.
+    /// A transaction was found with all data written and all locks held: it was committed.
     Finished,
     /// A transaction was undone.
     Undone,
-    /// A transaction that a recovered life's lock refused took that lock away.
+    /// A transaction that a lock of a recovered incarnation refused released that lock.
     StrayMet,
-    /// The sweep took away a lock of a recovered life.
+    /// The sweep released a lock of a recovered incarnation.
     StraySwept,
-    /// A coordinator waited until its number's last log was settled.
+    /// A coordinator waited until the last log of its number was settled.
     AreaAwaited,
     /// A coordinator could not begin a transaction, because its node is barred.
     Barred,
-    /// A transaction whose LOCK words died with a memory node was found to have successors: it was committed.
+    /// A transaction whose LOCK words died with a memory node was found to have successors, so it was committed.
     FoundFollowed,
     /// A configuration without a dead memory node was opened.
     Promoted,
-    /// Copies on spares were completed and now count.
+    /// Copies on spares were completed, and are replicas from then on.
     Rereplicated,
 }
 
 impl RecoveryEvent {
-    /// Every event, in order.
+    /// All events, in the order of [`RecoveryEvent`].
     pub const ALL: [RecoveryEvent; 12] = [
         RecoveryEvent::Recovered,
         RecoveryEvent::TookOver,
@@ -54,7 +54,7 @@ impl RecoveryEvent {
         RecoveryEvent::Rereplicated,
     ];
 
-    /// The name in reports.
+    /// The name of the event in reports.
     pub fn name(self) -> &'static str {
         match self {
             RecoveryEvent::Recovered => "recovered",
@@ -73,31 +73,31 @@ impl RecoveryEvent {
     }
 }
 
-/// A snapshot of the counts.
+/// A snapshot of a thread's counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
-    /// Transactions acknowledged.
+    /// The number of acknowledged transactions.
     pub committed: u64,
-    /// Tries aborted, by [`AbortReason`] in order.
+    /// The number of aborted tries, for each [`AbortReason`] in order.
     pub aborts: [u64; AbortReason::ALL.len()],
-    /// Transactions whose outcome was unknown.
+    /// The number of transactions whose outcome was unknown.
     pub unknown: u64,
-    /// How often each phase of the protocol was entered.
+    /// For each phase of the protocol, the number of times that it was entered.
     pub phases: [u64; PHASES_MAX],
-    /// Buckets split.
+    /// The number of buckets that were split.
     pub splits: u64,
-    /// Splits that were given up, because another transaction held a lock or there was no room.
+    /// The number of splits that were abandoned, because another transaction held a lock or there was no room.
     pub splits_refused: u64,
-    /// Nodes of ordered indexes that were split.
+    /// The number of nodes of ordered indexes that were split.
     pub node_splits: u64,
-    /// Nodes of ordered indexes that were merged into another.
+    /// The number of nodes of ordered indexes that were merged into another node.
     pub node_merges: u64,
-    /// How often each [`RecoveryEvent`] happened, in order.
+    /// For each [`RecoveryEvent`] in order, the number of times that it happened.
     pub recovery: [u64; RecoveryEvent::ALL.len()],
 }
 
 impl Tally {
-    /// All aborted tries.
+    /// The number of all aborted tries.
     pub fn aborted(&self) -> u64 {
         self.aborts.iter().sum()
     }
@@ -150,7 +150,7 @@ impl Tally {
     }
 }
 
-/// A thread's counters.
+/// The counters of a thread.
 #[derive(Default, Debug)]
 pub struct Metrics {
     committed: Cell<u64>,
@@ -171,24 +171,24 @@ fn bump(cell: &Cell<u64>) {
 }
 
 impl Metrics {
-    /// A transaction was acknowledged.
+    /// Counts an acknowledged transaction.
     #[inline]
     pub fn committed(&self) {
         bump(&self.committed);
     }
 
-    /// A try was aborted.
+    /// Counts an aborted try.
     #[inline]
     pub fn aborted(&self, reason: AbortReason) {
         bump(&self.aborts[reason as usize]);
     }
 
-    /// An outcome is unknown.
+    /// Counts a transaction whose outcome is unknown.
     pub fn unknown(&self) {
         bump(&self.unknown);
     }
 
-    /// A phase was entered; `phase` numbers the protocol's phases.
+    /// Counts the entry of a phase; `phase` is its index in the protocol's phases.
     #[inline]
     pub fn phase(&self, phase: usize) {
         bump(&self.phases[phase]);
@@ -200,38 +200,38 @@ impl Metrics {
         self.last_phase.get()
     }
 
-    /// How many phases were entered.
+    /// The number of phases that were entered.
     pub fn phases_entered(&self) -> u64 {
         self.phases.iter().map(Cell::get).sum()
     }
 
-    /// How many tries have ended, whatever their outcome.
+    /// The number of tries that have ended, whatever their outcome.
     pub fn tries_ended(&self) -> u64 {
         let aborted: u64 = self.aborts.iter().map(Cell::get).sum();
         self.committed.get() + self.unknown.get() + aborted
     }
 
-    /// Buckets were split.
+    /// Counts buckets that were split.
     pub fn split(&self, buckets: u64) {
         self.splits.set(self.splits.get() + buckets);
     }
 
-    /// A split was given up.
+    /// Counts a split that was abandoned.
     pub fn split_refused(&self) {
         bump(&self.splits_refused);
     }
 
-    /// A node of an ordered index was split.
+    /// Counts a node of an ordered index that was split.
     pub fn node_split(&self) {
         bump(&self.node_splits);
     }
 
-    /// A node of an ordered index was merged into another.
+    /// Counts a node of an ordered index that was merged into another node.
     pub fn node_merge(&self) {
         bump(&self.node_merges);
     }
 
-    /// An event of recovery happened.
+    /// Counts an event of recovery.
     pub fn recovery(&self, event: RecoveryEvent) {
         bump(&self.recovery[event as usize]);
     }

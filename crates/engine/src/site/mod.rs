@@ -1,9 +1,9 @@
 //! The surroundings of a coordinator: the database, its compute node, its thread.
 //!
-//! Invariant: there are three scopes, and each knows only the outer ones. A [`Database`] is the same for all nodes;
-//! only its configuration changes. A [`ComputeNode`] is shared by the threads of one node. A [`Context`] belongs to one
-//! thread, whose coordinators share it without locks. All transactions that a thread runs at a time run in one
-//! configuration: the map changes when no transaction runs.
+//! Invariant: there are three scopes, and each scope knows only the scopes outside it. A [`Database`] is the same for
+//! all nodes; only its configuration changes. The threads of one node share a [`ComputeNode`]. A [`Context`] belongs
+//! to one thread, whose coordinators share it without locks. At any time, all running transactions of a thread use
+//! one configuration, because the map changes only when no transaction runs.
 
 pub mod admission_gate;
 mod database;
@@ -49,7 +49,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::placement::replica_groups::ThreadGroups;
 use tarn_store::schema::{IndexId, TableId};
 
-/// One thread's hold on the database.
+/// One thread's access to the database.
 pub struct Context {
     /// The compute node of the thread.
     pub node: Arc<ComputeNode>,
@@ -57,57 +57,57 @@ pub struct Context {
     pub port: Port,
     /// Counts of the work of the thread's coordinators.
     pub metrics: Metrics,
-    /// Whether the thread remembers where it saw records.
+    /// Whether the thread caches the addresses where it saw records.
     pub remembers: bool,
     /// Whether the thread also reaches memory nodes by loads and stores.
     pub is_near: bool,
-    /// The places where records were seen. It is the thread's own, unless the thread's driver makes it share its
-    /// node's.
+    /// The cached addresses of records. The cache is the thread's own, unless the thread's driver makes the threads
+    /// of a node share one cache.
     pub cache: Rc<RefCell<AddressCache>>,
-    /// Which indexes should grow.
+    /// The indexes that should grow.
     pub growth: Growth,
-    /// The remembered nodes of ordered indexes.
+    /// The cached nodes of ordered indexes.
     pub trees: RefCell<TreeCache>,
     /// The pending changes of the shape of ordered indexes.
     pub tree_works: TreeWorks,
     /// Whether there is any ordered index.
     pub has_ordered: bool,
-    /// Where replica groups live, for transactions that run.
+    /// The locations of replica groups, for running transactions.
     pub groups: ThreadGroups,
-    /// The source of timestamps: the same for all threads of a database, set before they run.
+    /// The source of timestamps. All threads of a database have the same source, which is set before they run.
     pub timestamps: Timestamps,
-    /// The thread's state for locks, under a protocol that needs it.
+    /// The thread's state for locks, under a protocol that needs locks.
     pub(crate) services: Option<Box<ThreadServices>>,
-    /// How long the thread's transactions take, under a protocol whose readers have leases.
+    /// The delays of the thread's transactions, under a protocol whose readers have leases.
     pub(crate) delays: Option<Arc<ThreadDelays>>,
     /// The thread's state for explicit leases.
     pub(crate) readers: Option<Box<ThreadReaders>>,
     /// The thread's transactions in doubt.
     pub(crate) doubts: InDoubt,
     pub(crate) configuration: Cell<ConfigurationNumber>,
-    /// The number of tries that run and transactions in doubt.
+    /// The number of running tries and transactions in doubt.
     pub(crate) active: Cell<u32>,
     pub(crate) thread_slot: Arc<ThreadSlot>,
-    /// Whether WRITEs to a joining copy are on their way.
+    /// Whether WRITEs to a joining copy have not ended yet.
     pub(crate) writes_copy: Cell<bool>,
     pub(crate) heap: RefCell<Heap>,
-    /// Memory of discarded versions.
+    /// The memory of discarded versions.
     pub(crate) record_gc: RefCell<RecordGc>,
     pub(crate) tag: Cell<OwnerTag>,
     pub(crate) explanation: RefCell<Option<Explanation>>,
     /// The lock that last refused a transaction, and its word.
     pub(crate) met: Cell<Option<(Address, u64)>>,
     pub(crate) decisions: RefCell<Vec<(TxnId, Resolution)>>,
-    /// The last field, and so dropped last: the next thread with the number finds nothing of this thread in its node's
-    /// lists.
+    /// This field is the last one, so it is dropped last. Therefore the next thread with the same number finds no
+    /// entries of this thread in the node's lists.
     pub(crate) number: ThreadNumber,
 }
 
 impl Context {
-    /// A thread of `node`, on `port`; `thread` is its number within the node.
+    /// Creates a thread of `node`, on `port`; `thread` is its number within the node.
     ///
     /// # Errors
-    /// If the thread's number is greater than owner tags can name.
+    /// If the thread's number is greater than the numbers that owner tags can hold.
     pub fn new(
         node: Arc<ComputeNode>,
         port: Port,
@@ -121,8 +121,8 @@ impl Context {
                 allowed: format!("1 to {THREADS_MAX}"),
             });
         }
-        // The thread's owner word in the chunk table depends only on its node and number. Its tags continue after those of
-        // the number's last thread.
+        // The thread's owner word in the chunk table depends only on its node and number. Its tags continue after the
+        // tags of the previous thread with this number.
         let owner = OwnerTag::new(node.id, thread, 0).word();
         let tag = OwnerTag::new(node.id, thread, node.threads.come(thread));
         let database = &node.database;
@@ -175,13 +175,13 @@ impl Context {
         &self.node.database
     }
 
-    /// A table.
+    /// The table with this number.
     #[inline]
     pub fn table(&self, id: TableId) -> &Table {
         self.database().catalog.table(id)
     }
 
-    /// The context of a lookup.
+    /// The part of this context that lookups need.
     #[inline]
     pub fn lookup_context(&self) -> LookupContext<'_> {
         let database = self.database();
@@ -192,8 +192,8 @@ impl Context {
         }
     }
 
-    /// A name for a new transaction. A thread that has used up its count starts it anew, in the incarnation that its
-    /// port has. See [`OwnerTag`] for why that reuses no name.
+    /// The tag of a new transaction. A thread that has used up its count of tags starts the count anew, with the
+    /// incarnation of its port. [`OwnerTag`] explains why no tag is used twice.
     #[inline]
     pub fn next_tag(&self) -> OwnerTag {
         let tag = self.tag.get();
@@ -202,7 +202,7 @@ impl Context {
         tag
     }
 
-    /// Notes the explanation of a failure, and returns the failure.
+    /// Stores the explanation of a failure, and returns the failure.
     #[cold]
     pub fn explain(&self, explanation: Explanation) -> Failure {
         let failure = explanation.failure();
@@ -211,7 +211,7 @@ impl Context {
     }
 
     /// Forgets an explanation that an earlier transaction has left in [`Context::explanation`]. A caller calls this
-    /// when it passes on a failure with an unknown outcome that is not the failure of the try `by`.
+    /// function when it returns a failure with an unknown outcome that is not the failure of the try `by`.
     #[cold]
     pub(crate) fn forget_unknown_before(&self, by: TxnId) {
         let is_earlier = |id: TxnId| {
@@ -223,8 +223,8 @@ impl Context {
         }
     }
 
-    /// The explanation of the failure that a coordinator of this thread returned last. Ask before another coordinator
-    /// runs.
+    /// The explanation of the failure that a coordinator of this thread returned last. Call this function before
+    /// another coordinator runs.
     pub fn explanation(&self, failure: Failure) -> Option<Explanation> {
         if failure == Failure::Fabric && self.node.admission_gate.is_barred() {
             return Some(Explanation::Fabric(FabricError::Fenced));
@@ -235,12 +235,12 @@ impl Context {
         self.explanation.borrow().clone().filter(|explanation| explanation.failure() == failure)
     }
 
-    /// The decisions of this thread about transactions in doubt that had a log entry, in order. They are its own
-    /// transactions or those of dead nodes. A decision is noted here before the thread acts on it. All threads that
-    /// decide about one transaction come to the same decision, with one exception: a thread of a node that was expelled
-    /// before it decided. It may have read memory that has died since, and nothing of its decision lands. To judge a
-    /// history after crashes, ask every thread. A transaction without a decision, whose coordinator has ended, has
-    /// written nothing.
+    /// The decisions of this thread about transactions in doubt that had a log entry, in order. The transactions are
+    /// the thread's own or transactions of dead nodes. The thread records a decision here before it acts on it. All
+    /// threads that decide about one transaction reach the same decision, with one exception: a thread of a node that
+    /// was expelled before the thread decided. Such a thread may have read memory that has died since, and no verb of
+    /// its decision takes effect. To check a history after crashes, collect the decisions of every thread. A
+    /// transaction without a decision, whose coordinator has ended, has written nothing.
     pub fn decisions(&self) -> Vec<(TxnId, Resolution)> {
         self.decisions.borrow().clone()
     }
@@ -256,37 +256,37 @@ impl Context {
         self.decisions.borrow().iter().any(|(known, _)| *known == id)
     }
 
-    /// Whether an entry in a log said how a transaction ended, whichever thread read the entry.
+    /// Whether a log entry stated how a transaction ended, whichever thread read the entry.
     pub(crate) fn was_logged(&self, id: TxnId) -> bool {
         matches!(self.database().log_area_owners.known(id), Known::Settled(verdict) if verdict.was_logged)
             || self.has_decided(id)
     }
 
-    /// Notes the lock that is about to make a transaction abort. Its owner may be dead and recovered.
+    /// Records the lock that is about to make a transaction abort. The lock's owner may be dead and recovered.
     #[cold]
     pub(crate) fn note_blocking_lock(&self, address: Address, word: u64) {
         self.met.set(Some((address, word)));
     }
 
-    /// Whether a blocking lock is noted.
+    /// Whether a blocking lock is recorded.
     #[inline]
     pub(crate) fn has_blocking_lock(&self) -> bool {
         self.met.get().is_some()
     }
 
-    /// Takes the noted blocking lock.
+    /// Returns the recorded blocking lock and clears the record.
     pub(crate) fn take_blocking_lock(&self) -> Option<(Address, u64)> {
         self.met.take()
     }
 
-    /// Whether an index should grow, or a tree change its shape.
+    /// Whether an index should grow, or an ordered index should change its shape.
     #[inline]
     pub(crate) fn wants_restructuring(&self) -> bool {
         self.growth.is_wanted() || self.tree_works.is_wanted()
     }
 
-    /// Begins a try. Returns whether the thread runs in the announced configuration. If it does, [`Context::leave`]
-    /// must follow; if not, [`Context::adopt`].
+    /// Begins a try. Returns whether the thread runs in the announced configuration. If it returns true, a call of
+    /// [`Context::leave`] must follow. If it returns false, a call of [`Context::adopt`] must follow.
     #[inline(always)]
     pub(crate) fn enter(&self) -> bool {
         if self.active.get() == 0 {
@@ -300,8 +300,8 @@ impl Context {
         false
     }
 
-    /// Counts work that goes on after its try has ended or was settled. A call of [`Context::leave`] must follow for it
-    /// as well.
+    /// Counts work that continues after its try has ended or was settled. A call of [`Context::leave`] must follow
+    /// for this work too.
     pub(crate) fn stay(&self) {
         if self.active.get() == 0 {
             self.thread_slot.occupy();
@@ -309,7 +309,7 @@ impl Context {
         self.active.set(self.active.get() + 1);
     }
 
-    /// A try has ended, or a transaction in doubt is settled.
+    /// Records that a try has ended, or that a transaction in doubt is settled.
     #[inline(always)]
     pub(crate) fn leave(&self) {
         let active = self.active.get() - 1;
@@ -319,13 +319,13 @@ impl Context {
         }
     }
 
-    /// Whether no try of this thread is under way, or in doubt.
+    /// Whether this thread has no running try and no transaction in doubt.
     pub fn is_at_rest(&self) -> bool {
         self.active.get() == 0
     }
 
-    /// Takes over the configuration that was opened last, if nothing of this thread runs. The thread forgets its
-    /// remembered nodes of ordered indexes: a copy that has joined lacks nodes that were dead before.
+    /// Adopts the configuration that was opened last, if this thread is at rest. The thread forgets its cached nodes
+    /// of ordered indexes, because a copy that has joined lacks nodes that were dead before.
     pub fn follow(&self) {
         let open = self.database().configurations.open();
         if self.is_at_rest() && open.number != self.configuration.get() {
@@ -337,23 +337,23 @@ impl Context {
         }
     }
 
-    /// Keeps a dead node, or one that was never part of its tree, for reuse. The transaction that removed it has just
-    /// ended. `was_refused` says whether another transaction has locked the node.
+    /// Keeps a dead node of an ordered index, or a node that was never part of its tree, for reuse. The transaction
+    /// that removed the node has just ended. `was_refused` says whether another transaction has locked the node.
     pub(crate) fn keep_dead(&self, index: IndexId, node: Address, was_refused: bool) {
         self.node.dead_nodes.keep(self.configuration.get(), (index, node), was_refused);
     }
 
-    /// Takes a dead node of this tree, for use by the running transaction.
+    /// Takes a dead node of this ordered index, for use by the running transaction.
     pub(crate) fn take_dead(&self, index: IndexId) -> Option<Address> {
         self.node.dead_nodes.take(self.configuration.get(), index)
     }
 
-    /// The configuration that the thread's transactions run in.
+    /// The configuration in which the thread's transactions run.
     pub fn configuration(&self) -> ConfigurationNumber {
         self.configuration.get()
     }
 
-    /// Whether a group's data have always been on one node alone. Where copies have died, others may be made.
+    /// Whether a group's data have always been on one memory node alone. If copies have died, new copies may be made.
     #[inline]
     pub(crate) fn is_only_copy(&self, group: GroupId) -> bool {
         self.groups.replicas(group) == 1 && self.configuration.get() == ConfigurationNumber::FIRST
@@ -364,11 +364,12 @@ impl Context {
         self.database().configurations.open().number == self.configuration.get()
     }
 
-    /// Checks that this life is still a member. A caller checks this before it tries something again: other compute
-    /// nodes may refuse a life that is over for ever, and no memory node tells it so.
+    /// Checks that this incarnation of the node is still a member. A caller calls this function before it tries an
+    /// operation again. Otherwise the caller could try for ever. The reason is that other compute nodes may refuse an
+    /// ended incarnation at every try, and no memory node tells the incarnation that it has ended.
     ///
     /// # Errors
-    /// `Fenced`, if it is no member: memory nodes refuse it already, or will soon.
+    /// `Fenced`, if it is no member: memory nodes already refuse the incarnation, or will soon.
     #[cold]
     pub(crate) fn check_membership(&self) -> Result<(), Failure> {
         match self.database().membership.is_member(self.node.id) {
@@ -379,7 +380,7 @@ impl Context {
 }
 
 impl Context {
-    /// Notes a transaction in doubt. Its try has not left.
+    /// Records a transaction in doubt. Its try still counts as running.
     #[cold]
     pub(crate) fn doubt(&self, txn: &Txn) {
         let (id, number) = (txn.tag, txn.coordinator);
@@ -391,7 +392,7 @@ impl Context {
         self.database().log_area_owners.doubt(number, id, locks, is_bound);
     }
 
-    /// Whether another node is recovered. Its access is gone, so nothing of it goes on.
+    /// Whether another node is recovered. The recovered node's access is revoked, so none of its work continues.
     pub(crate) fn is_over(&self, node: NodeId) -> bool {
         node != self.node.id && self.database().membership.standing(node) == Standing::Recovered
     }
@@ -403,11 +404,12 @@ impl Context {
 }
 
 impl Drop for Context {
-    /// Transactions in doubt stay in doubt, with their locks, until the node's life ends. Where nothing lands later,
-    /// another thread may settle them before. The node's other threads go on (docs/fault-model.md).
+    /// Transactions in doubt stay in doubt, with their locks, until the node's incarnation ends. On a backend where
+    /// no verb takes effect after its round was dropped, another thread may settle them before. The node's other
+    /// threads continue (docs/fault-model.md).
     fn drop(&mut self) {
-        // First mark the transactions as left, so that another thread that settles one also releases its locks. Then
-        // release the locks of those that others have settled already.
+        // First mark the transactions as abandoned by their thread, so that another thread that settles one also
+        // releases its locks. Then release the locks of the transactions that other threads have settled already.
         self.database().log_area_owners.leave(&self.doubts.ids(), &self.thread_slot);
         self.reap();
         self.database().log_area_owners.leave(&self.closing_ids(), &self.thread_slot);

@@ -1,6 +1,6 @@
 //! A compute node: the state that its threads share.
 //!
-//! Invariant: a compute node is one life. A number belongs to one thread at a time.
+//! Invariant: a compute node is one incarnation. A number belongs to one thread at a time.
 
 use crate::cluster::lease::{LeaseWord, NodeLease};
 use crate::cluster::recovering::Turns;
@@ -22,17 +22,17 @@ use tarn_store::memory::left_memory::LeftMemory;
 pub struct ComputeNode {
     /// The database that the node serves.
     pub database: Arc<Database>,
-    /// The node's name in this life.
+    /// The node's identifier, which includes its incarnation.
     pub id: NodeId,
     /// The node's view of which indexes have grown.
     pub index_view: IndexView,
     /// Whether the node's coordinators may begin transactions.
     pub admission_gate: AdmissionGate,
-    /// Whether one of the node's coroutines recovers the dead.
+    /// Whether one of the node's coroutines is recovering dead nodes.
     pub turns: Turns,
     /// The thread numbers in use, and the last tags under each number.
     pub threads: Threads,
-    /// Memory that threads of this node, or of other nodes of its process, have left.
+    /// Memory that threads of this node, or of other nodes of its process, have left for reuse.
     pub(crate) left: Arc<LeftMemory>,
     /// Nodes of ordered indexes that this node's threads have merged away.
     pub(crate) dead_nodes: DeadNodes,
@@ -40,16 +40,16 @@ pub struct ComputeNode {
     pub(crate) seen: Arc<LastSeen>,
     /// The tables that the node keeps for others, under a protocol that needs them.
     pub(crate) services: Option<Arc<NodeServices>>,
-    /// How long the node's readers trust their reads and its writers wait, under a protocol that has such leases.
+    /// How long the node's readers trust their reads and its writers wait, under a protocol with such leases.
     read_lease: Option<NodeLease>,
-    /// How long the node's transactions take, under such a protocol.
+    /// The delays of the node's transactions, under a protocol with such leases.
     pub(crate) delays: Option<Arc<NodeDelays>>,
     /// The records that the node's transactions read, under explicit leases.
     pub(crate) readers: Option<Arc<NodeReaders>>,
 }
 
 impl ComputeNode {
-    /// A node that has just joined.
+    /// Creates a node that has just joined.
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
         let (admission_gate, turns) = (AdmissionGate::default(), Turns::default());
@@ -76,10 +76,10 @@ impl ComputeNode {
         }
     }
 
-    /// A node that has just joined, with the services that the protocol needs of it.
+    /// Creates a node that has just joined, with the services that the protocol needs.
     ///
     /// # Errors
-    /// Names the option that is out of range.
+    /// The error names the option that is out of range.
     pub fn serving(
         database: Arc<Database>,
         id: NodeId,
@@ -96,13 +96,14 @@ impl ComputeNode {
         Ok(node)
     }
 
-    /// Makes the node share the memory that its threads leave with another node of its process. Call it before the
-    /// node's first thread starts.
+    /// Makes the node share with another node of its process the memory that their threads leave for reuse. Call this
+    /// function before the node's first thread starts.
     pub fn share_memory(&mut self, other: &ComputeNode) {
         self.left = Arc::clone(&other.left);
     }
 
-    /// Makes the node count the records that its transactions read. Call it before the node's first thread starts.
+    /// Makes the node count the records that its transactions read. Call this function before the node's first thread
+    /// starts.
     fn count_readers(&mut self, options: &ServiceOptions) {
         let ServiceOptions { transport, rpc, reader_places, .. } = *options;
         let readers = Arc::new(NodeReaders::new(self.id, transport, rpc, reader_places));
@@ -110,10 +111,10 @@ impl ComputeNode {
         self.readers = Some(readers);
     }
 
-    /// Makes the node keep locks. Call it before the node's first thread starts.
+    /// Makes the node grant locks. Call this function before the node's first thread starts.
     ///
     /// # Errors
-    /// Names the option that is out of range.
+    /// The error names the option that is out of range.
     pub fn serve_locks(&mut self, options: &ServiceOptions) -> Result<(), UsageError> {
         let (membership, seen) = (Arc::clone(&self.database.membership), Arc::clone(&self.seen));
         let services = Arc::new(NodeServices::new(
@@ -128,9 +129,9 @@ impl ComputeNode {
         Ok(())
     }
 
-    /// The present lease word. It is the word of record, unless another thread is just taking that over. A thread that
-    /// runs transactions, or looks after other nodes, calls this now and then, and so follows a change. No thread waits
-    /// for another.
+    /// The present lease word. The returned word is the word of record, unless another thread is just adopting the
+    /// word of record. A thread that runs transactions, or handles deaths of other nodes, calls this function
+    /// repeatedly, and so follows a change. No thread waits for another thread.
     #[inline]
     pub fn read_lease(&self) -> LeaseWord {
         let Some(lease) = &self.read_lease else { return LeaseWord::NONE };
@@ -138,14 +139,14 @@ impl ComputeNode {
         lease.load()
     }
 
-    /// The lease word that is stored now, without a look at the record. A reader compares it with the word at its
-    /// window's beginning; then it has followed the record already.
+    /// The stored lease word, without a read of the word of record. A reader compares this word with the word at its
+    /// window's beginning. At the window's beginning, the reader has already followed the word of record.
     #[inline]
     pub fn kept_read_lease(&self) -> LeaseWord {
         self.read_lease.as_ref().map_or(LeaseWord::NONE, NodeLease::load)
     }
 
-    /// How long the node's transactions take, under a protocol whose readers have leases.
+    /// The delays of the node's transactions, under a protocol whose readers have leases.
     pub fn delays(&self) -> Option<&Arc<NodeDelays>> {
         self.delays.as_ref()
     }
@@ -162,7 +163,7 @@ impl ComputeNode {
 }
 
 impl Drop for ComputeNode {
-    /// Nothing of the node runs any more, so no change of leases needs to wait for its acknowledgement.
+    /// No thread of the node runs any more, so no change of leases needs to wait for the node's acknowledgement.
     fn drop(&mut self) {
         if let Some(delays) = &self.delays {
             self.database.lease_desk.leave(delays);
@@ -171,11 +172,12 @@ impl Drop for ComputeNode {
     }
 }
 
-/// A thread's number. It is the last part of a thread that is dropped.
+/// The number of a thread. A thread drops its number last, after all its other parts.
 pub(crate) struct ThreadNumber {
     pub(crate) node: Arc<ComputeNode>,
     pub(crate) number: u16,
-    /// Only recovery of the node ends some remaining work of the thread, so no other thread gets the number.
+    /// Whether the number stays in use after the thread has ended. Some of the thread's work then remains, and only
+    /// recovery of the node ends this work.
     pub(crate) is_kept: bool,
 }
 

@@ -1,27 +1,27 @@
-//! How a transaction is tried again after an abort.
+//! Rules for trying a transaction again after an abort.
 //!
 //! Invariant: pauses grow with the number of tries, up to a limit. A transaction that was refused often stops pausing
-//! for a while, which favours it over those that still pause. If it is still refused, several transactions have stopped
-//! pausing and block each other. Then it pauses again, for longer.
+//! for some tries, which favours it over transactions that still pause. If it is still refused, several transactions
+//! have stopped pausing and block each other. Then the transaction pauses again, for longer.
 
 use tarn_fabric::clock::Nanos;
 
-/// How often a pause may double beyond `pause_max_ns`.
+/// How often the limit of pauses may double beyond `pause_max_ns`.
 const LONGER_MAX: u32 = 8;
 
-/// How a transaction is tried.
+/// The limits and pauses of a transaction's tries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retry {
-    /// Give up when this much time has passed since the first try; `None`: never.
+    /// The caller abandons the transaction when this much time has passed since the first try; `None`: never.
     pub deadline: Option<Nanos>,
-    /// Give up after this many tries, with the last one's abort; 0: never.
+    /// The caller abandons the transaction after this many tries, and gets the abort of the last try; 0: never.
     pub tries_max: u32,
-    /// The limit of the first pause after an abort. It doubles with every further abort.
+    /// The limit of the first pause after an abort. The limit doubles with every further abort.
     pub pause_first_ns: u64,
-    /// The limit of all pauses, except those of a transaction that stopped pausing and was refused all the same.
+    /// The limit of all pauses, except those of a transaction that stopped pausing and was refused nevertheless.
     pub pause_max_ns: u64,
-    /// After this many aborts the transaction makes as many tries without a pause. Then it pauses again, up to twice as
-    /// long as before, and so on in turns. 0: it never pauses.
+    /// After this many aborts the transaction makes the same number of tries without a pause. Then it pauses again,
+    /// up to twice as long as before, and so on alternately. 0: it never pauses.
     pub patient_tries: u32,
 }
 
@@ -32,7 +32,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Until it commits, with growing pauses: the default.
+    /// The default: try until the transaction commits, with growing pauses.
     pub const PATIENT: Retry = Retry {
         deadline: None,
         tries_max: 0,
@@ -41,7 +41,7 @@ impl Retry {
         patient_tries: 24,
     };
 
-    /// Whether a transaction with this many aborts is given up.
+    /// Whether a transaction with this many aborts is not tried again.
     pub(crate) fn is_over(&self, aborts: u32) -> bool {
         self.tries_max != 0 && aborts >= self.tries_max
     }

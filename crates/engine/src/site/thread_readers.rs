@@ -1,7 +1,7 @@
-//! One thread's state for explicit leases: the lives that may read, and its calls.
+//! One thread's state for explicit leases: the node incarnations that may read, and the thread's calls to them.
 //!
-//! Invariant: the lives that may read are looked up anew whenever they may have changed.
-//! `requests::read_lease::explicit` asks them.
+//! Invariant: the thread looks up the incarnations that may read again whenever they may have changed. The module
+//! `requests::read_lease::explicit` sends questions to these incarnations.
 //!
 //! ```text
 //! request   {name u64}*                  reply   whether any transaction reads one of them u8
@@ -18,37 +18,38 @@ use tarn_fabric::backend::Cost;
 use tarn_fabric::port::Port;
 use tarn_fabric::rpc::{Answer, HandlerId, Rpc};
 
-/// Names the handler that says whether a node reads records. [`crate::requests::read_lease::manager::DELAYS`] is below.
+/// The number of the handler that tells whether a node reads records.
+/// [`crate::requests::read_lease::manager::DELAYS`] has a smaller number.
 pub const READERS: HandlerId = HandlerId(10);
-/// Datagrams that a thread takes at a time.
+/// The number of datagrams that a thread processes in one step.
 const DATAGRAMS_A_POLL: usize = 64;
 
-/// Another life that may read.
+/// Another incarnation that may read.
 #[derive(Clone)]
 pub(crate) struct Other {
     pub(crate) node: NodeId,
-    /// Its counts of readers, if this thread can look at them.
+    /// The incarnation's counts of readers, if this thread can read them directly.
     pub(crate) readers: Option<Arc<NodeReaders>>,
 }
 
-/// The other lives that may read.
+/// The other incarnations that may read.
 pub(crate) struct Others {
-    /// The number of changes of that set when it was looked up.
+    /// The number of changes of the set of incarnations that may run, when this set was looked up.
     pub(crate) changes: u64,
-    /// `None` if a life among them cannot be asked.
+    /// The other incarnations; `None` if one of them cannot receive questions.
     pub(crate) all: Option<Vec<Other>>,
 }
 
 impl Others {
-    /// Whether each of them is known to count its readers. A life that has just joined does not count for a moment, and
-    /// is looked up again.
+    /// Whether each of these incarnations is known to count its readers. An incarnation that has just joined does not
+    /// count its readers for a moment, and the thread looks it up again.
     fn can_ask(&self, by_messages: bool) -> bool {
         let mut all = self.all.iter().flatten();
         by_messages || all.all(|other| other.readers.is_some())
     }
 }
 
-/// One thread's state for explicit leases.
+/// The state of one thread for explicit leases.
 pub(crate) struct ThreadReaders {
     pub(crate) node: Arc<NodeReaders>,
     pub(crate) rpc: OnceCell<Rpc>,
@@ -66,7 +67,8 @@ impl ThreadReaders {
         self.node.transport == Transport::Rpc
     }
 
-    /// The thread's calls. They are made when first needed, since they take all datagrams of the port.
+    /// The thread's RPC endpoint. The endpoint is created at its first use, since it receives all datagrams of the
+    /// port.
     pub(crate) fn rpc(&self, port: &Port) -> &Rpc {
         self.rpc.get_or_init(|| {
             let rpc = Rpc::new(port.clone(), self.node.rpc);
@@ -84,7 +86,7 @@ impl ThreadReaders {
         })
     }
 
-    /// Answers the requests that have come.
+    /// Answers the requests that have arrived.
     pub(crate) fn serve(&self, port: &Port) {
         if self.has_messages() {
             let rpc = self.rpc(port);
@@ -92,7 +94,7 @@ impl ThreadReaders {
         }
     }
 
-    /// Looks up the other lives that may read, unless they are known.
+    /// Looks up the other incarnations that may read, unless the thread knows them.
     pub(crate) fn look_around(&self, membership: &dyn Membership, desk: &LeaseDesk) {
         let changes = membership.roster_changes();
         let others = &mut *self.others.borrow_mut();
@@ -107,7 +109,7 @@ impl ThreadReaders {
     }
 }
 
-/// All lives that may read except `node`; `None` if one of them cannot be asked.
+/// All incarnations that may read, except `node`. `None` if one of them cannot receive questions.
 fn others_than(membership: &dyn Membership, node: NodeId) -> Option<Vec<NodeId>> {
     let running = membership.running();
     let is_whole = membership.unrecovered().is_empty() && running.contains(&node);

@@ -1,10 +1,10 @@
-//! One thread's state for locks: its calls, the locks that it still has to release, and the nodes that its transactions
-//! rely on.
+//! One thread's state for locks: its calls, the locks that it still has to release, and the nodes on whose grants its
+//! transactions rely.
 //!
-//! Invariants: a thread goes on releasing a lock on another node until that node has the release. The thread declares
-//! that it relies on no lock of a dead node only when that is so and stays so. Transactions without a commit timestamp
-//! are then refused one ([`crate::transaction::lock_set::LockSet::secure`]); the others are counted. Both happen on
-//! this thread, between two polls.
+//! Invariants: a thread repeats the release of a lock on another node until that node has received the release. The
+//! thread declares that it relies on no lock of a dead node only when this is true and stays true. Transactions
+//! without a commit timestamp can then get none ([`crate::transaction::lock_set::LockSet::secure`]); transactions
+//! with one are counted. The refusal and the count happen on this thread, between two polls.
 
 use crate::cluster::membership::Standing;
 use crate::services::lock::service::register;
@@ -21,11 +21,11 @@ use tarn_fabric::rpc::Rpc;
 use tarn_store::ids::ViewNumber;
 use tarn_store::placement::shard_map::ShardId;
 
-/// Another node of this process, as seen by a thread that asks it for locks.
+/// Another node of this process, from which the thread requests locks directly.
 pub(crate) struct Peer {
     pub(crate) id: NodeId,
     pub(crate) services: Weak<NodeServices>,
-    /// The first line of its lock table. The table may be gone.
+    /// The first cache line of the node's lock table. The table may no longer exist.
     pub(crate) locks: *const u8,
 }
 
@@ -34,28 +34,28 @@ pub struct ThreadServices {
     pub(crate) node: Arc<NodeServices>,
     pub(crate) thread: u16,
     pub(crate) rpc: OnceCell<Rpc>,
-    /// Work that goes on after its transaction has ended.
+    /// Work that continues after its transaction has ended.
     pub(crate) closing: RefCell<Vec<Closing>>,
-    /// Empty lock sets, kept for their capacity.
+    /// Empty lock sets that are kept for reuse, because their vectors have capacity.
     pub(crate) spare: RefCell<Vec<LockSet>>,
-    /// When the thread's transactions began to take locks of their own node.
+    /// The periods in which the thread's transactions began to take locks of their own node.
     pub(crate) periods: Periods,
-    /// The nodes that the thread has asked for locks without a message.
+    /// The nodes from which the thread has requested locks without a message.
     pub(crate) peers: RefCell<Vec<Peer>>,
-    /// For each node, how many secured transactions rely on its grants.
+    /// For each node, the number of secured transactions that rely on its grants.
     pub(crate) resting: RefCell<BTreeMap<NodeId, u32>>,
     /// The view whose dead nodes the thread has handled.
     pub(crate) view: Cell<ViewNumber>,
-    /// Whether the thread has work for dead nodes that no new view announces.
+    /// Whether the thread still has work for dead nodes that no new view announces.
     pub(crate) watches: Cell<bool>,
-    /// Dead lives whose locks no transaction of this thread relies on.
+    /// The dead incarnations on whose locks no transaction of this thread relies.
     pub(crate) acked: RefCell<BTreeSet<NodeId>>,
-    /// The number of coordinators.
+    /// The number of coordinators of the thread.
     pub(crate) coordinators: Cell<u32>,
 }
 
 impl ThreadServices {
-    /// The state of a thread of `node`.
+    /// Creates the state of a thread of `node`.
     pub(crate) fn new(node: &Arc<NodeServices>, port: &Port, thread: u16) -> ThreadServices {
         let rpc = OnceCell::new();
         if node.transport() == Transport::Rpc {
@@ -79,13 +79,13 @@ impl ThreadServices {
         }
     }
 
-    /// A transaction that is about to commit relies on grants of these nodes.
+    /// Counts a transaction that is about to commit and relies on grants of these nodes.
     pub(crate) fn rest_on(&self, owners: &[NodeId]) {
         let mut resting = self.resting.borrow_mut();
         owners.iter().for_each(|owner| *resting.entry(*owner).or_default() += 1);
     }
 
-    /// The transaction's locks are released.
+    /// Counts the transaction no more, because its locks are released.
     pub(crate) fn rest_no_more(&self, owners: &[NodeId]) {
         let mut resting = self.resting.borrow_mut();
         for owner in owners {
@@ -97,8 +97,8 @@ impl ThreadServices {
         }
     }
 
-    /// The services of another node of this process, if it is a member. The thread asks the directory once for each
-    /// life.
+    /// The services of another node of this process, if it is a member. The thread calls the directory once for each
+    /// incarnation.
     pub(crate) fn peer(&self, directory: &Directory, node: NodeId) -> Option<Arc<NodeServices>> {
         if let Some(peer) = self.peers.borrow().iter().find(|peer| peer.id == node) {
             return peer.services.upgrade().filter(|it| it.membership.is_member(node));
@@ -111,7 +111,8 @@ impl ThreadServices {
         Some(found)
     }
 
-    /// The line of a lock, in the table of the shard's owner as far as it is known. It is a hint.
+    /// The cache line of a lock in the table of the shard's owner, as far as the owner is known. The result is a
+    /// hint.
     #[inline(always)]
     pub(crate) fn lock_line(&self, shard: ShardId, hash: u64) -> *const u8 {
         let node = &*self.node;
@@ -124,18 +125,20 @@ impl ThreadServices {
         peer.map_or(std::ptr::from_ref(node).cast(), |peer| node.locks.line_in(peer.locks, hash))
     }
 
-    /// Whether a transaction of this thread relies on grants of other nodes, or work of it goes on.
+    /// Whether a transaction of this thread relies on grants of other nodes, or any work continues after its
+    /// transaction.
     pub(crate) fn rests_on_others(&self) -> bool {
         !self.resting.borrow().is_empty() || !self.is_idle()
     }
 
-    /// Whether no work goes on after its transaction.
+    /// Whether no work continues after its transaction.
     pub fn is_idle(&self) -> bool {
         self.closing.borrow().is_empty()
     }
 
-    /// Handles other nodes' deaths. It drops the locks that recovered lives held here, and declares each dead life
-    /// whose locks no transaction of this thread relies on.
+    /// Handles other nodes' deaths. The function drops the locks that recovered incarnations held at this node. For
+    /// each dead incarnation, the function also declares that no transaction of this thread relies on the
+    /// incarnation's locks, once this is true.
     pub(crate) fn look_after_lives(&self, port: &Port) {
         let membership = &*self.node.membership;
         let view = membership.view();
@@ -163,7 +166,7 @@ impl ThreadServices {
 }
 
 impl Drop for ThreadServices {
-    /// A thread that ends while it relies on grants of other nodes never declares that it does not.
+    /// A thread that ends while it relies on grants of other nodes never makes this declaration.
     fn drop(&mut self) {
         if !self.rests_on_others() {
             self.node.leave(self.thread);

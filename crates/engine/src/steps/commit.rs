@@ -1,8 +1,8 @@
-//! Phases of a commit that systems with an undo log share: prepare, log, write, unlock.
+//! The phases of a commit that systems with an undo log share: prepare, log, write, unlock.
 //!
-//! Invariants: no data are written before every node has acknowledged the log. No lock is released before every
-//! replica has acknowledged its data. A system's own commit decides in which order it awaits the phases, and when it
-//! validates which reads.
+//! Invariants: a transaction writes no data before every node has acknowledged its log. A transaction releases no
+//! lock before every replica has acknowledged its data. Each system's own commit decides in which order it awaits
+//! these phases, and when it validates which reads.
 
 use super::in_place::{Writes, prepare as prepare_writes};
 use super::log::chain;
@@ -15,10 +15,11 @@ use crate::site::Context;
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::Failure;
 
-/// Locks the leaves of ordered indexes that the transaction changes, and changes them in its buffer.
+/// Locks the leaves of ordered indexes that the transaction changes, and changes copies of these leaves in the
+/// transaction's buffer.
 ///
 /// # Errors
-/// An abort: a leaf is locked or full. The fabric's.
+/// The transaction aborts because a leaf is locked or full. A failure of the fabric.
 #[inline]
 pub(crate) async fn change_leaves(
     system: &impl Structure,
@@ -31,11 +32,12 @@ pub(crate) async fn change_leaves(
     }
 }
 
-/// Decides the new versions and the bytes to write. Takes blocks for a log that is longer than its area. Waits until
-/// the unlocks of earlier transactions are over.
+/// Decides the new versions of records and the bytes to write. If the log entry is longer than its log area,
+/// allocates blocks for the rest of the entry. Waits until the unlocks of the coordinator's earlier transactions are
+/// over.
 ///
 /// # Errors
-/// The log is too long; no memory is left; the fabric's.
+/// The log is too long; no memory is left; or the fabric fails.
 #[inline]
 pub(crate) async fn prepare(
     system: &impl Structure,
@@ -52,9 +54,9 @@ pub(crate) async fn prepare(
     Ok(())
 }
 
-/// Sends the undo log to every replica of every group that will be written. From here on only memory says how the
-/// transaction ends. Recovery that finds an entry undoes the writes that may have landed, under versions that
-/// readers notice.
+/// Sends the undo log to every replica of every group that the transaction will write. From here on, only the
+/// contents of the memory nodes tell whether the transaction has committed. Recovery that finds a log entry undoes
+/// the transaction's writes that may have landed. The undone records get versions that readers notice.
 pub(crate) async fn log(
     system: &impl Structure,
     cx: &Context,
@@ -69,7 +71,7 @@ pub(crate) async fn log(
     send_log(cx, txn, groups).await.map_err(|_| unknown(cx, txn))
 }
 
-/// Writes the data to every replica.
+/// Writes the transaction's data to every replica.
 pub(crate) async fn write(
     system: &impl Structure,
     cx: &Context,
@@ -90,7 +92,7 @@ pub(crate) async fn write(
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))
 }
 
-/// Releases every granted lock; no transaction waits for it.
+/// Releases every lock that was granted to the transaction. The transaction does not wait for the release.
 pub(crate) fn unlock(system: &impl Structure, cx: &Context, txn: &mut Txn) {
     if txn.locks.is_empty() {
         return;

@@ -1,15 +1,18 @@
-//! The steps that protocols share: access to records and indexes, locks beside records, logs, recovery by logs.
+//! The steps that several protocols share: access to records and indexes, locks beside records, logs, and recovery by
+//! logs.
 //!
 //! Map:
 //! - `access` finds, locks and reads records.
-//! - `structure` does the same for indexes, and changes their shape. `index` has the details of hash indexes; `trees`
-//!   walks over ordered ones.
-//! - `locks` has the kinds of locks beside records. `node_locks` are the locks that are words of memory nodes.
-//! - `commit` has phases of a commit. `in_place` decides which bytes a commit writes in place.
-//! - `log` sends entries to their areas. [`settle`] makes transactions final by their entries.
+//! - `structure` finds, locks and reads the parts of indexes, and changes the shape of indexes. `index` has the
+//!   details of hash indexes; `trees` reads whole ordered indexes.
+//! - `locks` has the kinds of locks that a record can have. `node_locks` has the locks that are words in memory
+//!   nodes.
+//! - `commit` has the phases of a commit. `in_place` decides which bytes a commit writes in place.
+//! - `log` sends log entries to their log areas. [`settle`] reads log entries in order to decide each transaction in
+//!   doubt, and completes or undoes it.
 //! - `recorder` writes transactions into a history.
 //!
-//! Invariant: nothing here names a protocol, or knows in which order one commits.
+//! Invariant: no module here names a protocol, or knows the order of the phases in which a protocol commits.
 
 pub mod access;
 pub(crate) mod commit;
@@ -29,7 +32,7 @@ use crate::site::Context;
 use crate::transaction::working_set::Txn;
 use tarn_store::ids::{Explanation, Failure};
 
-/// Puts the transaction in doubt: from here on only memory says how it ends.
+/// Puts the transaction in doubt: from here on, only the contents of the memory nodes tell whether it has committed.
 #[inline]
 pub(crate) fn begin_doubt(cx: &Context, txn: &mut Txn) {
     txn.in_doubt = true;
@@ -38,26 +41,26 @@ pub(crate) fn begin_doubt(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// The failure of a transaction of which this node does not know how much has landed.
+/// The failure of a transaction for which this node does not know how many of its writes have landed.
 #[cold]
 pub(crate) fn unknown(cx: &Context, txn: &Txn) -> Failure {
     cx.explain(Explanation::Unknown(txn.tag))
 }
 
-/// A system that lists its rules and phases. All steps ask it for them.
+/// A system (protocol) that lists its rules and phases. All steps ask the system for its rules and phases.
 pub trait Described: Sized {
-    /// Everything that is known of the system without running it.
+    /// All facts about the system that are known without running it.
     const INFO: ProtocolInfo;
 
-    /// The numbers that shared rules have in the system's list.
+    /// The number that each shared rule has in the system's list of rules.
     const RULES: RuleNumbers = RuleNumbers::of(Self::INFO.switches);
-    /// The numbers that shared phases have in the system's list.
+    /// The number that each shared phase has in the system's list of phases.
     const PHASES: PhaseNumbers = PhaseNumbers::of(Self::INFO.phases);
 
-    /// The variant: which rules it keeps.
+    /// The switches of this variant, which say which rules it keeps.
     fn switches(&self) -> Switches;
 
-    /// Whether this variant keeps a shared rule.
+    /// Returns whether this variant keeps a rule that several systems share.
     #[inline(always)]
     fn keeps(&self, rule: Rule) -> bool {
         match Self::RULES.number(rule) {
@@ -66,7 +69,7 @@ pub trait Described: Sized {
         }
     }
 
-    /// Notes that a shared phase begins.
+    /// Notes in the metrics that a phase begins which several systems share.
     #[inline(always)]
     fn enter(&self, cx: &Context, phase: Phase) {
         let number = Self::PHASES.number(phase);

@@ -1,9 +1,10 @@
-//! Locks that are words of memory nodes. CAS takes them (for a ticket: FAA). CAS gives them back, or a WRITE
-//! behind the data (for a ticket: FAA).
+//! Locks that are words in memory nodes. A CAS takes such a lock; an FAA takes a ticket. A CAS releases such a lock,
+//! or a WRITE that follows the data; an FAA releases a ticket.
 //!
-//! Invariant: a LOCK word is 0 or its holder's tag, with a mark if the lock lets readers pass. Tags are unique, so a
-//! transaction can give back only locks that it was granted: a CAS of its tag does not change a word that holds
-//! another's. Which locks a transaction takes, and when, is its protocol's decision.
+//! Invariant: a LOCK word that is taken by CAS is 0 or its holder's tag; tickets and leases have words of their own
+//! ([`super::locks`]). A LOCK word has a mark if its lock lets readers pass. Tags are
+//! unique, so a transaction can release only locks that it was granted. A CAS that expects its tag does not change a
+//! word that contains another transaction's tag. Each protocol decides which locks a transaction takes, and when.
 
 use super::Described;
 use crate::cluster::rules::{Phase, Rule};
@@ -14,29 +15,29 @@ use tarn_fabric::round::{Round, VerbIndex};
 use tarn_store::ids::OwnerTag;
 use tarn_store::layout::{LOCK_AT, LockMode, LockWord, Ticket};
 
-/// The verb of a lock whose outcome has already been absorbed.
+/// In place of a verb's index: the outcome of this lock's verb has already been handled.
 pub(crate) const HELD: VerbIndex = VerbIndex(u32::MAX);
 
-/// Takes every lock that was asked for as granted, since a round failed. To release a lock that was not granted does
-/// nothing: tags are unique, and locks are released by CAS.
+/// After a failed round, treats every lock that the transaction requested as granted. To release a lock that was not
+/// granted does no harm, because tags are unique and a CAS that expects the tag releases the lock.
 pub(crate) fn suspect_all_locks(txn: &mut Txn) {
     for lock in &mut txn.locks {
         lock.granted = match lock.held_as {
             HeldAs::Lease => false,
-            // Its number is not known: the ticket is lost.
+            // The ticket's number is not known, so the ticket is lost.
             HeldAs::Ticket(_) => lock.granted,
             HeldAs::Exclusive | HeldAs::Intent | HeldAs::Either => true,
         };
     }
 }
 
-/// Asks for an exclusive lock that the transaction does not hold.
+/// Requests an exclusive lock that the transaction does not hold.
 #[inline(always)]
 pub(crate) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     ask_as(cx, txn, address, (kind, HeldAs::Exclusive))
 }
 
-/// Asks for a lock in a mode, like [`ask`].
+/// Requests a lock in a given mode, like [`ask`].
 #[inline(always)]
 pub(crate) fn ask_as(
     cx: &Context,
@@ -45,12 +46,13 @@ pub(crate) fn ask_as(
     (kind, held_as): (LockKind, HeldAs),
 ) -> u32 {
     let new = word(txn.tag, held_as);
-    // A lock that is only assumed stands in no memory, and is never raised.
+    // If the transaction only assumes its locks, no lock word is written in memory, and no lock is raised to
+    // exclusive later.
     let held_as = if txn.assumes_locks { HeldAs::Exclusive } else { held_as };
     ask_for(cx, txn, address, (kind, held_as, new))
 }
 
-/// Asks for a lock: the CAS puts `new` where 0 was.
+/// Requests a lock by a CAS that replaces 0 by `new`.
 #[inline(always)]
 fn ask_for(
     cx: &Context,
@@ -73,7 +75,8 @@ fn ask_for(
     index
 }
 
-/// Asks for the readers' lock on a record: the CAS puts `lease` where 0 was. It is never given back, but runs out.
+/// Requests the readers' lock on a record by a CAS that replaces 0 by `lease`. No reader releases a lease; the lease
+/// ends by time.
 pub(crate) fn ask_lease(cx: &Context, txn: &mut Txn, address: Address, lease: u64) -> u32 {
     ask_for(cx, txn, address, (LockKind::Record, HeldAs::Lease, lease))
 }
@@ -89,14 +92,15 @@ pub(crate) fn ask_in_turn(cx: &Context, txn: &mut Txn, address: Address, ticket:
     index
 }
 
-/// The LOCK word of a transaction with this tag; for a lock that is being raised, the word after the raise.
+/// The LOCK word of a transaction with this tag. For a lock that is being raised to exclusive, returns the word after
+/// the raise.
 #[inline(always)]
 fn word(tag: OwnerTag, held_as: HeldAs) -> u64 {
     let mode = if held_as == HeldAs::Intent { LockMode::Intent } else { LockMode::Exclusive };
     LockWord::held(tag, mode).word()
 }
 
-/// Adds the verbs that free a lock of this transaction: a CAS for each word that may stand there.
+/// Adds the verbs that release a lock of this transaction: one CAS for each value that the lock word may have.
 #[inline]
 fn add_unlock(cx: &Context, round: &mut Round, tag: OwnerTag, lock: &Lock) {
     let target = cx.groups.primary(lock.address).plus(LOCK_AT);
@@ -105,13 +109,14 @@ fn add_unlock(cx: &Context, round: &mut Round, tag: OwnerTag, lock: &Lock) {
         return;
     }
     if lock.held_as == HeldAs::Either {
-        // This CAS is sent before the other. If the lock was raised meanwhile, the other CAS finds it.
+        // This CAS is sent before the CAS for the exclusive lock. If the lock is raised to exclusive between the two
+        // CASes, the second CAS releases it.
         round.cas(target, word(tag, HeldAs::Intent), 0);
     }
     round.cas(target, word(tag, lock.held_as), 0);
 }
 
-/// Adds a CAS for every lock that lets readers pass: it raises the lock to an exclusive one.
+/// Adds a CAS for every lock that lets readers pass. The CAS raises the lock to an exclusive one.
 pub(crate) fn add_raises(cx: &Context, txn: &mut Txn) {
     let Txn { round, locks, tag, .. } = txn;
     for lock in locks.iter_mut().filter(|lock| lock.held_as == HeldAs::Intent) {
@@ -121,8 +126,9 @@ pub(crate) fn add_raises(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Absorbs the outcomes of [`add_raises`] once that round is over. Returns whether all locks were raised. A lock that
-/// was not raised was taken away: recovery took this node for dead.
+/// Notes the outcomes of the CASes of [`add_raises`] once their round is over. Returns whether all locks were raised
+/// to exclusive. If a lock could not be raised, recovery has assumed that this node is dead, and has taken the lock
+/// away.
 pub(crate) fn note_raises(txn: &mut Txn) -> bool {
     let Txn { round, locks, .. } = txn;
     let mut all = true;
@@ -133,8 +139,8 @@ pub(crate) fn note_raises(txn: &mut Txn) -> bool {
     all
 }
 
-/// Notes which of the locks asked for in the last round were granted. With `or_all` (a planted bug) all of them count
-/// as granted.
+/// Notes which of the locks that the last round requested were granted. If `or_all` is true (a planted bug), all
+/// requested locks count as granted.
 #[inline]
 pub(crate) fn note_grants(txn: &mut Txn, or_all: bool) {
     let asked = |lock: &&mut Lock| lock.verb != HELD && lock.held_as.is_by_cas();
@@ -143,7 +149,8 @@ pub(crate) fn note_grants(txn: &mut Txn, or_all: bool) {
     }
 }
 
-/// Returns whether a lock was granted, in the last round or before. If not, notes its holder.
+/// Returns whether a lock was granted, in the last round or an earlier one. If the lock was not granted, notes the
+/// transaction that holds it.
 #[inline]
 pub(crate) fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
     let lock = &mut txn.locks[lock as usize];
@@ -156,8 +163,9 @@ pub(crate) fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
     granted
 }
 
-/// Adds the release of locks behind the data, by WRITE, which only the holder uses. If this WRITE lands late, so do
-/// the data before it. A node that took the transaction for dead had first revoked its owner's access.
+/// Adds WRITEs that release the granted locks after the data. Only the holder of a lock may use a WRITE. If this
+/// WRITE lands late, the data before it land late, too. A node that assumes this transaction's node is dead first
+/// revokes its access to memory, so a late WRITE has no effect.
 pub(crate) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {
     let free = round.reserve(8);
     round.set_word(free, 0);
@@ -166,8 +174,8 @@ pub(crate) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {
     }
 }
 
-/// Posts the round that releases locks. If one node does not answer, the locks on other nodes are still released, one
-/// by one.
+/// Posts the round that releases the transaction's locks. If one node does not answer, the locks on the other nodes
+/// are still released, each in a round of its own.
 pub(crate) fn post_release(cx: &Context, txn: &mut Txn) {
     let posted = cx.port.post_detached(&mut txn.round);
     let one_by_one = posted.is_err() && txn.locks.len() > 1;
@@ -187,8 +195,8 @@ pub(crate) fn add_unlocks(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Removes the readers' locks from the locks of a transaction that is going to write, since readers' locks are not
-/// logged. Hands each to `put`.
+/// Removes the readers' locks from the list of locks of a transaction that is going to write, because readers' locks
+/// are not logged. Calls `put` with each readers' lock that it removes.
 pub(crate) fn put_away(txn: &mut Txn, mut put: impl FnMut(Lock)) {
     let Txn { locks, entries, .. } = txn;
     let is_shared = |lock: &&Lock| lock.held_as.is_shared();
@@ -208,15 +216,16 @@ pub(crate) fn put_away(txn: &mut Txn, mut put: impl FnMut(Lock)) {
     });
 }
 
-/// Moves the readers' locks to `txn.shares`. They come back to `txn.locks` later, and are released with the others.
+/// Moves the readers' locks from `txn.locks` to `txn.shares`. Later these locks are moved back to `txn.locks`, and
+/// are released with the other locks.
 pub(crate) fn put_shares_away(txn: &mut Txn) {
     let mut shares = std::mem::take(&mut txn.shares);
     put_away(txn, |lock| shares.push(lock));
     txn.shares = shares;
 }
 
-/// Rolls back a transaction that has written nothing: gives up locks and blocks. Waits for nothing, so that it can
-/// also run when a transaction's future is dropped.
+/// Rolls back a transaction that has written nothing: releases its locks and the memory that it has allocated. This
+/// function does not wait, so it can also run when a transaction's future is dropped.
 pub(crate) fn give_up(system: &impl Described, cx: &Context, txn: &mut Txn) {
     txn.locks.append(&mut txn.shares);
     while let Some(block) = txn.allocated.pop() {
@@ -236,16 +245,17 @@ pub(crate) fn give_up(system: &impl Described, cx: &Context, txn: &mut Txn) {
             txn.round.write(cx.groups.primary(lock.address), zero, 8);
         }
     }
-    // A node that does not answer has lost the lock, or keeps it for recovery.
+    // A node that does not answer has lost the lock, or keeps the lock until recovery releases it.
     post_release(cx, txn);
     system.enter(cx, Phase::Release);
 }
 
-/// Waits until the locks of all earlier transactions are released: only then is the log area used again. A planted
-/// variant does not wait. A node that failed to release its locks has lost them.
+/// Waits until the locks of all earlier transactions of this coordinator are released. Only then may the next
+/// transaction use the log area again. If `waits` is false (a planted bug), does not wait. If a node failed to
+/// release its locks, it has lost these locks.
 #[inline]
 pub(crate) async fn settle_unlocks(cx: &Context, txn: &mut Txn, waits: bool) {
-    // If this future is dropped, the releases that have not settled are still in the list.
+    // A release leaves the list only after it has settled, so a dropped future leaves the other releases in the list.
     while let Some(&unlocking) = txn.unlocking.last() {
         if waits {
             let _ = cx.port.settle(unlocking).await;
@@ -254,8 +264,9 @@ pub(crate) async fn settle_unlocks(cx: &Context, txn: &mut Txn, waits: bool) {
     }
 }
 
-/// Returns whether all that the transaction writes or locks has one copy, and all on one node. Then its locks can be
-/// released in the data's batch, after the data: there is no replica whose acknowledgement it would have to await.
+/// Returns whether all memory that the transaction writes or locks has only one replica and lies on one node. If so,
+/// the locks can be released in the data's batch, after the data. No other replica would have to acknowledge the data
+/// first.
 pub(crate) fn is_on_one_node(cx: &Context, txn: &Txn) -> bool {
     let [group] = txn.groups[..] else { return false };
     cx.groups.replicas(group) == 1 && txn.locks.iter().all(|lock| lock.address.group() == group)

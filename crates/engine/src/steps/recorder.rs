@@ -1,7 +1,8 @@
-//! Turns a transaction into its entry in a history.
+//! Converts a transaction into its entry in a history.
 //!
-//! Invariant: a transaction that may have written is in the history before its first write is sent, with an unknown
-//! outcome. So a history is whole even if a coordinator never reports the end.
+//! Invariant: a transaction that may write is entered in the history, with an unknown outcome, before its first write
+//! is sent. So a history contains every transaction that may have written, even if a coordinator never reports its
+//! end.
 
 use crate::site::Context;
 use crate::transaction::ordered::Leaf;
@@ -16,12 +17,13 @@ use tarn_store::ids::{Mode, Resolution, TxnId};
 use tarn_store::layout::Version;
 use tarn_store::schema::{Cells, TableId};
 
-/// Merges the decisions about transactions in doubt: those that callers were `told`, and those that threads have
-/// noted.
+/// Merges the decisions about transactions in doubt: `told` has the decisions that callers received, and `contexts`
+/// have those that threads noted.
 ///
-/// A decision of a life that is no member any more counts only if no other decision is known. That life was expelled
-/// while it decided. It may have read memory that has died since; then nothing of its decision landed. If its
-/// decision did land, memory does not agree with the other decision.
+/// A decision by a node's incarnation that is no member any more counts only if no other decision about the
+/// transaction is known. The reason is that this incarnation was expelled while it decided. The expelled incarnation
+/// may have read memory that has been lost since; in that case none of its decision was written. If its decision was
+/// written to memory, memory does not agree with the other decision.
 pub fn decisions<'c>(
     told: Vec<(TxnId, Resolution)>,
     contexts: impl IntoIterator<Item = &'c Context>,
@@ -36,28 +38,28 @@ pub fn decisions<'c>(
     decided
 }
 
-/// Enters a transaction whose data are about to be sent, with an unknown outcome.
+/// Enters a transaction, whose data are about to be sent, in the history with an unknown outcome.
 #[cold]
 pub(crate) fn enter_doubt(cx: &Context, txn: &Txn) {
     if txn.entries.is_empty() && txn.ordered.leaves.is_empty() {
-        return; // a split of a bucket: it changes no record
+        return; // this transaction only splits a bucket and changes no record
     }
     enter(cx, txn, RecordedOutcome::Unknown);
 }
 
-/// Enters a transaction, or replaces its entry once its outcome is known.
+/// Enters a transaction in the history, or replaces its entry once its outcome is known.
 #[cold]
 pub(crate) fn enter(cx: &Context, txn: &Txn, outcome: RecordedOutcome) {
     let Some((sink, invoked)) = &txn.recorded_in else { return };
     let mut recorded = record(cx, txn, *invoked, outcome);
     if outcome == RecordedOutcome::GaveUp {
-        recorded.writes.clear(); // they were never sent
+        recorded.writes.clear(); // the transaction never sent its writes
     }
     let mut history = sink.borrow_mut();
     let known = history.iter_mut().rev().find(|known| known.id == recorded.id);
     match known {
         Some(known) => *known = recorded,
-        // An aborted transaction that wrote nothing left no trace that another could see.
+        // An aborted transaction that wrote nothing has no effect that another transaction could see.
         None if outcome == RecordedOutcome::Aborted && recorded.writes.is_empty() => {}
         None => history.push(recorded),
     }
@@ -77,8 +79,9 @@ fn record(cx: &Context, txn: &Txn, invoked: Nanos, outcome: RecordedOutcome) -> 
     RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes }
 }
 
-/// Records a leaf of an ordered index as a record of its own, named by its address. So a scan that misses an entry,
-/// or sees it too early, has read a version that does not fit its other reads.
+/// Records a leaf of an ordered index as if it were a record, whose key is the leaf's address. So if a scan misses an
+/// entry or sees it too early, the history shows that the scan read a leaf's version that contradicts its other
+/// reads.
 fn record_leaf(
     cx: &Context,
     leaf: &Leaf,
@@ -86,7 +89,7 @@ fn record_leaf(
     writes: &mut Vec<RecordedWrite>,
 ) {
     if !leaf.shown && !leaf.is_held {
-        return; // never seen
+        return; // the transaction never used this leaf
     }
     let tables = cx.database().catalog.tables().len();
     let (table, key) = (TableId(tables as u16 + leaf.index.0), leaf.address.to_word());
@@ -94,13 +97,14 @@ fn record_leaf(
     reads.push(RecordedRead { table, key, version, present: true, fingerprint: 0 });
     if leaf.new_version != Version::NEVER {
         let (version, kind) = (leaf.new_version.counter(), WriteKind::Update);
-        // Undoing a node raises its version, even where undoing a record does not.
+        // To undo a change of a tree node raises the node's version, even in systems where to undo a change of a
+        // record does not.
         let undone = (cx.database().protocol.info().undone_node)(leaf.version.counter(), version);
         writes.push(RecordedWrite { table, key, version, kind, fingerprint: 0, undone });
     }
 }
 
-/// Returns the hash of the payload at `at`; 0 if not all of it is known.
+/// Returns the hash of the payload at `at`, or 0 if the transaction does not know the whole payload.
 fn payload_fingerprint(cx: &Context, txn: &Txn, entry: &Entry, at: BufferOffset) -> u64 {
     let slot = &cx.table(entry.table).slot;
     if slot.is_out_of_line() && entry.cells != Cells::ALL {
@@ -111,7 +115,7 @@ fn payload_fingerprint(cx: &Context, txn: &Txn, entry: &Entry, at: BufferOffset)
 
 fn recorded_read(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedRead> {
     if entry.progress != Progress::Done {
-        return None; // never fetched
+        return None; // this entry was never fetched
     }
     let slot = &cx.table(entry.table).slot;
     let hash = |at: BufferOffset| payload_fingerprint(cx, txn, entry, at);
@@ -127,7 +131,8 @@ fn recorded_read(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedRead>
 
 fn recorded_write(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedWrite> {
     let version = entry.new_version.counter();
-    // The version that an insert found is its directory's, which cannot be compared with its new one.
+    // The version that an insert found is its directory's version, so it cannot be compared with the record's new
+    // version.
     let is_same = entry.mode != Mode::Insert && entry.new_version == entry.version;
     if version == 0 || !entry.writable || is_same {
         return None;

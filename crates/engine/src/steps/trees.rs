@@ -1,8 +1,9 @@
-//! Walks over whole ordered indexes: every node of every level, leftmost first.
+//! Walks over whole ordered indexes: each walk visits every node of every level, and begins at the leftmost node.
 //!
-//! Invariant: read-only, one node after the other along NEXT. A walk beside transactions relies on free nodes alone.
-//! Each node covers the key at which the one before ended. If not, a node was removed during the walk, and the walk
-//! looks for that key from the root.
+//! Invariant: a walk only reads, and follows the NEXT pointers from one node to the next. A walk that runs at the
+//! same time as transactions relies only on nodes that are not locked. Each node of a walk must cover the key at
+//! which the previous node ended. If a node does not cover this key, a node was removed during the walk, and the walk
+//! searches for the key from the root.
 
 use crate::site::Context;
 use tarn_fabric::address::Address;
@@ -13,10 +14,10 @@ use tarn_store::index::btree::scan::{plan_node, settle_node};
 use tarn_store::layout::index_plan::Index;
 use tarn_store::layout::node::Node;
 
-/// Returns the leftmost node of every level with its level, the root first.
+/// Returns, for every level, the level's number and its leftmost node. The root comes first.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub async fn leftmost(cx: &Context, index: &Index) -> Result<Vec<(u8, Address)>, Failure> {
     let (mut round, mut address, mut levels) = (Round::new(), index.root, Vec::new());
     loop {
@@ -32,10 +33,10 @@ pub async fn leftmost(cx: &Context, index: &Index) -> Result<Vec<(u8, Address)>,
     }
 }
 
-/// Reads a node's image at the replica at `position`.
+/// Reads the image of a tree node at the replica `position`.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub async fn read<'a>(
     cx: &Context,
     round: &'a mut Round,
@@ -51,10 +52,11 @@ pub async fn read<'a>(
     Ok(round.bytes(at, bytes))
 }
 
-/// Shows every node of the level that begins at `address`. No transaction may change the tree meanwhile.
+/// Calls `visit` with every node of the level that begins at `address`. No transaction may change the tree during
+/// this call.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub async fn each_node(
     cx: &Context,
     index: &Index,
@@ -71,10 +73,11 @@ pub async fn each_node(
     Ok(())
 }
 
-/// Returns the slots of all entries of an index, one after the other. No transaction may change the tree meanwhile.
+/// Returns the slots of all entries of an index as one sequence of bytes. No transaction may change the tree during
+/// this call.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub async fn entries(cx: &Context, index: &Index) -> Result<Vec<u8>, Failure> {
     let mut all = Vec::new();
     let Some((_, leaf)) = leftmost(cx, index).await?.pop() else { return Ok(all) };
@@ -89,10 +92,10 @@ pub async fn entries(cx: &Context, index: &Index) -> Result<Vec<u8>, Failure> {
     Ok(all)
 }
 
-/// Returns all nodes but the root. No transaction may change the tree meanwhile.
+/// Returns the addresses of all nodes except the root. No transaction may change the tree during this call.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub async fn below_root(cx: &Context, index: &Index) -> Result<Vec<Address>, Failure> {
     let mut all = Vec::new();
     for (_, first) in leftmost(cx, index).await?.into_iter().skip(1) {
@@ -101,14 +104,15 @@ pub async fn below_root(cx: &Context, index: &Index) -> Result<Vec<Address>, Fai
     Ok(all)
 }
 
-/// The most nodes that the search for one next node reads, each of them free. Beyond that, other transactions change
-/// the tree as fast as it is read, or it is broken; an audit tells which.
+/// The maximum number of unlocked nodes that a walk reads in search of one next node. If a search reads more nodes,
+/// either other transactions change the tree as fast as it is read, or the tree is broken. An audit tells which of
+/// the two is true.
 const LOOKS_MAX: usize = 4_096;
 
 /// The place that a walk has reached.
 pub struct Place {
     level: u8,
-    /// The next node, if it is known; else null.
+    /// The address of the next node if it is known; otherwise null.
     next: Address,
     /// The key at which the next node begins.
     low: Vec<u8>,
@@ -117,20 +121,23 @@ pub struct Place {
 /// The outcome of one step of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The node was free when it was read: the walk has passed it.
+    /// The node was not locked when it was read, so the walk has passed it.
     Past(Address),
-    /// A transaction held this node, under this LOCK word, or (0) was changing it. The node's bytes may yet be
-    /// undone, so the walk has not passed it: ask again. The node need not be of the level that is walked.
+    /// A transaction held this node's lock, with this LOCK word; or (0) it was changing the node. The node's bytes
+    /// may still be undone, so the walk has not passed the node. The caller calls `next` again. The node may belong
+    /// to another level than the walk's current one.
     Held(Address, u64),
     /// The walk is over.
     End,
 }
 
-/// A walk over a whole tree beside transactions: each level from left to right, the leaves first.
+/// A walk over a whole tree while transactions run. The walk reads each level from left to right, and begins with the
+/// leaves.
 ///
-/// Invariant: the walk relies on committed bytes alone. It believes a node that was free, and the same throughout the
-/// read. It waits for any other. So it passes each node that exists both when the walk begins and when it ends. That
-/// holds for new roots too: new levels arise at the top, which the walk comes to last.
+/// Invariant: the walk relies only on committed bytes. The walk trusts a node that was not locked and did not change
+/// during the read. The walk waits for any other node. Because of these rules, the walk passes each node that exists
+/// both when the walk begins and when it ends. The walk also passes new roots, because new levels arise at the top,
+/// which the walk reaches last.
 pub struct Walk<'a> {
     cx: &'a Context,
     index: &'a Index,
@@ -140,26 +147,26 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Begins at the leftmost leaf.
+    /// Begins a walk at the leftmost leaf.
     pub fn new(cx: &'a Context, index: &'a Index) -> Walk<'a> {
         Walk::resume(cx, index, None)
     }
 
-    /// Goes on at `place`; begins at the leftmost leaf if there is none.
+    /// Continues a walk at `place`. Begins at the leftmost leaf if `place` is `None`.
     pub fn resume(cx: &'a Context, index: &'a Index, place: Option<Place>) -> Walk<'a> {
         let place = place.or_else(|| Some(Place::left_end(index, 0)));
         Walk { cx, index, place, round: Round::new() }
     }
 
-    /// Where the walk is; `None` at its end.
+    /// The place that the walk has reached; `None` at the end of the walk.
     pub fn place(self) -> Option<Place> {
         self.place
     }
 
-    /// Goes past the next node, or returns the node that is held.
+    /// Passes the next node, or returns the node that is locked.
     ///
     /// # Errors
-    /// The fabric's; `StaleAddress` if no node covers a key.
+    /// A failure of the fabric; `StaleAddress` if no node covers a key.
     pub async fn next(&mut self) -> Result<Step, Failure> {
         let Walk { cx, index, place, round } = self;
         let Some(Place { level, next, low }) = place else { return Ok(Step::End) };
@@ -207,7 +214,8 @@ impl Place {
     }
 }
 
-/// Where a walk goes on behind a node; `None` behind the root, which is alone on the top level.
+/// The place where a walk continues after a node. This place is `None` after the root, because the root is the only
+/// node of the top level.
 fn place_after(index: &Index, (address, node): (Address, Node<'_>), level: u8) -> Option<Place> {
     match node.high() {
         Some(high) => Some(Place { level, next: node.next(), low: high.to_vec() }),

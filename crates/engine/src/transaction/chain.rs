@@ -1,19 +1,19 @@
-//! The blocks in which a transaction's log entry goes on if it is longer than its area.
+//! The blocks that continue a transaction's log entry if the entry is longer than its log area.
 //!
-//! Invariant: the blocks are there, in every group that is written, before the entry is made.
+//! Invariant: before the entry is written, its blocks are allocated in every group that the transaction writes.
 
 use tarn_fabric::address::{Address, GroupId};
 
-/// The length of an entry that is longer than its area, and the blocks where it goes on.
+/// The length of a log entry that is longer than its log area, and the blocks that continue it.
 #[derive(Default, Debug)]
 pub struct Chain {
-    /// 0: the entry fits its area.
+    /// The length of the entry in bytes; 0 if the entry fits in its log area.
     pub(crate) bytes: usize,
     pub(crate) blocks: Vec<(GroupId, Vec<Address>)>,
 }
 
 impl Chain {
-    /// Whether the entry is longer than its area.
+    /// Whether the entry is longer than its log area.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         self.bytes != 0

@@ -1,18 +1,19 @@
-//! Transactions in doubt that one thread has still to settle.
+//! The list of transactions in doubt that one thread still has to settle.
 //!
-//! Invariant: a list alone. [`crate::session::settle`] settles them.
+//! Invariant: this module only keeps the list. [`crate::session::settle`] settles the transactions.
 
 use crate::transaction::working_set::Txn;
 use std::cell::RefCell;
 use tarn_store::ids::TxnId;
 
-/// A transaction in doubt that this thread has still to deal with.
+/// A transaction in doubt that this thread still has to settle or clean up.
 pub(crate) struct Doubt {
     pub(crate) id: TxnId,
     pub(crate) number: u32,
-    /// The coordinator's knowledge of it, once the coordinator exists no more, or has handed it over.
+    /// The coordinator's information about the transaction, after the coordinator was dropped or has handed the
+    /// transaction over.
     pub(crate) left: Option<Box<Txn>>,
-    /// Whether its coordinator has handed it over, and still exists.
+    /// Whether the coordinator has handed the transaction over and still exists.
     pub(crate) is_awaited: bool,
 }
 
@@ -23,17 +24,18 @@ pub(crate) struct InDoubt {
 }
 
 impl InDoubt {
-    /// Whether this thread has still to deal with this transaction.
+    /// Whether this thread still has to settle or clean up this transaction.
     pub(crate) fn has(&self, id: TxnId) -> bool {
         self.list.borrow().iter().any(|doubt| doubt.id == id)
     }
 
-    /// The transactions that this thread has still to deal with.
+    /// The transactions that this thread still has to settle or clean up.
     pub(crate) fn ids(&self) -> Vec<TxnId> {
         self.list.borrow().iter().map(|doubt| doubt.id).collect()
     }
 
-    /// The transactions whose coordinator exists no more, or with `resting` does not run.
+    /// The transactions whose coordinator was dropped. With `resting`, also the transactions whose coordinator is
+    /// idle.
     pub(crate) fn left(&self, resting: bool) -> Vec<TxnId> {
         let list = self.list.borrow();
         let is_left = |doubt: &&Doubt| doubt.left.is_some() && (resting || !doubt.is_awaited);

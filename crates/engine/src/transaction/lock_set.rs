@@ -1,7 +1,7 @@
-//! The locks of one transaction in compute nodes, and locks that outlive their transaction.
+//! The locks that one transaction holds in compute nodes, and the work on locks that continues after a transaction.
 //!
-//! Invariant: state alone. Locks are asked for and given up in [`crate::requests::lock_set`] and
-//! `crate::requests::closing`.
+//! Invariant: this module only keeps state. [`crate::requests::lock_set`] and `crate::requests::closing` request
+//! and release the locks.
 
 use crate::services::lock::holds::Holds;
 use crate::services::lock::message::Ask;
@@ -11,76 +11,76 @@ use tarn_fabric::backend::Detached;
 use tarn_fabric::rpc::CallFuture;
 use tarn_store::ids::{AbortReason, Timestamp, TxnId};
 
-/// A lock of another node: noted, asked for, or granted.
+/// A lock of another node. The lock is noted, requested or granted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
     pub(crate) owner: NodeId,
     pub(crate) ask: Ask,
 }
 
-/// A message whose reply has not been looked at.
+/// A message whose reply has not been processed.
 pub(crate) struct Sent {
     pub(crate) owner: NodeId,
     pub(crate) call: CallFuture,
 }
 
-/// The locks that one transaction has and asks for, wherever they are.
+/// The locks that one transaction holds or requests, on any node.
 #[derive(Default)]
 pub struct LockSet {
     pub(crate) own: Holds,
-    /// Since when it holds any lock of its own node, if their shards can move.
+    /// The period since the transaction first held a lock of its own node, if the shards of such locks can move.
     pub(crate) period: Option<Period>,
-    /// Locks of other nodes. Those before `granted` are granted.
+    /// The locks of other nodes. The locks before position `granted` are granted.
     pub(crate) remote: Vec<Remote>,
     pub(crate) granted: usize,
-    /// Nodes that may have granted locks.
+    /// The nodes that may have granted locks.
     pub(crate) owners: Vec<NodeId>,
     pub(crate) sent: Vec<Sent>,
     pub(crate) refused: Option<AbortReason>,
-    /// Hashes of names whose readers' lock could not become a writer's, in this try or an earlier one.
+    /// The hashes of names whose read lock could not be upgraded to a write lock, in this try or an earlier try.
     pub(crate) not_upgraded: Vec<u64>,
-    /// Whether it was refused because it fills the table of its own node.
+    /// Whether the transaction was refused because it fills the lock table of its own node.
     pub(crate) fills_table: bool,
     /// The name under which other nodes know the transaction.
     pub(crate) id: Option<TxnId>,
-    /// Whether its owners cannot change unnoticed any more: see [`LockSet::secure`].
+    /// Whether a change of the owner nodes can no longer remain unnoticed: see [`LockSet::secure`].
     pub(crate) secured: bool,
 }
 
-/// Work that outlives its transaction.
+/// Work that continues after its transaction has ended.
 pub(crate) enum Closing {
-    /// Writes that no coroutine awaits, and the locks that guard them.
+    /// Writes that no coroutine awaits, with the locks that protect them.
     Writing {
         /// The writes.
         writes: Detached,
-        /// The locks that guard them.
+        /// The locks that protect the writes.
         held: LockSet,
-        /// When the transaction committed.
+        /// The commit time of the transaction.
         committed: Timestamp,
-        /// The transaction, and its coordinator's number.
+        /// The transaction, and the number of its coordinator.
         whose: (TxnId, u32),
-        /// Whether its coordinator exists no more: the number is held until the writes are done.
+        /// Whether the coordinator was dropped. Then its number stays in use until the writes are done.
         is_orphan: bool,
     },
-    /// Former bytes are written back, each batch to a memory node of its own, under the locks. The
-    /// coordinator's number is held until then.
+    /// Former bytes are being written back under the locks, with one batch for each memory node. The coordinator's
+    /// number stays in use until the writes are done.
     Restoring {
-        /// The batches. A batch that ends in an error was for a node that is gone.
+        /// The batches. A batch that ends in an error was sent to a memory node that is down.
         writes: Vec<Detached>,
-        /// The locks that guard them.
+        /// The locks that protect the writes.
         held: LockSet,
-        /// The transaction, and its coordinator's number.
+        /// The transaction, and the number of its coordinator.
         whose: (TxnId, u32),
     },
-    /// Another node must take locks back.
+    /// A message asks another node to release locks that it had granted.
     Releasing {
-        /// The node.
+        /// The node that granted the locks.
         owner: NodeId,
         /// The transaction that held the locks.
         txn: TxnId,
-        /// When the transaction committed, if it did.
+        /// The commit time of the transaction, if it committed.
         committed: Option<Timestamp>,
-        /// The call, if one is on its way.
+        /// The call to the node, if a call is on its way.
         call: Option<CallFuture>,
     },
 }

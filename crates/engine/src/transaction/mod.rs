@@ -1,6 +1,7 @@
-//! One transaction, as data: its records, locks, writes and part in ordered indexes.
+//! One transaction, as data: its records, locks, writes, and its scans and changes of ordered indexes.
 //!
-//! Invariant: nothing here sends anything; the work of a transaction is in `steps` and the protocols.
+//! Invariant: this folder sends no messages and no verbs. The work of a transaction is in `steps` and in the
+//! protocols.
 
 pub(crate) mod chain;
 pub(crate) mod in_doubt;
@@ -13,5 +14,5 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_store::history::RecordedTxn;
 
-/// Where coordinators of one thread enter their transactions. It outlives them.
+/// A list in which coordinators of one thread record their transactions. The list outlives the coordinators.
 pub type HistorySink = Rc<RefCell<Vec<RecordedTxn>>>;

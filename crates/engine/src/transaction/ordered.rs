@@ -1,9 +1,10 @@
-//! One transaction's part in ordered indexes: its scans, the leaves it has seen or locked, the entries that
-//! its changes bring and take away.
+//! A transaction's state in ordered indexes. The state consists of the scans, the leaves that were seen or locked,
+//! and the index entries that the transaction's changes add and remove.
 //!
-//! Invariant: each leaf stands here once, however the transaction came to it, with the version that was seen
-//! first. Another version of the leaf would be another tree than the caller was shown. The memory is kept
-//! from transaction to transaction. A transaction without scans on tables without indexes never touches it.
+//! Invariant: each leaf is listed once, even if the transaction reached it in several ways, with the version that
+//! was seen first. A later version of the leaf would show another tree than the caller has seen. Vectors keep their
+//! capacity from transaction to transaction. A transaction without scans on tables without indexes does not use
+//! this state at all.
 
 use crate::transaction::working_set::{Entry, FEW, NO_LOCK, Progress};
 use std::collections::BTreeMap;
@@ -24,38 +25,38 @@ use tarn_store::schema::{Cells, IndexId};
 pub struct Leaf {
     /// The index.
     pub index: IndexId,
-    /// The address of its LOCK word.
+    /// The address of the node's LOCK word.
     pub address: Address,
-    /// Its version as seen.
+    /// The version that was seen.
     pub version: Version,
-    /// Its position among the locks, or [`NO_LOCK`].
+    /// The node's position in the list of locks, or [`NO_LOCK`].
     pub lock: u32,
-    /// Its image, read under the lock.
+    /// The node's image, read under the lock.
     pub image: BufferOffset,
-    /// Its version after the commit, if it is written.
+    /// The node's version after the commit, if the node is written.
     pub new_version: Version,
-    /// Whether a scan has shown it, before any lock.
+    /// Whether a scan has returned entries of the node before the node was locked.
     pub shown: bool,
     /// Whether the lock was granted.
     pub is_held: bool,
 }
 
-/// An entry of an index that comes or goes.
+/// An index entry that the transaction adds or removes.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     /// The index.
     pub index: IndexId,
     /// The key of the index entry.
     pub key: KeyBytes,
-    /// The transaction's entry that makes the change.
+    /// The position of the transaction's entry that makes the change.
     pub entry: u32,
-    /// Whether the index entry comes; if not, it goes.
+    /// Whether the index entry is added. Otherwise the index entry is removed.
     pub adds: bool,
-    /// How far the protocol has come with it.
+    /// The progress of the protocol with this change.
     pub place: ChangePlace,
-    /// The lead to the node that is read or locked for it.
+    /// A pointer to the node that is read or locked for this change.
     pub lead: Lead,
-    /// How many leaves ended before the key.
+    /// The number of leaves on the way that ended before the key.
     pub hops: u8,
 }
 
@@ -66,63 +67,65 @@ impl Change {
     }
 }
 
-/// The place of a change's leaf.
+/// The place of the leaf that a change belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChangePlace {
     /// The leaf must be located.
     Unknown,
-    /// This inner node, or the root, is read in this round, to this place in the buffer.
+    /// This inner node, or the root, is read in this round; its image goes to this position in the buffer.
     Inner(Address, BufferOffset),
-    /// The leaf must be locked here.
+    /// The leaf at this address must be locked.
     At(Address),
-    /// The leaf's lock is asked for, or held: the leaf's position among the leaves.
+    /// The leaf's lock is requested or held. The number is the leaf's position among the leaves.
     Leaf(u32),
 }
 
-/// See the module's text.
+/// A transaction's state in ordered indexes: its scans, leaves and changes.
 #[derive(Default)]
 pub struct Ordered {
-    /// Whether there is anything to forget before the next transaction.
+    /// Whether this state must be cleared before the next transaction.
     pub is_used: bool,
-    /// Whether a scan or a look-up is not at its end.
+    /// Whether a scan or a look-up is not finished.
     pub pending: bool,
-    /// Look-ups of whole keys.
+    /// The look-ups of whole keys.
     pub seeks: Vec<Seek>,
-    /// Look-ups before this one are at their end, or were taken over by a scan.
+    /// The look-ups before this position are finished, or a scan has taken them over.
     pub sought: usize,
-    /// How many look-ups were taken over by a scan.
+    /// The number of look-ups that a scan has taken over.
     pub taken_over: usize,
-    /// The scans. Those from `live` on are an earlier transaction's, kept for their memory.
+    /// The scans. The elements from `live` on belong to an earlier transaction, and are kept for their allocated
+    /// memory.
     pub scans: Vec<ScanState>,
-    /// How many scans the transaction has.
+    /// The number of scans that the transaction has.
     pub live: usize,
     /// Nodes that were read or locked.
     pub leaves: Vec<Leaf>,
-    /// One bit of 64 for each of their addresses. An address whose bit is not set is not among them.
+    /// A filter of 64 bits, with one bit for the address of each leaf. If an address's bit is not set, the address
+    /// is not in `leaves`.
     seen: u64,
-    /// The positions of leaves by address, in a transaction of many.
+    /// The positions of leaves by address, for a transaction of many leaves.
     by_address: BTreeMap<u64, u32>,
-    /// Leaves that scans came to in this round.
+    /// The leaves that scans reached in this round.
     pub visits: Vec<Visit>,
     /// The transaction's own changes, as scans show them.
     pub own: Vec<Own>,
-    /// Whether `own` has the changes before this fetch.
+    /// Whether `own` contains the changes that were made before this fetch.
     pub has_own: bool,
     /// The transaction's own changes, as the commit makes them.
     pub changes: Vec<Change>,
-    /// The splits without which it cannot be committed, if it found leaves full.
+    /// The splits that the transaction needs before it can be committed, because it found leaves full.
     pub needs: Vec<TreeWork>,
 }
 
 impl Ordered {
-    /// The nodes that the round planned last reads.
+    /// The nodes that the most recently planned round reads.
     pub(crate) fn planned(&self) -> impl Iterator<Item = Address> {
         let seeks = self.seeks[self.sought..].iter().map(|seek| seek.address);
         let scans = self.scans[..self.live].iter().filter(|scan| !scan.is_done);
         seeks.filter(|node| !node.is_null()).chain(scans.flat_map(|scan| scan.planned()))
     }
 
-    /// Forgets a transaction.
+    /// Clears the state of a transaction.
     #[cold]
     pub fn clear(&mut self) {
         (self.is_used, self.pending, self.live) = (false, false, 0);
@@ -137,7 +140,7 @@ impl Ordered {
         self.needs.clear();
     }
 
-    /// The next scan's state.
+    /// The state of the next scan.
     pub fn next_scan(&mut self) -> &mut ScanState {
         (self.is_used, self.live) = (true, self.live + 1);
         if self.scans.len() < self.live {
@@ -146,7 +149,7 @@ impl Ordered {
         &mut self.scans[self.live - 1]
     }
 
-    /// Hands a look-up that was planned over to a scan.
+    /// Hands a planned look-up over to a scan.
     pub fn seek_by_scan(&mut self, at: usize) {
         let Seek { index, key, .. } = self.seeks[at];
         self.next_scan().start(index, (key, key), 1, false);
@@ -154,13 +157,13 @@ impl Ordered {
         self.taken_over += 1;
     }
 
-    /// How many scans and look-ups the caller has asked for.
+    /// The number of scans and look-ups that the caller has requested.
     #[inline]
     pub fn wishes(&self) -> usize {
         self.live + self.seeks.len() - self.taken_over
     }
 
-    /// The leaf at an address, if the transaction knows it.
+    /// The position of the leaf at an address, if the transaction has that leaf.
     #[inline]
     pub fn leaf_at(&self, address: Address) -> Option<usize> {
         if self.seen & Ordered::bit(address) == 0 {
@@ -172,7 +175,7 @@ impl Ordered {
         self.leaves.iter().position(|leaf| leaf.address == address)
     }
 
-    /// Enters the leaves into `by_address`, once they are many.
+    /// Adds the leaves to `by_address`, once the transaction has many leaves.
     #[cold]
     fn index_leaves(&mut self) {
         for (at, leaf) in self.leaves.iter().enumerate().skip(self.by_address.len()) {
@@ -180,13 +183,13 @@ impl Ordered {
         }
     }
 
-    /// The bit of an address. Nodes are one or two kibibytes apart.
+    /// The filter bit of an address. The addresses of two nodes differ by one or two kibibytes at least.
     #[inline]
     fn bit(address: Address) -> u64 {
         1 << ((address.to_word() >> 10).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
     }
 
-    /// Notes a leaf that was seen or is to be locked. Returns its position.
+    /// Notes a leaf that was seen or will be locked. Returns its position.
     #[inline]
     pub fn note(&mut self, index: IndexId, visit: Visit, shown: bool) -> usize {
         self.is_used = true;
@@ -211,8 +214,7 @@ impl Ordered {
     }
 }
 
-/// Calls `tell` with the index entries that an entry of the transaction, as it stands, brings (`true`) and
-/// takes away.
+/// Calls `tell` with each index entry that an entry of the transaction adds (`true`) or removes (`false`).
 pub fn effects(
     catalog: &Catalog,
     table: &Table,
@@ -258,7 +260,7 @@ mod tests {
     use tarn_store::placement::catalog::Options;
     use tarn_store::schema::{ColumnId, ColumnType, IndexPart, TableId, TableSchema};
 
-    /// A table with a column `a` of eight bytes, of which half lie behind the second line's version.
+    /// A table with a column `a` of eight bytes. Half of this column lies behind the version of the second line.
     fn catalog() -> Catalog {
         let schema = TableSchema::new("t", 60).column("text", ColumnType::Bytes(28));
         let schema = schema.column("a", ColumnType::U64);

@@ -1,7 +1,7 @@
-//! A transaction's notes on further operations on records that it has already, and on its caller's mistakes.
+//! A transaction's notes on further operations on records that it already has, and on mistakes of its caller.
 //!
-//! Invariant: most transactions ask for each record once, set the rows that they insert, and make no mistake.
-//! Such a transaction touches nothing here but one byte of [`Notes`], which stays 0. The memory is kept from
+//! Invariant: most transactions request each record once, set the rows that they insert, and make no mistake. Such
+//! a transaction uses only one byte of this module, [`Notes`], which stays 0. Vectors keep their capacity from
 //! transaction to transaction.
 
 use std::cell::{Cell, OnceCell};
@@ -10,28 +10,28 @@ use tarn_store::ids::{Explanation, Mode};
 use tarn_store::layout::index_plan::KeyBytes;
 use tarn_store::schema::{Cells, IndexId};
 
-/// The matters that a transaction has to look after before it may commit: one bit each.
+/// The matters that a transaction must process before it may commit: one bit for each matter.
 #[derive(Default, Debug)]
 pub struct Notes(Cell<u8>);
 
 impl Notes {
-    /// The caller asked for something that is not possible: the next fetch says so.
+    /// The caller requested something that is not possible. The next fetch reports it.
     const MISTAKEN: u8 = 1;
-    /// The caller changed a row that is not there to be changed: the commit says so, once the records read
-    /// are validated.
+    /// The caller changed a row that cannot be changed. The commit reports it, once the records that were read are
+    /// validated.
     const MISUSED: u8 = 2;
-    /// Operations wait until a fetch has brought their records.
+    /// Some operations wait until a fetch has brought their records.
     const WAITING: u8 = 4;
-    /// Rows were inserted: each must be set before the commit.
+    /// Rows were inserted. Each of these rows must be set before the commit.
     const INSERTS: u8 = 8;
 
-    /// Whether there is nothing to look after.
+    /// Whether the transaction has no notes to process.
     #[inline]
     pub fn is_clear(&self) -> bool {
         self.0.get() == 0
     }
 
-    /// Whether the next fetch only sends the rounds of the records that were asked for, and does no more.
+    /// Whether the next fetch only sends the rounds for the requested records, and has no other work.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.0.get() & (Notes::MISTAKEN | Notes::WAITING) == 0
@@ -43,7 +43,7 @@ impl Notes {
         self.has(Notes::MISTAKEN)
     }
 
-    /// Whether operations wait for a fetch.
+    /// Whether some operations wait for a fetch.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.has(Notes::WAITING)
@@ -68,7 +68,7 @@ impl Notes {
         self.0.set(self.0.get() | bit);
     }
 
-    /// Notes that rows are inserted from now on.
+    /// Notes that the transaction inserts rows.
     #[inline]
     pub(crate) fn note_insert(&self) {
         self.note(Notes::INSERTS);
@@ -76,56 +76,56 @@ impl Notes {
 }
 
 /// The answer of [`crate::session::transaction::Transaction::existed`] for an operation on a record that the
-/// transaction had already.
+/// transaction already had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Existed {
     /// The answer is not known before a fetch.
     Unknown,
-    /// The answer is the database's: the transaction has not changed it.
+    /// The answer is the database's answer, because the transaction has not changed the record's existence.
     AsFound,
-    /// The transaction's own operations before it decide.
+    /// The transaction's own earlier operations decide the answer.
     Known(bool),
 }
 
-/// An operation on a record that the transaction had already, with a handle of its own.
+/// An operation, with its own handle, on a record that the transaction already had.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
-    /// The record's entry.
+    /// The position of the record's entry.
     pub(crate) entry: u32,
     pub(crate) mode: Mode,
     pub(crate) existed: Existed,
-    /// Whether nothing may be set by its handle: it was to update a row that is not there, or to insert a row
-    /// that is.
+    /// Whether no column may be set by this handle. The operation was to update an absent row, or to insert a row
+    /// that already exists.
     pub(crate) refuses: bool,
-    /// Whether a row of zeros is meant.
+    /// Whether the caller intends the inserted row to be all zeros.
     pub(crate) zeros: bool,
 }
 
 impl Wish {
-    /// An operation on an entry, with the answer to `existed`.
+    /// Creates an operation on an entry, with the answer to `existed`.
     pub(crate) fn new(entry: usize, mode: Mode, existed: Existed, refuses: bool) -> Wish {
         Wish { entry: entry as u32, mode, existed, refuses, zeros: false }
     }
 }
 
-/// Work that waits for the records that a fetch brings.
+/// Work that waits for records that a fetch brings.
 #[derive(Clone, Debug)]
 pub(crate) enum Waiting {
-    /// This operation, which asks for these cells.
+    /// This operation waits for these cells of its record.
     Wish { wish: u32, cells: Cells },
-    /// This entry's row becomes zeros: the transaction deletes it and inserts it again.
+    /// The row of this entry becomes zeros, because the transaction deletes it and inserts it again.
     Renewal { entry: u32 },
-    /// These cells of this entry, which the transaction has set already, come back from their place in the
-    /// buffer.
+    /// The transaction has already set these cells of this entry. After the fetch they are restored from their
+    /// position in the buffer.
     OwnCells { entry: u32, payload: BufferOffset, dirty: Cells },
-    /// This scan begins.
+    /// This scan begins after the fetch.
     Scan(Box<LaterScan>),
 }
 
-/// A scan that shows operations that were asked for before it in the same fetch.
+/// A scan that shows operations that were requested before it in the same fetch.
 #[derive(Clone, Debug)]
 pub(crate) struct LaterScan {
-    /// Its place among the transaction's scans.
+    /// The scan's position among the transaction's scans.
     pub(crate) at: usize,
     pub(crate) index: IndexId,
     pub(crate) range: (KeyBytes, KeyBytes),
@@ -133,7 +133,7 @@ pub(crate) struct LaterScan {
     pub(crate) backward: bool,
 }
 
-/// See the module's text.
+/// A transaction's further operations, waiting work, and its caller's first mistake.
 #[derive(Default, Debug)]
 pub struct Sequel {
     pub(crate) wishes: Vec<Wish>,
@@ -155,7 +155,7 @@ impl Sequel {
         self.mistake.get().map(|mistake| &**mistake)
     }
 
-    /// Forgets the transaction before, to which these notes belonged.
+    /// Clears the notes of the previous transaction.
     #[inline]
     pub(crate) fn begin(&mut self, notes: &mut Notes) {
         if !notes.is_clear() {
@@ -164,13 +164,13 @@ impl Sequel {
         }
     }
 
-    /// Adds work to be done when the next fetch has brought its records.
+    /// Adds work to be done when the next fetch has brought the needed records.
     pub(crate) fn wait(&mut self, notes: &Notes, waiting: Waiting) {
         notes.note(Notes::WAITING);
         self.waiting.push(waiting);
     }
 
-    /// The entry that waiting work is about; `None` for a scan.
+    /// The position of the entry that waiting work is about. Returns `None` for a scan.
     pub(crate) fn entry_of(&self, waiting: &Waiting) -> Option<usize> {
         match *waiting {
             Waiting::Wish { wish, .. } => Some(self.wishes[wish as usize].entry as usize),
@@ -179,33 +179,33 @@ impl Sequel {
         }
     }
 
-    /// Whether this scan of the transaction has not begun.
+    /// Whether this scan of the transaction still waits to begin.
     #[cold]
     pub(crate) fn has_scan(&self, at: usize) -> bool {
         self.waiting.iter().any(|it| matches!(it, Waiting::Scan(scan) if scan.at == at))
     }
 
-    /// Whether any scan of the transaction has not begun.
+    /// Whether any scan of the transaction still waits to begin.
     #[cold]
     pub(crate) fn has_scans(&self) -> bool {
         self.waiting.iter().any(|it| matches!(it, Waiting::Scan(_)))
     }
 
-    /// Notes that nothing waits any more, if that is so.
+    /// Clears the bit for waiting work, if no work waits any more.
     pub(crate) fn is_over(&mut self, notes: &Notes) {
         if self.waiting.is_empty() {
             notes.0.set(notes.0.get() & !Notes::WAITING);
         }
     }
 
-    /// Makes the next fetch fail for this reason.
+    /// Makes the next fetch fail with this explanation.
     #[cold]
     pub(crate) fn note_mistake(&self, notes: &Notes, mistake: Explanation) {
         notes.note(Notes::MISTAKEN);
-        let _ = self.mistake.set(Box::new(mistake)); // the first counts
+        let _ = self.mistake.set(Box::new(mistake)); // only the first mistake is kept
     }
 
-    /// Makes the commit fail for this reason, if the records read so far are still the same.
+    /// Makes the commit fail with this explanation, if the records that were read so far have not changed.
     #[cold]
     pub(crate) fn note_misuse(&self, notes: &Notes, mistake: Explanation) {
         notes.note(Notes::MISUSED);

@@ -1,11 +1,11 @@
-//! The working set of one transaction: the records that it has read, locked and changed. This is the engine's
-//! side of a transaction.
+//! The working set of one transaction: the records that it has read, locked and changed. Protocols work on this
+//! data.
 //!
-//! Invariant: it has positions in the round's buffer, never references. Vectors keep their capacity from
-//! transaction to transaction, so a coordinator that has warmed up allocates nothing. An entry is one record,
-//! in one mode: the caller's view of it, and the version that validation compares. A lookup is an entry's way
-//! through the index, begun only for a record that is not where it should be. A lock must be released; a
-//! piece is bytes to be written under a lock.
+//! Invariant: the working set holds positions in the round's buffer, never references. Vectors keep their capacity
+//! from transaction to transaction, so a coordinator that has warmed up allocates no memory. An [`Entry`] is one
+//! record in one mode. An entry holds the caller's view of the record and the version that validation compares. A
+//! [`Lookup`] is an entry's search in the index. A lookup begins only for a record that is not at its expected
+//! place. A [`Lock`] must be released. A [`PendingWrite`] is bytes to be written under a lock.
 
 use crate::cluster::lease::LeaseWord;
 use crate::services::lock::versions::Stamp;
@@ -27,42 +27,43 @@ use tarn_store::index::prints::Prints;
 use tarn_store::layout::{Slot, Ticket, Version};
 use tarn_store::schema::{Cells, TableId};
 
-/// A transaction with no more records, or leaves, than this looks through them one by one.
+/// If a transaction has at most this many records or leaves, it searches them one by one.
 pub const FEW: usize = 64;
-/// Records that a transaction may have before a check whether it may have more.
+/// The number of records that a transaction may have before it checks the limits.
 pub const ROOM_STEP: usize = 1024;
-/// A transaction whose buffer has this many bytes takes in nothing more that can be refused: its records need
-/// some bytes for its log.
+/// The maximum size of a transaction's buffer in bytes before the log entry is built. A transaction with a larger
+/// buffer accepts no more records, because its log entry needs room too.
 pub const BUFFERED_MAX: usize = 1 << 30;
 
 /// The declared intent of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Intent {
-    /// Anything.
+    /// The transaction may read and write.
     #[default]
     ReadWrite,
-    /// To read alone. Where there are snapshots it reads one.
+    /// The transaction only reads. In protocols with snapshots it reads a snapshot.
     ReadOnly,
 }
 
-/// The timestamps of a transaction, in protocols that have them; 0 is none.
+/// The timestamps of a transaction, in protocols that have timestamps. The value 0 means that no timestamp is
+/// known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamps {
-    /// The transaction that they belong to.
+    /// The transaction to which the timestamps belong.
     pub of: Option<OwnerTag>,
     /// A lower bound of its commit's timestamp.
     pub lower: Timestamp,
     /// The snapshot that it reads.
     pub start: Timestamp,
-    /// Its place in the order of commits.
+    /// The position of the commit in the order of all commits.
     pub commit: Timestamp,
-    /// The view before its last READs were sent. Later knowledge of lives may be newer than the bytes that
-    /// they brought.
+    /// The membership view before the transaction's last READs were sent. Later knowledge of membership may be
+    /// newer than the bytes that these READs returned.
     pub view: ViewNumber,
 }
 
 impl Stamps {
-    /// No timestamp is taken yet.
+    /// No timestamp has been taken yet.
     pub const NONE: Stamps = Stamps {
         of: None,
         lower: Timestamp::ZERO,
@@ -72,13 +73,13 @@ impl Stamps {
     };
 }
 
-/// A record that a transaction asks for the first time. [`crate::steps::access::RecordAccess::add`] makes an
-/// entry of it.
+/// A record that a transaction requests for the first time. [`crate::steps::access::RecordAccess::add`] creates an
+/// entry from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Added {
-    /// Key word.
+    /// The key word.
     pub key: u64,
-    /// Full key in the round's buffer; position 0 means none.
+    /// The position of the full key in the round's buffer; 0 means that there is no full key.
     pub full_key: BufferOffset,
     /// The key's hash in its table's index.
     pub hash: u64,
@@ -88,128 +89,134 @@ pub struct Added {
     pub cells: Cells,
 }
 
-/// The needs of a further operation on a fetched record.
+/// The access that a further operation on a fetched record needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Upgrade {
-    /// More of the record's cells. They are read in place: under the lock, if the transaction has it.
+    /// The operation needs more of the record's cells. These cells are read at the record's address, under the
+    /// record's lock if the transaction holds it.
     Cells,
-    /// The right to change the record: it was only read.
+    /// The operation needs the right to change a record that was only read.
     Lock,
-    /// The record's place in the index, and the right to change that: the record is to come or to go.
+    /// The operation inserts or deletes the record. So the operation needs the record's place in the index, and the
+    /// right to change that place.
     Index,
 }
 
-/// How far the protocol has come with an entry; each protocol uses the states it needs.
+/// The progress of the protocol with an entry. Each protocol uses the states that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// Its place is unknown: look at its home, which the address names.
+    /// The record's place is unknown. The next step reads the record's home, at the entry's address.
     Home,
-    /// It is not at home, or its home says too little: ask the index.
+    /// The record is not at its home, or the home does not tell. The next step searches the index.
     Locate,
-    /// Its place is believed known: read it there.
+    /// The record's address is probably known. The next step reads the record there.
     Direct,
-    /// Its place is known: lock it and read it again.
+    /// The record's address is known. The next step locks the record and reads it again.
     Lock,
-    /// Its payload lies apart: read it.
+    /// The record's payload lies outside its slot. The next step reads the payload.
     Body,
-    /// Fetched.
+    /// The record is fetched.
     Done,
 }
 
-/// Names a record of one transaction, and the last operation on it; by default it names none.
+/// Names one record of one transaction, and the last operation on that record. The default value names no record.
 ///
-/// A handle is a number of the transaction's own plus the place of an entry or of a further operation. One
-/// subtraction gives the place, and tells handles of other transactions: their numbers are far away.
+/// A handle is a number that belongs to the transaction, plus the position of an entry or of a further operation.
+/// One subtraction gives the position. The subtraction also detects handles of other transactions, because their
+/// numbers differ by far more than any position.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Handle(u64);
 
 impl Handle {
-    /// Places from here on belong to further operations.
+    /// Positions from this number on belong to further operations.
     const FURTHER: u64 = 1 << 32;
 
-    /// The number before the first place of the transaction with this tag. The numbers of a thread's
-    /// transactions, which follow one another, are as far apart as they can be.
+    /// The handle number that position 0 has in the transaction with this tag. The numbers of a thread's successive
+    /// transactions are as far apart as possible.
     #[inline]
     fn base(tag: OwnerTag) -> u64 {
         tag.word().wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
-/// "No lock": the entry is not locked.
+/// The value of an entry's lock position if the entry is not locked.
 pub const NO_LOCK: u32 = u32::MAX;
-/// "No lookup": the entry has not asked the index.
+/// The value of an entry's lookup position if the entry has not searched the index.
 pub const NO_LOOKUP: u32 = u32::MAX;
-/// "No place": the slot's next image was not made.
+/// The value of an entry's version place if the slot's next image has not been made.
 pub const NO_PLACE: u8 = u8::MAX;
 
-/// One record of the transaction. It is a line and a half, written in place: see
+/// One record of the transaction. An entry takes one and a half cache lines, and is built in place: see
 /// docs/design/0006-embedded-speed.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Key word.
+    /// The key word.
     pub key: u64,
-    /// The address of its home ([`Progress::Home`]); of its slot, once known.
+    /// The address of the record's home ([`Progress::Home`]). Once the record's slot is known, the address of the
+    /// slot.
     pub address: Address,
-    /// Its version as fetched; for an absent record its directory's version.
+    /// The record's version when it was fetched. For an absent record, the version of its directory record.
     pub version: Version,
-    /// Its version after the commit, if it is written.
+    /// The record's version after the commit, if the record is written.
     pub new_version: Version,
     /// The cells that the caller wants.
     pub cells: Cells,
     /// The cells that the caller changed.
     pub dirty: Cells,
-    /// The address of a payload that lies apart.
+    /// The address of a payload that lies outside the slot.
     pub body: Address,
-    /// The slot's image in the round's buffer.
+    /// The position of the slot's image in the round's buffer.
     pub image: BufferOffset,
-    /// The payload in the round's buffer; for an update the one to change.
+    /// The position of the payload in the round's buffer. For an update, this is the payload that the caller
+    /// changes.
     pub payload: BufferOffset,
-    /// The payload as it was. It is kept if the payload is not contiguous at the place of the slot's first
-    /// ([`Slot::keeps_old_payload`]).
+    /// The position of the payload before the change. The old payload is kept only if the slot's image does not
+    /// contain the old payload in one piece ([`Slot::keeps_old_payload`]).
     pub old_payload: BufferOffset,
-    /// Full key in the round's buffer; position 0 means none (the buffer's first bytes are never
-    /// a key).
+    /// The position of the full key in the round's buffer. The value 0 means that there is no full key, because the
+    /// buffer's first bytes are never a key.
     pub full_key: BufferOffset,
-    /// Its position among the locks, or [`NO_LOCK`].
+    /// The position of the record's lock in `locks`, or [`NO_LOCK`].
     pub lock: u32,
-    /// The directory record's position among the locks, or [`NO_LOCK`].
+    /// The position of the directory record's lock in `locks`, or [`NO_LOCK`].
     pub directory_lock: u32,
-    /// Its position among the lookups, or [`NO_LOOKUP`].
+    /// The position of the entry's lookup in `lookups`, or [`NO_LOOKUP`].
     pub lookup: u32,
-    /// Its table.
+    /// The table of the record.
     pub table: TableId,
     /// The purpose of the access.
     pub mode: Mode,
-    /// How far the protocol has come.
+    /// The progress of the protocol with this entry.
     pub progress: Progress,
-    /// Whether the record exists, once fetched.
+    /// Whether the record exists. This flag is valid once the entry is fetched.
     pub found: bool,
-    /// Whether the fetched image is of one moment, so that alone it needs no validation.
+    /// Whether the fetched image is a snapshot of one moment. If so, a transaction that reads only this record
+    /// needs no validation.
     pub stable: bool,
-    /// Whether the caller was shown this version of the record without a lock on it: validation
-    /// re-reads it, and a lock that comes later compares.
+    /// Whether the caller has seen this version of the record without a lock on it. Validation then reads the
+    /// record again, and a later lock compares the version.
     pub watched: bool,
-    /// Whether another transaction had locked it when it was read, in a way that lets readers pass: they look
-    /// again.
+    /// Whether another transaction had locked the record when it was read, with a lock that lets readers pass. Such
+    /// a reader must read the record again.
     pub marked: bool,
-    /// Whether nothing of it will be written after all (it was inserted and deleted again): then it is not
-    /// writable.
+    /// Whether nothing of this entry will be written, because the record was inserted and deleted again. Then
+    /// `writable` is false.
     pub void: bool,
-    /// Whether it was there, and the transaction has deleted and inserted it again: all of it is written.
+    /// Whether the transaction deleted an existing record and inserted it again. Then the whole record is written.
     pub renewed: bool,
-    /// Whether the columns that the caller sets will be written: the transaction may change the record, by
-    /// whatever kind of lock. It stays `false` for an insert that finds its record, and for a change of one
-    /// that is not there.
+    /// Whether the columns that the caller sets will be written. The transaction must have the right to change the
+    /// record, by any kind of lock. This flag stays `false` for an insert that finds its record, and for a change
+    /// of an absent record.
     pub writable: bool,
-    /// The new version's place, for a record whose versions lie in its slot, if its payload was put into the
-    /// slot's next image; else [`NO_PLACE`].
+    /// The place of the new version, for a record whose versions lie in its slot. The place is set if the new
+    /// payload was put into the slot's next image. Otherwise the place is [`NO_PLACE`].
     pub place: u8,
 }
 
 const _: () = assert!(size_of::<Entry>() == 96);
 
 impl Entry {
-    /// A record of which nothing is known yet.
+    /// Creates the entry of a record about which nothing is known yet.
     #[inline(always)]
     pub fn new(table: TableId, key: u64, mode: Mode, cells: Cells, progress: Progress) -> Entry {
         Entry {
@@ -241,7 +248,7 @@ impl Entry {
         }
     }
 
-    /// Where the old payload of a changed record lies, contiguous.
+    /// The position of the old payload of a changed record, as contiguous bytes.
     #[inline]
     pub fn payload_before(&self, slot: &Slot) -> BufferOffset {
         match slot.keeps_old_payload() {
@@ -250,106 +257,107 @@ impl Entry {
         }
     }
 
-    /// Whether it is read where its address says: an insert that finds its record only reads it.
+    /// Whether the record is only read at its address. An insert that finds its record only reads it.
     #[inline]
     pub fn only_reads(&self) -> bool {
         self.mode == Mode::Read || self.mode == Mode::Insert
     }
 }
 
-/// A directory record that an absence was read from, or a leaf that a scan has read, without a lock:
-/// validation reads it again.
+/// A directory record that showed an absence, or a leaf that a scan has read, without a lock. Validation reads it
+/// again.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// The address of its LOCK word; VERSION follows.
+    /// The address of the LOCK word. VERSION is the next word.
     pub address: Address,
     /// The version that was read.
     pub version: Version,
-    /// Whether it needs no check any more: the transaction has locked the directory since.
+    /// Whether the check is no longer needed, because the transaction has locked the directory record since.
     pub covered: bool,
 }
 
-/// The object that a lock protects.
+/// The kind of object that a lock protects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockKind {
-    /// An entry's record.
+    /// The lock protects the record of an entry.
     Record,
-    /// A bucket's directory record, an index header, a node of an ordered index. Its VERSION is a piece of
-    /// its own.
+    /// A bucket's directory record, an index header, or a node of an ordered index. VERSION of such an object is
+    /// written as a separate piece.
     Directory,
 }
 
-/// The contents of a LOCK word that this transaction holds.
+/// The value by which this transaction holds a LOCK word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HeldAs {
-    /// Its tag: no other transaction has the record.
+    /// The transaction's tag: no other transaction can use the record.
     #[default]
     Exclusive,
-    /// Its tag and a mark that lets readers pass: see [`tarn_store::layout::LockMode::Intent`].
+    /// The transaction's tag with a mark that lets readers pass: see [`tarn_store::layout::LockMode::Intent`].
     Intent,
-    /// One of these two: the lock is being raised.
+    /// The value of `Intent` or `Exclusive`, because the lock is being raised from `Intent` to `Exclusive`.
     Either,
-    /// A lease, this transaction's or another's: it runs out by itself.
+    /// A lease of this transaction or another one. A lease ends by itself.
     Lease,
-    /// A number of its own in a word of tickets.
+    /// The transaction's own ticket in a word of tickets.
     Ticket(Ticket),
 }
 
 impl HeldAs {
-    /// Whether others may read at the same time.
+    /// Whether other transactions may read at the same time.
     #[inline]
     pub fn is_shared(self) -> bool {
         matches!(self, HeldAs::Lease | HeldAs::Ticket(Ticket::Reader))
     }
 
-    /// Whether the verb that asked was a CAS.
+    /// Whether the verb that requested the lock was a CAS.
     #[inline]
     pub fn is_by_cas(self) -> bool {
         !matches!(self, HeldAs::Ticket(_))
     }
 }
 
-/// A lock that was asked for.
+/// A lock that was requested.
 #[derive(Clone, Copy, Debug)]
 pub struct Lock {
     /// The address of the LOCK word.
     pub address: Address,
-    /// The contents of the word, if the lock was granted.
+    /// The value by which the transaction holds the word, if the lock was granted.
     pub held_as: HeldAs,
-    /// The object that it protects.
+    /// The kind of object that the lock protects.
     pub kind: LockKind,
-    /// Whether it was granted.
+    /// Whether the lock was granted.
     pub granted: bool,
-    /// Whether VERSION is to be written.
+    /// Whether VERSION will be written.
     pub writes: bool,
-    /// Whether the bytes that may be written name their VERSION, and not their writer.
+    /// Whether the bytes that may be written contain their VERSION but not the tag of their writer.
     pub nameless: bool,
-    /// VERSION as found under the lock.
+    /// VERSION as read under the lock.
     pub old_version: Version,
-    /// VERSION to write.
+    /// The VERSION that will be written.
     pub new_version: Version,
-    /// For a bucket: the fingerprints to write with VERSION.
+    /// For a bucket: the fingerprints that are written together with VERSION.
     pub prints: Prints,
-    /// The CAS or FAA, in the round that asked.
+    /// The position, in its round, of the CAS or FAA that requested the lock.
     pub verb: VerbIndex,
-    /// In protocols that ask again, the word that stood in its way and may be replaced; with tickets, the
-    /// word that was found with its ticket; else 0.
+    /// A word that was read from the LOCK word. In protocols that repeat a request, it is the word that blocked the
+    /// request and may be replaced. With tickets, it is the word that was found when the ticket was taken.
+    /// Otherwise it is 0.
     pub met: u64,
-    /// Whether it was refused, and is to be asked for again or waited for.
+    /// Whether the request was refused, and must be repeated or waited for.
     pub is_due: bool,
-    /// How often it was asked for again.
+    /// The number of times that the request was repeated.
     pub asked_again: u8,
 }
 
 impl Lock {
-    /// Whether bytes are written that do not name their writer: a transaction that logs and does not write
-    /// them takes the entry back.
+    /// Whether this lock's writes contain no tag of their writer. If the transaction logs such writes and then does
+    /// not make them, it removes its log entry.
     #[inline]
     pub fn writes_nameless(&self) -> bool {
         self.writes && self.nameless
     }
 
-    /// A lock that is not asked for, and of which nothing is known.
+    /// Creates a lock that was not requested yet and about which nothing is known.
     #[inline(always)]
     pub fn unasked(address: Address, kind: LockKind, held_as: HeldAs) -> Lock {
         Lock {
@@ -370,188 +378,197 @@ impl Lock {
     }
 }
 
-/// Bytes to write under a lock, with the bytes that they replace.
+/// Bytes to write under a lock, and the old bytes that they replace.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingWrite {
     /// The address to write to.
     pub address: Address,
     /// The new bytes, in the round's buffer.
     pub new: BufferOffset,
-    /// The bytes they replace, in the round's buffer.
+    /// The old bytes that they replace, in the round's buffer.
     pub old: BufferOffset,
-    /// How many bytes they are.
+    /// The number of bytes.
     pub len_bytes: u32,
-    /// Whether the old bytes matter; those of a record that does not exist do not.
+    /// Whether the old bytes are logged. The old bytes of a record that does not exist are not needed.
     pub logged: bool,
 }
 
-/// A version that a transaction writes, in protocols with several: from its preparation to the transaction's
-/// end.
+/// A version that a transaction writes, in protocols with several versions. Such a version is listed from its
+/// preparation to the end of the transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    /// The transaction's entry.
+    /// The position of the transaction's entry.
     pub entry: u32,
     /// The record's slot.
     pub slot: Address,
     /// The record's table.
     pub table: TableId,
-    /// The place in the slot.
+    /// The number of the version's cell in the slot.
     pub cell: u8,
     /// Whether the slot held no record before.
     pub came: bool,
     /// The bytes that recovery writes back, in the round's buffer.
     pub former: BufferOffset,
-    /// How many bytes these are.
+    /// The number of bytes that recovery writes back.
     pub former_bytes: usize,
-    /// The bytes that make it visible, in the round's buffer; INVISIBLE until it has a timestamp.
+    /// The bytes that make the version visible, in the round's buffer. These bytes are INVISIBLE until the
+    /// transaction has a timestamp.
     pub visible: BufferOffset,
-    /// How far into the slot these bytes go.
+    /// The offset of these visible bytes in the slot.
     pub visible_at: u16,
-    /// How many bytes these are.
+    /// The number of visible bytes.
     pub visible_bytes: u16,
-    /// The record of the version that goes, if one goes and lies apart.
+    /// The address of the discarded version's record, if a version is discarded and its record lies outside the
+    /// slot.
     pub discarded: Address,
 }
 
-/// A transaction's leases, in protocols that have them.
+/// A transaction's lease state, in protocols that have leases.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Leases {
-    /// Its window, which began before its first READ, and the lease word at that time.
+    /// The window of the transaction's reads, which began before its first READ, and the lease word at that time.
     pub reads_since: Option<(Window, LeaseWord)>,
-    /// Its wait, which began when its last lock was acknowledged, if that was noted before its commit.
+    /// The wait that began when the transaction's last lock was acknowledged. This field is set if the wait was
+    /// noted before the commit.
     pub waits_since: Option<Wait>,
-    /// When its present stage began, if its stages are timed.
+    /// The time when the transaction's present stage began, if its stages are timed.
     pub timed_since: Option<Nanos>,
-    /// When the first of its leases on records ends, where clocks tell.
+    /// The earliest end of the transaction's leases on records, in protocols that use clocks.
     pub first_end: Option<Nanos>,
 }
 
-/// One transaction; see the module's text.
+/// One transaction: its entries, locks, writes, buffer and progress.
 pub struct Txn {
-    /// Its name, and the value of its locks.
+    /// The transaction's name, which is also the value of its locks.
     pub tag: OwnerTag,
-    /// The number of its coordinator, whose log area it uses.
+    /// The number of the transaction's coordinator. The transaction uses the log area with this number.
     pub coordinator: u32,
-    /// Its declared intent, which stays from try to try.
+    /// The declared intent of the transaction. The intent stays the same from try to try.
     pub intent: Intent,
-    /// How often it was tried before.
+    /// The number of earlier tries of the transaction.
     pub tries_before: u32,
-    /// Its timestamps. The protocol that has them begins them anew.
+    /// The transaction's timestamps. A protocol with timestamps resets them.
     pub stamps: Stamps,
-    /// The verbs in flight and the buffer.
+    /// The verbs in flight, and the buffer.
     pub round: Round,
-    /// The caller's records, in the order they were asked for.
+    /// The caller's records, in the order in which they were requested.
     pub entries: Vec<Entry>,
-    /// Whether it has had many records: more than [`FEW`] were looked through, or room was made for more.
+    /// Whether the transaction has had many records. This flag is set when more than [`FEW`] entries were searched,
+    /// or when the limits allowed more than [`ROOM_STEP`] records.
     pub has_many: bool,
-    /// Records that it may have before a check whether it may have more.
+    /// The number of records that the transaction may have before it checks the limits.
     pub room: usize,
-    /// The positions of entries by table and key, in a transaction of many, up to the last that was looked
-    /// for.
+    /// The positions of entries by table and key, for a transaction of many records. The map contains the entries
+    /// that existed at the most recent search.
     pub by_key: HashTable<u32>,
-    /// One bit of 256 for each key's hash. A key whose bit is not set is not among the entries.
+    /// A filter of 256 bits, with one bit for the hash of each key. If a key's bit is not set, the key is not in
+    /// `entries`.
     seen: [u64; 4],
-    /// The same for the addresses of locks that were asked for.
+    /// A filter of 256 bits, like `seen`, for the addresses of locks that were requested.
     locked: [u64; 4],
-    /// READs of homes in the round that is being planned, or entries whose homes will be read in it.
+    /// The number of READs of homes in the round that is being planned, or of entries whose homes will be read in
+    /// that round.
     pub at_home: usize,
-    /// How many entries, from the first that is not fetched on, are only noted. Their homes will be read
-    /// without a round, unless something else comes beside them.
+    /// The number of entries that are only noted, counted from the first entry that is not fetched. The homes of
+    /// noted entries will be read without a round, unless the same fetch also has other work.
     pub noted: usize,
-    /// The entry whose lock is asked for in this round, in protocols that ask for one after the other.
+    /// The entry whose lock is requested in this round, in protocols that request one lock after the other.
     pub in_turn: Option<usize>,
-    /// Locks on records that a short commit can write: see the protocol.
+    /// The number of locks on records that a short commit can write: see the protocol.
     pub short_locks: usize,
-    /// Whether records were read by loads and stores, under their locks, and some of them were unusual.
+    /// Whether records were read by loads and stores under their locks, and some of these records were unusual.
     pub read_near: bool,
-    /// The entries' ways through the index.
+    /// The index lookups of the transaction's entries.
     pub lookups: Vec<Lookup>,
-    /// Entries before this one are fetched.
+    /// The entries before this position are fetched.
     pub fetched: usize,
-    /// Directory records that validation re-reads.
+    /// The directory records that validation reads again.
     pub checks: Vec<Check>,
     /// The locks that must be released.
     pub locks: Vec<Lock>,
-    /// Readers' locks that are put away while the others are logged.
+    /// The read locks that are set aside while the other locks are logged.
     pub shares: Vec<Lock>,
     /// The bytes that will be written.
     pub pieces: Vec<PendingWrite>,
-    /// Where its log entry goes on, if it is longer than its area.
+    /// The blocks that continue the transaction's log entry, if the entry is longer than its log area.
     pub(crate) chain: Chain,
-    /// Its locks in compute nodes.
+    /// The transaction's locks in compute nodes.
     pub held: LockSet,
-    /// Version tables that are being read without a lock, by their entry, with the moment that they are at
-    /// least of.
+    /// The version tables that are being read without a lock: the entry of each, and the earliest moment that its
+    /// contents can be of.
     pub looks: Vec<(u32, Stamp)>,
-    /// Versions that will be written.
+    /// The versions that will be written.
     pub written: Vec<Written>,
-    /// Blocks taken for this transaction, which are given back if it aborts, and blocks that become free if
-    /// it commits.
+    /// The blocks that were allocated for this transaction, and the blocks that become free if the transaction
+    /// commits. Allocated blocks are freed if the transaction aborts.
     pub allocated: Vec<Allocated>,
-    /// The bucket that has slots of deleted records in place of room for an insert. It is swept before the
-    /// next try.
+    /// The bucket in which an insert found slots of deleted records and no free slot. The bucket is swept before
+    /// the next try.
     pub to_sweep: Option<(TableId, Address)>,
-    /// Buckets that were swept in vain since the first try: inserts make their chains longer.
+    /// The buckets whose sweep freed no slot since the first try. Inserts add a block to the chains of these
+    /// buckets.
     pub swept_in_vain: Vec<Address>,
     /// The groups that the transaction writes to.
     pub groups: Vec<tarn_fabric::address::GroupId>,
-    /// Its windows and waits.
+    /// The windows and waits of the transaction's leases.
     pub leases: Leases,
-    /// Where it is counted as a reader, and which nodes it asks, under explicit leases.
+    /// The nodes at which the transaction is counted as a reader, and the nodes that it asks, under explicit
+    /// leases.
     pub reading: Reading,
-    /// Whether a write may have been sent, or a log that others would go by. From then on only resolution
-    /// decides.
+    /// Whether a write may have been sent, or a log entry that recovery would use. From then on only resolution
+    /// decides the outcome.
     pub in_doubt: bool,
-    /// Whether locks are assumed and not asked for. This is for simulations alone.
+    /// Whether locks are assumed to be granted and not requested. Only simulations use this.
     pub assumes_locks: bool,
-    /// The number at which its handles begin.
+    /// The number at which the transaction's handles begin.
     handles: u64,
-    /// The matters to look after before it may commit.
+    /// The notes of matters that the transaction must process before it may commit.
     pub notes: Notes,
-    /// The details of these matters.
+    /// The details of `notes`.
     pub sequel: Sequel,
-    /// How a fetch failed: nothing but a rollback can follow.
+    /// The error of a failed fetch. After such an error only a rollback can follow.
     pub failed: Option<tarn_store::ids::Failure>,
-    /// Rounds that release earlier transactions' locks and have not been seen to complete.
+    /// The rounds that release earlier transactions' locks and whose completion has not been seen.
     pub unlocking: Vec<Detached>,
-    /// Whether the last writes of the transaction before ended in an error: its log is needed until it is settled.
+    /// Whether the last writes of the previous transaction ended in an error. Then its log is needed until it is
+    /// settled.
     pub left_unshown: bool,
-    /// Where it is recorded, if it is, and when it began.
+    /// The history in which the transaction is recorded, if any, and the time when the transaction began.
     pub recorded_in: Option<(HistorySink, Nanos)>,
-    /// Its part in ordered indexes.
+    /// The transaction's state in ordered indexes.
     pub ordered: Ordered,
 }
 
-/// A block that a transaction takes, or makes free.
+/// A block that a transaction allocates, or frees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allocated {
     /// The block's address.
     pub address: Address,
-    /// Its size.
+    /// The block's size in bytes.
     pub bytes: u32,
     /// The use of the block.
     pub memory: Memory,
 }
 
-/// The use of a block that a transaction takes, or makes free.
+/// The use of a block that a transaction allocates, or frees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
-    /// Zeros, for part of an index.
+    /// The block holds a part of an index, and must be filled with zeros.
     Zeros,
-    /// For a record of this table, or a version of one.
+    /// The block holds a record of this table, or a version of such a record.
     Record(TableId),
-    /// The memory of a record of this table that exists no more once the transaction has committed.
+    /// The block held a record of this table that no longer exists once the transaction has committed.
     Gone(TableId),
 }
 
-/// An address's bits, mixed so that those that decide differ between neighbours.
+/// Mixes the bits of an address so that the filter bits of neighbouring addresses differ.
 #[inline]
 fn spread(address: Address) -> u64 {
     address.to_word().wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Txn {
-    /// An empty transaction under a first tag.
+    /// Creates an empty transaction with a first tag.
     pub fn new(tag: OwnerTag, coordinator: u32) -> Txn {
         Txn {
             tag,
@@ -600,7 +617,7 @@ impl Txn {
         }
     }
 
-    /// Starts anew, as the transaction `tag`.
+    /// Begins a new transaction with the name `tag`.
     #[inline]
     pub fn begin(&mut self, tag: OwnerTag) {
         (self.tag, self.handles) = (tag, Handle::base(tag));
@@ -634,10 +651,10 @@ impl Txn {
         }
     }
 
-    /// Forgets the state that only a transaction of many records has.
+    /// Clears the state that only a transaction of many records has.
     #[cold]
     pub(crate) fn forget_many(&mut self) {
-        // The room is smaller where a transaction may have fewer records.
+        // The room is smaller if the options allow a transaction fewer records.
         (self.has_many, self.room) = (false, self.room.min(ROOM_STEP));
         match self.by_key.capacity() > ROOM_STEP {
             true => self.by_key = HashTable::new(),
@@ -645,15 +662,15 @@ impl Txn {
         }
     }
 
-    /// Names the transaction and empties its buffer: a transaction without a working set needs no more. The
-    /// rest is the transaction's before, and is not looked at until [`Txn::begin`].
+    /// Names the transaction and clears its buffer, which is enough for a transaction without a working set. All
+    /// other fields still belong to the previous transaction, and are not used until [`Txn::begin`].
     #[inline]
     pub(crate) fn begin_without_records(&mut self, tag: OwnerTag) {
         self.tag = tag;
         self.round.clear();
     }
 
-    /// Notes the hash of a key that is added. Returns whether a key with the same bit was noted before.
+    /// Notes the hash of a key that is added. Returns whether a key with the same filter bit was noted before.
     #[inline(always)]
     pub fn note_again(&mut self, hash: u64) -> bool {
         let (word, bit) = Txn::bit(hash);
@@ -676,26 +693,26 @@ impl Txn {
         self.seen[word] |= bit;
     }
 
-    /// The word and the bit of a hash, from bits that decide nothing else.
+    /// The word and the bit of a hash in the filter. These hash bits are used for nothing else.
     #[inline]
     fn bit(hash: u64) -> (usize, u64) {
         ((hash >> 46 & 3) as usize, 1 << (hash >> 40 & 63))
     }
 
-    /// Whether it has locked only for readers, and will write nothing.
+    /// Whether the transaction holds only locks for reading, and will write nothing.
     #[inline]
     pub fn is_read_only(&self) -> bool {
         self.locks.iter().all(|lock| lock.held_as.is_shared())
     }
 
-    /// Notes the address of a lock that is asked for.
+    /// Notes the address of a lock that is requested.
     #[inline]
     pub fn note_lock(&mut self, address: Address) {
         let (word, bit) = Txn::bit(spread(address));
         self.locked[word] |= bit;
     }
 
-    /// The lock on `address`, if this transaction asked for one and noted it.
+    /// The position of the lock on `address`, if this transaction requested one and noted it.
     #[inline]
     pub fn lock_on(&self, address: Address) -> Option<u32> {
         let (word, bit) = Txn::bit(spread(address));
@@ -705,10 +722,10 @@ impl Txn {
         self.locks.iter().position(|lock| lock.address == address).map(|index| index as u32)
     }
 
-    /// An entry's way through the index.
+    /// The lookup of an entry in the index.
     ///
     /// # Panics
-    /// If it has not asked the index: our bug.
+    /// If the entry has no lookup (a bug of the engine).
     #[inline]
     pub fn lookup(&self, entry: &Entry) -> &Lookup {
         &self.lookups[entry.lookup as usize]
@@ -733,19 +750,20 @@ impl Txn {
         Handle(self.handles.wrapping_add(Handle::FURTHER + wish as u64))
     }
 
-    /// The place of the entry that a handle names; beyond all entries if it names none.
+    /// The position of the entry that a handle names. If the handle names no entry, the position is beyond all
+    /// entries.
     #[inline(always)]
     pub(crate) fn place_of(&self, handle: Handle) -> usize {
         handle.0.wrapping_sub(self.handles) as usize
     }
 
-    /// The further operation that a handle names; none if the handle is another transaction's.
+    /// The further operation that a handle names. Returns `None` if the handle belongs to another transaction.
     #[cold]
     pub(crate) fn wish_of(&self, handle: Handle) -> Option<&Wish> {
         self.sequel.wishes.get(self.place_of_wish(handle)?)
     }
 
-    /// The same as [`Txn::wish_of`], to change it.
+    /// Does the same as [`Txn::wish_of`], with mutable access.
     #[cold]
     pub(crate) fn wish_of_mut(&mut self, handle: Handle) -> Option<&mut Wish> {
         let place = self.place_of_wish(handle)?;
@@ -757,8 +775,8 @@ impl Txn {
         usize::try_from(place).ok()
     }
 
-    /// Notes that the checks on a directory record are no longer needed: the transaction locks it,
-    /// having compared the version under the lock.
+    /// Notes that the checks on a directory record are no longer needed. The transaction has locked the directory
+    /// record, and has compared its version under the lock.
     pub fn cover(&mut self, directory: Address) {
         for check in self.checks.iter_mut().filter(|check| check.address == directory) {
             check.covered = true;

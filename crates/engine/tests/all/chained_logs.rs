@@ -1,8 +1,9 @@
-//! Logs that continue in blocks behind their areas, when nodes die and futures are dropped.
+//! Tests of logs that continue in blocks outside their log areas, when nodes die and futures are dropped.
 //!
-//! Invariant checked: an entry that lacks a part, or has another entry's part, does not count. A whole entry
-//! is recovered like any other. The areas here have a few lines, so nearly every log continues in blocks.
-//! Every property of large areas must hold, under every protocol, wherever a transaction dies or is dropped.
+//! Invariant checked: a log entry that lacks a part, or contains another entry's part, does not count. Recovery
+//! handles a complete entry like any other entry. The log areas of these tests have only a few lines, so nearly every
+//! log continues in blocks. Every property of large log areas must hold, under every protocol, at whatever point a
+//! transaction dies or is dropped.
 
 use crate::common::crash::{self, Found};
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, HALVES};
@@ -19,7 +20,7 @@ use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
-/// Room for the head of an entry and one or two locks.
+/// The size of a log area: room for the head of an entry and one or two locks.
 const AREA_BYTES: u64 = 256;
 const ROWS: u64 = 60;
 
@@ -90,7 +91,7 @@ fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
             let mut last = 1;
             for polls in 0.. {
                 let ended = poll_times(pin!(change(&mut by, last + 1)), polls, || {});
-                // The same coordinator goes on; it first resolves the transaction that it left in doubt.
+                // The same coordinator continues; it first resolves the transaction that was left in doubt.
                 block_on(by.transact(async |tx| Ok(tx.read(T, 0u64, Cells::ALL)))).unwrap();
                 world.assert_clean();
                 let now = block_on(value(&mut other)).unwrap();
@@ -106,7 +107,7 @@ fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
     }
 }
 
-/// The transaction's data and log land in any order that the contract allows, up to the death of its node.
+/// The transaction's data and log reach memory in any order that the contract allows, until its node dies.
 #[test]
 fn a_dead_transaction_with_a_long_log_is_finished_or_undone() {
     for info in ALL.iter().filter(|it| it.caps.crash_recovery) {

@@ -1,8 +1,8 @@
-//! A transaction's future is dropped at every possible point.
+//! Tests that drop a transaction's future at every possible point.
 //!
-//! Invariant checked: a transaction is polled k times and dropped, for every k until it commits. It has
-//! happened as a whole or not at all. Once its coordinator has run its next transaction, nothing stays
-//! locked, and that transaction works.
+//! Invariant checked: a transaction is polled k times and dropped, for every k until it commits. The transaction has
+//! happened as a whole or not at all. After its coordinator has run its next transaction, no lock is held, and that
+//! next transaction succeeds.
 
 use crate::common::*;
 use std::pin::pin;
@@ -16,9 +16,9 @@ use tarn_store::schema::{Cells, TableId};
 
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 
-/// A transaction with all kinds of accesses. In each table it moves one unit from record 1 to record 2,
-/// deletes the record that it inserted last time, and inserts the next. It fetches twice for each table, and
-/// has a read to validate.
+/// Runs a transaction with all kinds of accesses. In each table it moves one unit from record 1 to record 2, deletes
+/// the record that the previous call inserted, and inserts the next record. The transaction fetches twice for each
+/// table, and has a read to validate.
 async fn mixture(tx: &mut Transaction<'_>, next: u64) -> Result<(), Failure> {
     for table in LAYOUTS {
         let rows = [1u64, 2].map(|key| tx.update(table, key, Cells::ALL));
@@ -35,8 +35,8 @@ async fn mixture(tx: &mut Transaction<'_>, next: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns how often `mixture` has happened, by the contents of the tables. The number must be the same in
-/// each table.
+/// Returns the number of times that `mixture` has happened, computed from the contents of the tables. The number must
+/// be the same in each table.
 fn happened(by: &mut Coordinator) -> u64 {
     let seen: Vec<_> = LAYOUTS
         .iter()
@@ -57,7 +57,7 @@ fn happened(by: &mut Coordinator) -> u64 {
 #[derive(Clone, Copy, PartialEq)]
 enum Index {
     Rests,
-    /// A split is requested whenever a transaction was dropped.
+    /// The index requests a split each time a transaction was dropped.
     Grows,
 }
 
@@ -88,7 +88,7 @@ fn drop_everywhere(
             by.context().growth.request(Shard { table: LAYOUTS[0], group: GroupId(0) });
         }
         if polls % 2 == 0 {
-            // The same coordinator goes on; it first resolves the transaction that it left in doubt.
+            // The same coordinator continues; it first resolves the transaction that was left in doubt.
             block_on(by.transact(async |tx| Ok(tx.update(LAYOUTS[0], 4u64, Cells::ALL)))).unwrap();
         } else {
             block_on(by.transact(async |tx| Ok(tx.read(LAYOUTS[0], 4u64, Cells::ALL)))).unwrap();
@@ -155,7 +155,8 @@ fn dropping_transactions_without_end_takes_no_memory() {
     assert_eq!(world.assert_clean().records, 4);
 }
 
-/// The coordinator is dropped as well. Another of its thread runs next, under its number or another one.
+/// The test drops the coordinator as well. Another coordinator of its thread runs next, under the same number or
+/// another one.
 #[test]
 fn a_coordinator_that_is_dropped_in_doubt_leaves_no_locks() {
     for number in [0, 2] {

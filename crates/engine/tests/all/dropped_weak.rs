@@ -1,10 +1,10 @@
-//! A transaction's future is dropped between any two pieces of its verbs in flight.
+//! Tests that drop a transaction's future between any two parts of its verbs in flight.
 //!
-//! Invariant checked: the transaction has happened as a whole or not at all, and nothing stays locked. Its
-//! successor sees that, and so does the last reader. The successor is the same coordinator, another of its
-//! thread, another under its number on another thread, or a node that recovers its node. This rests on two
-//! rules: rounds that follow a dropped round come after it, and a number in doubt belongs to its thread.
-//! Without the first rule the test fails, which is checked as well.
+//! Invariant checked: the transaction has happened as a whole or not at all, and no lock stays held. The
+//! transaction's successor sees this, and so does the last reader. The successor is the same coordinator, another
+//! coordinator of its thread, another coordinator under its number on another thread, or a node that recovers its
+//! node. The invariant rests on two rules: rounds that follow a dropped round come after it, and a number in doubt
+//! belongs to its thread. The test also checks that it fails without the first rule.
 
 use crate::common::weak::{RETRY, WeakFabric};
 use crate::common::*;
@@ -26,7 +26,7 @@ use tarn_store::schema::{Cells, IndexId, IndexPart, Key, TableId, TableSchema};
 
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 const START: u64 = 1_000_000;
-/// A table that `mixture` does not touch: transactions on it meet none of its locks.
+/// A table that `mixture` does not access, so transactions on this table meet no locks of `mixture`.
 const ASIDE: TableId = TableId(3);
 
 /// The successor of a transaction that was dropped.
@@ -34,9 +34,9 @@ const ASIDE: TableId = TableId(3);
 enum Next {
     /// The same coordinator.
     Itself,
-    /// Another coordinator of its thread under its number; the first one was dropped as well.
+    /// Another coordinator of the same thread under the same number; the first coordinator was dropped as well.
     Successor,
-    /// Another coordinator on another thread of its node, under its number.
+    /// Another coordinator on another thread of the same node, under the same number.
     OtherThread,
     /// Another node, which recovers the transaction's node.
     Recovery,
@@ -62,12 +62,12 @@ impl Stage {
         Stage::with(seed, None)
     }
 
-    /// Creates the stage with one more table.
+    /// Creates the test's cluster with one more table.
     fn with(seed: u64, more: Option<TableSchema>) -> Stage {
         let schemas =
             [narrow("narrow", 8), double("double", 8), apart("apart", 8), narrow("aside", 8)];
         let schemas: Vec<TableSchema> = schemas.into_iter().chain(more).collect();
-        // With one group, all logs under a number are in one place.
+        // With one group, all logs under one number are at one place.
         let (nodes, replicas) = [(3, 2), (1, 1), (2, 2)][seed as usize % 3];
         let fabric = WeakFabric::new(&Shape::of(&schemas).nodes(nodes, replicas), seed);
         let id = fabric.database.membership.join(NodeSlot(0)).unwrap();
@@ -90,8 +90,8 @@ impl Stage {
         stage
     }
 
-    /// Polls a transaction while pieces of it land, and drops it at a moment that the seed chooses. Returns
-    /// its result if it ended before.
+    /// Polls a transaction while parts of its verbs are executed, and drops it at a moment that the seed chooses.
+    /// Returns the transaction's result if it ended before.
     fn drop_somewhere(&self, run: impl Future<Output = Result<(), Failure>>) -> Option<()> {
         let polls = self.fabric.draw(420);
         let ended = poll_times(pin!(run), polls, || self.fabric.step());
@@ -112,7 +112,7 @@ impl Stage {
     }
 }
 
-/// Moves one unit from record 1 to record 2 of each table, deletes a record and inserts the next.
+/// Moves one unit from record 1 to record 2 of each table, deletes a record and inserts the next record.
 async fn mixture(tx: &mut Transaction<'_>, next: u64) -> Result<(), Failure> {
     for table in LAYOUTS {
         let rows = [1u64, 2].map(|key| tx.update(table, key, Cells::ALL));
@@ -127,7 +127,7 @@ async fn mixture(tx: &mut Transaction<'_>, next: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A transaction that writes a log.
+/// Runs a transaction that writes a log.
 async fn aside(by: &mut Coordinator) -> Result<(), Failure> {
     by.transact(async |tx| {
         let row = tx.update(ASIDE, 1u64, Cells::ALL);
@@ -139,8 +139,8 @@ async fn aside(by: &mut Coordinator) -> Result<(), Failure> {
     .await
 }
 
-/// Returns how often `mixture` has happened, by the contents of the tables. The number must be the same in
-/// each table.
+/// Returns the number of times that `mixture` has happened, computed from the contents of the tables. The number must
+/// be the same in each table.
 async fn happened(by: &mut Coordinator) -> Result<u64, Failure> {
     by.transact(async |tx| {
         let mut seen = Vec::new();
@@ -164,7 +164,7 @@ async fn happened(by: &mut Coordinator) -> Result<u64, Failure> {
     })
 }
 
-/// The successor goes on, and has settled the dropped transaction.
+/// Runs the successor, which settles the dropped transaction.
 fn go_on(stage: &Stage, mut gone: Coordinator, next: Next) {
     let (fabric, [cx, beside]) = (&stage.fabric, &stage.threads);
     match next {
@@ -181,7 +181,8 @@ fn go_on(stage: &Stage, mut gone: Coordinator, next: Next) {
     }
 }
 
-/// Runs a seed. Returns whether the transaction ended before it was dropped, and whether it has happened.
+/// Runs the schedule of one seed. Returns whether the transaction ended before it was dropped, and whether it has
+/// happened.
 fn run(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     let stage = Stage::new(seed);
     let fabric = &stage.fabric;
@@ -198,7 +199,7 @@ fn run(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     let again = fabric.block_on(happened(&mut by(&stage.other, 2))).unwrap();
     assert_eq!(seen, again, "it came later");
     if ended.is_none() {
-        // Each logged transaction is decided, and each written one was logged.
+        // Each logged transaction has a decision, and each transaction that wrote data was logged.
         let all = [cx, beside, &stage.other].into_iter().flat_map(|cx| cx.decisions());
         let committed = all.filter(|(_, decided)| *decided == Resolution::Committed).count();
         assert_eq!(seen, committed as u64, "it was taken for aborted");
@@ -209,8 +210,8 @@ fn run(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     (ended.is_some(), seen == 1)
 }
 
-/// Another coordinator under the number begins at once on another thread; the first thread goes on some time
-/// later.
+/// Another coordinator under the number begins immediately on another thread, and the first thread continues some
+/// time later.
 fn go_on_elsewhere(stage: &Stage, cx: &Rc<Context>, beside: &Rc<Context>) {
     let (fabric, ends) = (&stage.fabric, Cell::new(0));
     let later = Nanos(fabric.draw(600) as u64);
@@ -229,7 +230,7 @@ fn go_on_elsewhere(stage: &Stage, cx: &Rc<Context>, beside: &Rc<Context>) {
     assert_eq!(ends.get(), 2);
 }
 
-/// The node is taken for dead, with its verbs in flight, and another node recovers it.
+/// The node is declared dead, with its verbs in flight, and another node recovers it.
 fn recover(stage: &Stage, gone: Coordinator) {
     let (fabric, dead) = (&stage.fabric, stage.node.id);
     fabric.database.membership.expel(dead);
@@ -274,8 +275,8 @@ fn without_order_behind_dropped_rounds_half_transactions_stay() {
     }
 }
 
-/// Asks `times` times how a transaction ended; retries while a lock or a change of configuration is in the
-/// way.
+/// Asks `times` times how a transaction ended. The function tries again while a lock or a change of configuration
+/// prevents an answer.
 async fn ask(by: &mut Coordinator, id: TxnId, times: u32) -> Vec<Resolution> {
     let mut told = Vec::new();
     for _ in 0..times {
@@ -285,8 +286,8 @@ async fn ask(by: &mut Coordinator, id: TxnId, times: u32) -> Vec<Resolution> {
     told
 }
 
-/// Another thread, another node and a sibling ask by the transaction's name alone, while its own thread goes
-/// on.
+/// Another thread, another node and another coordinator ask by the transaction's name alone, while its own thread
+/// continues.
 #[test]
 fn all_callers_of_resolve_get_the_same_answer_as_memory() {
     let mut ends = [0; 2];
@@ -330,11 +331,12 @@ fn all_callers_of_resolve_get_the_same_answer_as_memory() {
         fabric.end();
     }
     println!("{} aborted, {} committed", ends[0], ends[1]);
-    // The wrong answer that others could get was "aborted".
+    // The wrong answer that other threads could get was "aborted".
     assert!(ends[1] > 0, "{ends:?}");
 }
 
-/// A thread that ended left a transaction in doubt. No sweep takes it, but the recovery of its node does.
+/// A thread that ended left a transaction in doubt. No sweep settles this transaction, but the recovery of its node
+/// does.
 fn ends_with_its_node(stage: &Stage) {
     let (fabric, other, dead) = (&stage.fabric, &stage.other, stage.node.id);
     let swept = fabric.block_on(recovery::sweep(other, Pace::UNPACED)).unwrap();
@@ -347,7 +349,7 @@ fn ends_with_its_node(stage: &Stage) {
     assert!(audit.is_clean(), "{audit}");
 }
 
-/// The thread that left a number in doubt has ended. No coordinator may log under the number before recovery.
+/// The thread that left a number in doubt has ended. No coordinator may write a log under the number before recovery.
 #[test]
 fn a_number_whose_thread_ended_in_doubt_is_refused() {
     let mut refused = 0;
@@ -387,11 +389,12 @@ fn a_number_whose_thread_ended_in_doubt_is_refused() {
 /// A table with fingerprints and an ordered index.
 const ORDERED: TableId = TableId(4);
 
-/// The progress of a coordinator that inserts one key after the other, each beyond the last.
+/// The progress of a coordinator that inserts keys one after another, each greater than the previous key.
 #[derive(Default)]
 struct Told {
     asked: Cell<u64>,
-    /// Its transaction has begun: the work that an earlier one made necessary is done.
+    /// The number of transactions that have begun: for these, the work that an earlier transaction made necessary is
+    /// done.
     begun: Cell<u64>,
     acknowledged: Cell<u64>,
 }
@@ -417,7 +420,7 @@ async fn insert(
     Ok(())
 }
 
-/// Returns how many keys there are, both in the index and by lookup. They must be all keys from 0 on.
+/// Returns the number of keys that exist, both in the index and by lookup. The keys must be all keys from 0 on.
 async fn keys_there(by: &mut Coordinator, most: u64) -> Result<u64, Failure> {
     by.transact(async |tx| {
         let all = tx.scan(IndexId(0), Scan::prefix(IndexKey::new()));
@@ -440,8 +443,8 @@ async fn keys_there(by: &mut Coordinator, most: u64) -> Result<u64, Failure> {
     })
 }
 
-/// Runs a seed. Returns whether a split was dropped, and whether the end of a transaction had to be decided.
-/// If the order behind dropped rounds is taken away, only splits are looked at.
+/// Runs the schedule of one seed. Returns whether a split was dropped, and whether the outcome of a transaction had
+/// to be decided. If the planted bug removes the order after dropped rounds, the test checks only splits.
 fn run_ordered(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     let stage =
         Stage::with(seed, Some(half("ordered", 64).index("by_key", &[IndexPart::Key; 7], true)));

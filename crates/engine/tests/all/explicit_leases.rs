@@ -1,10 +1,10 @@
-//! Explicit leases: readers are counted. A writer waits if a transaction reads, or may read, the records that
-//! the writer writes.
+//! Tests of explicit leases, which count readers. A writer waits if a transaction reads, or may read, the records
+//! that the writer writes.
 //!
-//! Invariant checked: a writer waits for a reader on another node and on its own. It waits for a reader that
-//! came after the writer had asked another node, and for a reader of a range. It waits for lives that cannot
-//! be asked, and for no others. No reader stays counted, however its transaction ended. A writer that asks
-//! has already kept new readers away.
+//! Invariant checked: a writer waits for a reader on another node and on its own node. A writer waits for a reader
+//! that began after the writer had asked another node, and for a reader of a range. A writer waits for incarnations
+//! that cannot receive its question, and for no others. No reader stays counted, however its transaction ended. When
+//! a writer asks, its locks already keep new readers away.
 
 #![allow(clippy::disallowed_methods, reason = "leases are measured by real time")]
 
@@ -28,7 +28,8 @@ use tarn_store::schema::range::{IndexKey, Scan};
 use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
-/// Longer than a test reads. A writer that waits takes longer than this, so the wait is noticed.
+/// Longer than the reads of a test take. A writer that waits takes longer than this time, so the test notices the
+/// wait.
 const LEASE_NS: u32 = 8_000_000;
 const LEASE: Duration = Duration::from_nanos(LEASE_NS as u64);
 
@@ -68,7 +69,7 @@ fn writing(
     }
 }
 
-/// Runs `during` once, while `reader` has read `body`'s records and its window is open.
+/// Runs `during` once, after `reader` has read the records of `body` and while its window is open.
 fn beside<R>(
     reader: &mut Coordinator,
     body: impl AsyncFn(&mut Transaction<'_>) -> Result<(), Failure>,
@@ -102,11 +103,12 @@ fn a_writer_waits_for_readers_of_its_records() {
         };
         assert_eq!(made(&mut reader, &mut writer, &[3, 4]), Made::Go);
         assert_eq!(made(&mut reader, &mut writer, &[4, 2]), Made::Wait);
-        // A reader on the writer's own node.
+        // The reader runs on the writer's own node.
         let mut own = coordinator(writer.context(), 7);
         assert_eq!(made(&mut own, &mut writer, &[3]), Made::Go);
         assert_eq!(made(&mut own, &mut writer, &[1]), Made::Wait);
-        // An absent record counts as read as well: an insert of it waits, another insert does not.
+        // A read of an absent record counts as well: an insert of that record waits, and an insert of another record
+        // does not.
         let absent = async |tx: &mut Transaction<'_>| {
             tx.get_row(T, 77u64).await?;
             read(tx, T, &[1]).await
@@ -156,13 +158,13 @@ fn a_writer_waits_for_lives_that_do_not_answer() {
     let mut writer = world.coordinator(0, 64);
     fill(&mut writer, T, 1..10);
     let membership = &world.database.membership;
-    // A node that counts no readers.
+    // This node counts no readers.
     let id = membership.join(NodeSlot(1)).expect("a first life");
     let dumb = Arc::new(ComputeNode::new(Arc::clone(&world.database), id));
     assert_eq!(update(&mut writer, &[1]), Made::Wait);
     drop(dumb);
     assert_eq!(update(&mut writer, &[1]), Made::Go, "it runs nothing any more");
-    // A node that was expelled, and may still run.
+    // This node was expelled, and may still run.
     let second = world.join(2);
     membership.expel(second.id);
     assert_eq!(update(&mut writer, &[1]), Made::Wait);
@@ -193,8 +195,8 @@ fn writers_of_ranges_and_writers_of_rows_wait_for_range_readers() {
             tx.fetch().await
         })
     };
-    // The leaves say which records are in a range. So a change of the leaves waits; an update of one record
-    // in the range does not.
+    // The leaves tell which records are in a range. So a change of the leaves waits, and an update of one record in
+    // the range does not.
     assert_eq!(beside(&mut reader, scan, || update(&mut writer, &[3])), Made::Go);
     assert_eq!(beside(&mut reader, scan, || insert(&mut writer, 100)), Made::Wait);
     assert_eq!(insert(&mut writer, 101), Made::Go);
@@ -210,8 +212,8 @@ fn writers_of_ranges_and_writers_of_rows_wait_for_range_readers() {
     world.assert_clean();
 }
 
-/// A reader may read a record at which it was not counted when it began. No writer was told of that in time,
-/// so the reader is in no lease.
+/// A reader may read a record at which it was not counted when it began. No writer was told in time about such a
+/// read, so the reader is in no lease.
 #[test]
 fn a_reader_that_learns_further_keys_is_in_no_lease() {
     let schema = narrow("t", 4000).ordered("by_key");
@@ -245,7 +247,7 @@ fn a_reader_that_learns_further_keys_is_in_no_lease() {
     }
     let two = async |tx: &mut Transaction<'_>| read(tx, T, &[1, 2]).await;
     let third = async |tx: &mut Transaction<'_>| read(tx, T, &[3]).await;
-    // The first scan learns the path through the index.
+    // The first scan caches the path through the index.
     let _ = runs!(scan);
     assert!(runs!(two) && runs!(scan));
     assert!(!runs!(two, third) && !runs!(two, scan) && !runs!(scan, third) && !runs!(scan, scan));
@@ -262,7 +264,7 @@ fn readers_do_not_stay_counted() {
         Err::<(), Failure>(AbortReason::User.into())
     }));
     assert_eq!((given_up, counted(&reader)), (Err(AbortReason::User.into()), 0));
-    // A reader that is refused, because another transaction is about to write the record.
+    // This reader is refused, because another transaction is about to write the record.
     let refused = block_on(writer.transact(async |tx| {
         add_one(tx, T, &[1]).await?;
         read(tx, T, &[3]).await?;
@@ -280,7 +282,7 @@ fn readers_do_not_stay_counted() {
         Ok(())
     }));
     assert_eq!((refused, counted(&reader), counted(&writer)), (Ok(()), 0, 0));
-    // A reader that is dropped half-way.
+    // This reader's future is dropped before its end.
     {
         let mut dropped = Box::pin(reader.transact(async |tx| {
             read(tx, T, &[1]).await?;
@@ -297,18 +299,18 @@ fn readers_do_not_stay_counted() {
         );
     }
     assert_eq!(counted(&reader), 0);
-    // A transaction that reads one record commits without another look, and is not counted any more.
+    // A transaction that reads one record commits without validation, and is not counted any more.
     block_on(reader.transact(async |tx| read(tx, T, &[1]).await)).expect("alone");
     assert_eq!(counted(&reader), 0);
     world.assert_clean();
 }
 
-/// The second node that joined.
+/// Returns the second node that joined.
 fn dropped_node(world: &World) -> NodeId {
     world.database.membership.running()[1]
 }
 
-/// A transaction that is polled by hand.
+/// A transaction whose future the test polls by hand.
 struct Task<'a> {
     future: Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>,
     ended: Option<Result<(), Failure>>,
@@ -334,17 +336,16 @@ impl<'a> Task<'a> {
     }
 }
 
-/// Five transactions on three records x, y and z:
-/// - The writer of y reads nothing, has its lock, and is held up.
-/// - A reader of y and z begins, and is held up before it reads y.
+/// Runs five transactions on three records x, y and z:
+/// - The writer of y reads nothing, holds its lock, and is delayed.
+/// - A reader of y and z begins, and is delayed before it reads y.
 /// - The writer of z has read x, and waits for that reader.
 /// - Meanwhile the writer of x writes x, which no transaction reads.
-/// - A second reader reads that x, and y.
+/// - A second reader reads the new x, and y.
 ///
-/// Now y is written, and read. If all their requests were granted, there would be a cycle: the first reader is
-/// behind the writer of y, that writer behind the second reader, the second reader behind the writer of x,
-/// the writer of x behind the writer of z, and the writer of z behind the first reader. Returns the judge's
-/// finding.
+/// Then y is written, and read. If all these transactions committed, their order would be a cycle. The first reader
+/// comes after the writer of y, that writer after the second reader, the second reader after the writer of x, the
+/// writer of x after the writer of z, and the writer of z after the first reader. Returns the checker's finding.
 fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Option<String> {
     let shape = Shape::of(&[narrow("t", 4)]).protocol("oocc").variant(variant);
     let world = World::new(&Shape { near: false, ..shape.leasing_reads(LEASE_NS) });
@@ -355,7 +356,7 @@ fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Optio
         block_on(by.transact(async |tx| read(tx, T, &[key]).await)).expect("alone");
         by.context().port.counts().rounds - before
     };
-    // Each coordinator's first transaction also gets ready.
+    // Each coordinator's first transaction also prepares the coordinator, so the test runs it before.
     coordinators.iter_mut().for_each(|by| _ = rounds(by, 0));
     let by = &mut coordinators[0];
     // A fetch reads y in its second round.
@@ -373,13 +374,13 @@ fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Optio
     let mut writer_of_x = Task::of(d, async |tx| add_one(tx, T, &[x]).await);
     let mut second_reader = Task::of(e, async |tx| read(tx, T, &[x, y]).await);
     writer_of_y.poll(writer_polls);
-    // The reader may go on for this long when y's writer has waited.
+    // The reader may continue for this time after the writer of y has waited.
     std::thread::sleep(LEASE / 4);
     reader.poll(reader_polls);
     for others in [&mut writer_of_z, &mut writer_of_x, &mut second_reader] {
         others.poll(20);
     }
-    // y's writer goes on first, as far as it can alone.
+    // The writer of y continues first, as far as it can alone.
     let begun = Instant::now();
     while writer_of_y.ended.is_none() && begun.elapsed() < 2 * LEASE {
         writer_of_y.poll(1);

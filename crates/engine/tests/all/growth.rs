@@ -1,8 +1,8 @@
-//! Tables that grow far beyond their first layout, while transactions run on them.
+//! Tests of tables that grow far beyond their first layout, while transactions run on them.
 //!
-//! Checked: every record stays findable and no other record appears (by a model, by the checker, by an audit
-//! of every replica). A split that is given up leaves nothing. A full heap causes no error. Chains and
-//! lookups stay short.
+//! Checked: every record stays findable and no other record appears. A model, the checker, and an audit of every
+//! replica test this. A split that is abandoned leaves no change. A full heap causes no error. Chains and lookups
+//! stay short.
 
 #![allow(clippy::disallowed_methods, reason = "measures how long real threads take")]
 
@@ -28,7 +28,7 @@ use tarn_store::schema::{Cells, Key, TableId, TableSchema};
 const T: TableId = TableId(0);
 const KEY_BYTES: u8 = 20;
 
-/// A world of one memory node, with a table laid out for a handful of records, and `spare` MiB of heap.
+/// Creates a cluster with one memory node, a table laid out for a few records, and `spare` MiB of heap.
 fn tiny(schema: &TableSchema, replicas: usize, spare: u64) -> World {
     tiny_of(ALL[0].name, schema, replicas, spare)
 }
@@ -40,7 +40,7 @@ pub fn tiny_of(protocol: &'static str, schema: &TableSchema, replicas: usize, sp
     World::new(&shape)
 }
 
-/// Tables with different kinds of slots.
+/// The tables with different kinds of slots.
 fn kinds() -> [TableSchema; 4] {
     [
         narrow("narrow", 8),
@@ -50,7 +50,7 @@ fn kinds() -> [TableSchema; 4] {
     ]
 }
 
-/// Calls `then` with a key of the table's kind.
+/// Calls `then` with a key of the type that the table has.
 fn with_key<R>(schema: &TableSchema, key: u64, then: impl FnOnce(Key<'_>) -> R) -> R {
     if schema.stored_key_bytes() == 0 {
         return then(Key::Word(key));
@@ -60,7 +60,7 @@ fn with_key<R>(schema: &TableSchema, key: u64, then: impl FnOnce(Key<'_>) -> R) 
     then(Key::Bytes(&bytes))
 }
 
-/// Inserts a record, or sets column A of the existing one.
+/// Inserts a record, or sets column A of the existing record.
 async fn put(
     tx: &mut Transaction<'_>,
     schema: &TableSchema,
@@ -101,15 +101,14 @@ fn a_tiny_table_grows_large_and_loses_nothing() {
         }
     }
     for info in ALL[1..].iter().filter(|info| info.caps.growth) {
-        // Under these protocols a record of this table is in one line. LOTUS's tables with longer slots do
-        // not grow.
+        // Under these protocols a record of this table is in one line. LOTUS's tables with longer slots do not grow.
         for replicas in [1, 3] {
             grow_against_a_model(info.name, &half("half", 8), replicas);
         }
     }
 }
 
-/// Records in one line and in several lines; their growth is finished from a log of new bytes.
+/// Tests records in one line and in several lines; redo logs finish their growth.
 #[test]
 fn a_tiny_table_of_records_in_lines_grows_large_and_loses_nothing() {
     kinds().iter().for_each(|schema| grow_against_a_model("oocc", schema, 3));
@@ -119,7 +118,7 @@ fn a_tiny_table_of_records_in_lines_grows_large_and_loses_nothing() {
 pub fn grow_against_a_model(protocol: &'static str, schema: &TableSchema, replicas: usize) {
     let world = tiny_of(protocol, schema, replicas, 4);
     let mut by = world.coordinator(0, 512);
-    // It never splits, so its belief about the index is always behind.
+    // This coordinator never splits a bucket, so its view of the index is always older.
     let mut reader = world.coordinator(1, 0);
     let mut model = BTreeMap::new();
     for turn in 0..4_000u64 {
@@ -154,12 +153,12 @@ pub fn grow_against_a_model(protocol: &'static str, schema: &TableSchema, replic
     assert!(audit.buckets * 8 > model.len() as u64 * 5 / 4, "{} buckets", audit.buckets);
 }
 
-/// One coroutine of the concurrent test: it changes and reads one to three keys at a time.
+/// Runs one coroutine of the concurrent test, which changes and reads one to three keys at a time.
 async fn work(by: &mut Coordinator, schema: &TableSchema, turns: u64, keys: u64) {
     by.record_history();
     let number = by.context().node.id.slot.0;
     for turn in 0..turns {
-        // The range widens, so that the table grows all the time.
+        // The range of keys widens, so that the table grows all the time.
         let range = (keys * (turn + 1) / turns).max(8);
         let kind = by.rng().random_range(0..10u32);
         let picks: BTreeSet<u64> =
@@ -197,7 +196,7 @@ struct Run {
     tally: Tally,
 }
 
-/// Runs two threads, each a compute node of its own with eight coroutines.
+/// Runs two threads, each on its own compute node with eight coroutines.
 fn run_two_threads(world: &World, schema: &TableSchema, turns: u64, keys: u64) -> Run {
     let nodes = [world.join(0), world.join(1)];
     let mut run = Run { history: Vec::new(), tally: Tally::default() };
@@ -228,7 +227,7 @@ fn run_two_threads(world: &World, schema: &TableSchema, turns: u64, keys: u64) -
     run
 }
 
-/// Returns how many records should exist, by the last write of each key.
+/// Returns the number of records that should exist, computed from the last write of each key.
 fn records_left(history: &[RecordedTxn]) -> u64 {
     let mut last = BTreeMap::new();
     for txn in history.iter().filter(|txn| txn.outcome == RecordedOutcome::Committed) {
@@ -273,7 +272,7 @@ pub fn grow_under_threads(protocol: &'static str, schema: &TableSchema, replicas
     assert!(splits > 200, "{splits}");
 }
 
-/// Inserts until a split is due, without letting one happen.
+/// Inserts keys until a split is due, and disables splits meanwhile.
 pub fn crowd(by: &mut Coordinator, keys: std::ops::Range<u64>) {
     by.context().growth.enable(false);
     fill(by, T, keys);
@@ -301,7 +300,7 @@ pub fn drop_at_any_moment(protocol: &'static str, schema: &TableSchema) {
                 committed += 1;
             }
         }
-        // The next transaction resolves the one that was left in doubt.
+        // The next transaction resolves the transaction that was left in doubt.
         assert_eq!(value_of(&mut by, T, 2), Some(2));
         let audit = world.assert_clean();
         assert_eq!(audit.records, 60, "after {polls} polls");
@@ -333,7 +332,7 @@ pub fn give_way(protocol: &'static str, schema: &TableSchema) {
         let cx = Rc::clone(by.context());
         let before = cx.metrics.snapshot();
         cx.growth.request(SHARD);
-        // The segment is added; the bucket's records are locked.
+        // The split adds the segment, and then finds the bucket's records locked.
         assert_eq!(by.transact(async |_| Ok(())).await, Ok(()));
         let spent = cx.metrics.snapshot().since(&before);
         assert_eq!((spent.splits, spent.splits_refused), (0, 1));
@@ -399,7 +398,7 @@ fn records_apart_are_neither_lost_nor_shared() {
     let schema = apart("apart", 8);
     let world = tiny(&schema, 1, 4);
     let mut by = world.coordinator(0, 0);
-    // Deletes leave bodies behind, inserts reuse them, splits move them.
+    // Deletes leave the memory of bodies unused, inserts reuse it, and splits move the pointers to bodies.
     for turn in 0..6_000u64 {
         let key = by.rng().random_range(0..800u64);
         let delete = by.rng().random_range(0..3) == 0;
@@ -444,7 +443,7 @@ async fn bodies(cx: &Rc<Context>) -> Vec<u64> {
     bodies
 }
 
-/// Returns keys that are spread over the whole word.
+/// Returns keys that are spread over all values of a word.
 fn scattered(index: u64) -> u64 {
     tarn_fabric::rng::mix(index)
 }
@@ -486,7 +485,7 @@ fn chains_and_lookups_stay_short() {
     let blocks = (audit.buckets + audit.overflow_blocks) as f64 / audit.buckets as f64;
     let load = records as f64 / (audit.buckets * 8) as f64;
 
-    // A node that has just joined: it believes that nothing has grown.
+    // This node has just joined, so its view of the index is that nothing has grown.
     let mut reader = world.coordinator(1, 0);
     let before = reader.context().port.counts();
     let probes = records / 4;

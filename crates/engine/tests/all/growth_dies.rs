@@ -1,9 +1,9 @@
-//! A node that lets an index grow dies at every step of that growth, under logs of new bytes. Other nodes
-//! finish the growth, or nothing of it is there.
+//! A node that lets an index grow dies at every step of the growth, under redo logs. Other nodes either finish the
+//! growth or leave no trace of it.
 //!
-//! Invariant checked: after recovery no lock is left, copies are equal, each record is where its key leads,
-//! and the index can grow further. This also holds if the memory node with the locks dies at the same time.
-//! If the header is not written first, the test notices a violation.
+//! Invariant checked: after recovery no lock is held, copies are equal, each record is at the position to which its
+//! key leads, and the index can grow further. The invariant also holds if the memory node with the locks dies at the
+//! same time. If the header is not written first, the test notices a violation.
 
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
@@ -23,10 +23,10 @@ use tarn_store::schema::{Cells, TableSchema};
 const SHARD: Shard = Shard { table: TABLE, group: GroupId(0) };
 const RECORDS: u64 = 60;
 
-/// A case: a table's records, and the variant.
+/// A test case: the function that defines a table's records, and the variant.
 type What = (fn(&str, u64) -> TableSchema, &'static str);
 
-/// A table far too full, on memory nodes 0 and 1, and a spare node.
+/// Creates a cluster with a table that has far too many records, on memory nodes 0 and 1, and with a spare node.
 fn crowded((records, variant): What) -> WeakFabric {
     let schema = records("crowded", 8);
     let mut shape = Shape::of(&[schema]).nodes(2, 2).protocol("oocc").variant(variant);
@@ -54,7 +54,7 @@ async fn grow(by: &mut Coordinator) -> bool {
     is_there(by, KEY).await.expect("nobody else is there")
 }
 
-/// Returns the violations at the end, if any.
+/// Returns the violations at the end of the test, if there are any.
 fn wrong(fabric: &WeakFabric, by: &mut Coordinator) -> Option<String> {
     let cx = Rc::clone(by.context());
     fabric.block_on(recovery::sweep(&cx, Pace::UNPACED)).unwrap();
@@ -65,9 +65,9 @@ fn wrong(fabric: &WeakFabric, by: &mut Coordinator) -> Option<String> {
     (!is_whole).then(|| format!("{audit}; missing: {missing:?}"))
 }
 
-/// The index has grown by `grown` steps. A node begins the next step and dies after `steps` steps of the
-/// fabric; if `beside`, the primary dies too. Returns whether the growth had ended, and the violations. Adds
-/// up events of recovery.
+/// Lets the index grow by `grown` steps. Then a node begins the next step and dies after `steps` steps of the fabric;
+/// if `beside`, the primary dies too. Returns whether the growth had ended, and the violations. Adds the counts of
+/// recovery events to `events`.
 fn die(
     what: What,
     (grown, steps): (usize, usize),
@@ -84,7 +84,7 @@ fn die(
     (0..grown).for_each(|_| assert!(fabric.block_on(grow(&mut by))));
     let dead: Rc<Context> = fabric.context(0, 0);
     let victim = Box::leak(Box::new(coordinator(&dead, 0)));
-    // Its thread is gone: the future is neither polled any more nor dropped.
+    // The victim's thread no longer exists, so the test neither polls nor drops the future any more.
     let growing = Box::leak(Box::new(Box::pin(grow(victim))));
     let ended = drive(&fabric, &mut growing.as_mut(), steps, || false);
     fabric.database.membership.expel(dead.node.id);
@@ -106,8 +106,8 @@ fn die(
     (ended.is_some(), wrong)
 }
 
-/// Finds the first point of death that leaves a violation, in the growth by a new segment and in the first
-/// splits into it.
+/// Finds the first point of death that leaves a violation, in the growth by a new segment and in the first splits
+/// into that segment.
 fn first_wrong(what: What, beside: bool, events: &mut [u64; 2]) -> Option<String> {
     for grown in 0..3 {
         for steps in 1.. {
@@ -125,7 +125,7 @@ fn first_wrong(what: What, beside: bool, events: &mut [u64; 2]) -> Option<String
 
 #[test]
 fn growth_whose_node_dies_at_any_step_is_finished_or_leaves_nothing() {
-    // Records of a line, and of half a line.
+    // The tables have records of one line, and of half a line.
     let records = [narrow as fn(&str, u64) -> TableSchema, half];
     for (records, beside) in records.into_iter().flat_map(|it| [(it, false), (it, true)]) {
         let (mut events, what) = ([0; 2], (records, "corrected"));

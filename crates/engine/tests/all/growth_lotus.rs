@@ -1,7 +1,7 @@
-//! Tables that grow under LOTUS, whose locks are in compute nodes and whose snapshots take no locks.
+//! Tests of tables that grow under LOTUS, whose locks are in compute nodes and whose snapshots take no locks.
 //!
-//! Invariant checked: growth behaves as under every protocol ([`crate::growth`]). A reader without locks
-//! finds a record while the record's slot moves.
+//! Invariant checked: growth behaves as under every protocol ([`crate::growth`]). A reader without locks finds a
+//! record while a split moves the record's slot.
 
 use crate::common::weak::WeakFabric;
 use crate::common::*;
@@ -18,7 +18,7 @@ use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
 const LOTUS: &str = "lotus";
-/// So many that chains are several blocks long.
+/// The number of keys, which is large enough for chains of several blocks.
 const KEYS: u64 = 120;
 
 #[test]
@@ -45,8 +45,8 @@ fn a_split_under_lotus_gives_way_to_a_transaction() {
     give_way(LOTUS, &half("half", 8));
 }
 
-/// A snapshot reads all keys and some missing ones; between two of its steps a split runs to its end. Returns
-/// whether the snapshot is right for every number of steps of both before that.
+/// A snapshot reads all keys and some missing keys. Between two of the snapshot's steps a split runs to its end.
+/// Returns whether the snapshot is right for every number of steps of snapshot and split before that moment.
 fn is_whole_beside_splits(variant: &str) -> bool {
     let there = |key: u64| (key < KEYS).then_some(key);
     let all: Vec<Option<u64>> = (0..KEYS + 8).map(there).collect();
@@ -86,8 +86,8 @@ fn a_snapshot_beside_a_split_misses_no_record_if_it_reads_again() {
     assert!(!is_whole_beside_splits("corrected,-second-look"));
 }
 
-/// Records are read, moved by a split, and then changed. Returns whether the changed values are there. The
-/// version tables are remembered from the reads.
+/// Reads records, moves them by a split, and then changes them. Returns whether the records have the changed values.
+/// The reads have cached the version tables.
 fn are_changed_where_they_moved(variant: &str) -> bool {
     let mut shape = Shape::of(&[narrow("narrow", 8)]).protocol(LOTUS).variant(variant);
     shape.options.layout = LayoutKind::MultiVersion { cells: 1, records: Records::Apart };
@@ -120,8 +120,8 @@ fn version_tables_that_have_moved_are_not_remembered() {
     assert!(!are_changed_where_they_moved("corrected,-forget-moved"));
 }
 
-/// A split's thread stops after some steps, in memory that takes verbs in any order. Another node recovers
-/// the split, finds every record, and goes on splitting.
+/// The thread of a split stops after some steps, in memory that takes verbs in any order. Another node recovers the
+/// split, finds every record, and continues splitting.
 #[test]
 fn a_split_whose_coordinator_dies_at_any_moment_loses_nothing() {
     let mut began = [0, 0];

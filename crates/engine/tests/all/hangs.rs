@@ -1,7 +1,7 @@
-//! A dropped future or a busy thread on a living node makes no other thread wait for ever.
+//! Tests that a dropped future or a busy thread on a living node makes no other thread wait for ever.
 //!
-//! Invariant checked: work is dropped after every possible number of steps. Each time another node completes
-//! it, and nothing is left behind.
+//! Invariant checked: work is dropped after every possible number of steps. Each time another node completes the
+//! work, and no lock or unfinished change is left.
 
 use crate::common::race::*;
 use crate::common::*;
@@ -14,8 +14,8 @@ use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// A recovery is dropped after `steps` steps on a living node; another node takes over. Returns whether the
-/// recovery had ended.
+/// Drops a recovery after `steps` steps on a living node; then another node takes the recovery over. Returns whether
+/// the recovery had ended.
 fn drop_recovery_after(steps: usize) -> bool {
     let fabric = pair(6, 0);
     let (dead, first, second) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
@@ -52,7 +52,7 @@ fn a_dropped_recovery_is_taken_over() {
     assert!((0..STEPS_MAX).any(drop_recovery_after));
 }
 
-/// A copy is dropped after `steps` steps on a living node; another node makes it.
+/// Drops the filling of a copy after `steps` steps on a living node; then another node fills the copy.
 fn drop_copy_after(steps: usize) -> bool {
     let fabric = pair(7, 1);
     let (first, second) = (fabric.context(0, 0), fabric.context(1, 0));
@@ -95,7 +95,7 @@ fn a_changer_whose_own_node_is_busy_lets_others_have_the_turn() {
     let [one, two] = repairs;
     let (mut one, mut two) = (pin!(one), pin!(two));
     fabric.fail_node(NodeSlot(0));
-    // The first has announced its change before the second looks.
+    // The first node has announced its change before the second node checks.
     let configurations = &fabric.database.configurations;
     drive(&fabric, &mut one, STEPS_MAX, || {
         configurations.announced() != configurations.open().number
@@ -113,8 +113,8 @@ fn a_changer_whose_own_node_is_busy_lets_others_have_the_turn() {
     panic!("{:?} announced, {:?}", configurations.announced(), configurations.open());
 }
 
-/// A body takes ten milliseconds of virtual time during a change of configuration. No node was told how long
-/// bodies take.
+/// A transaction's body takes ten milliseconds of virtual time during a change of configuration. No node knows the
+/// time that bodies take.
 #[test]
 fn a_node_that_only_takes_long_is_not_expelled() {
     let fabric = pair(10, 0);

@@ -1,6 +1,6 @@
-//! Buckets that overflow, and memory that is reused.
+//! Tests of buckets that overflow, and of memory that is reused.
 //!
-//! Invariant checked: every inserted record is found, and no deleted one. A database that keeps the same
+//! Invariant checked: every inserted record is found, and no deleted record is found. A database that keeps the same
 //! number of records does not grow.
 
 use crate::common::*;
@@ -11,7 +11,7 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Explanation, Failure};
 use tarn_store::schema::{Cells, TableId};
 
-/// Slots of one line, of two lines, and records stored apart.
+/// The tables with slots of one line, with slots of two lines, and with records stored apart.
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 
 fn world() -> World {
@@ -144,15 +144,15 @@ fn a_full_heap_is_an_error_and_everything_is_released() {
     assert!(matches!(explanation, Some(Explanation::OutOfMemory { .. })), "{explanation:?}");
     assert!(stored > 10);
     assert_eq!(world.assert_clean().records, 4 + 2 * stored);
-    // Existing records can still be changed, and a deleted row's memory is reused.
+    // Transactions can still change existing records, and can reuse a deleted row's memory.
     block_on(by.transact(async |tx| Ok(tx.delete(apart, 1_000_000u64)))).unwrap();
     fill(&mut by, apart, [0]);
     assert_eq!(value_of(&mut by, narrow, 1), Some(1));
     world.assert_clean();
 }
 
-/// In a large database nearly all chunks are taken when a thread needs its first one. The thread must not
-/// look at the chunks one after the other.
+/// In a large database nearly all chunks are taken when a thread needs its first chunk. The thread must not read the
+/// chunks' owner words one after another.
 #[test]
 fn the_only_free_chunk_of_thousands_is_found_in_few_rounds() {
     let rounds_of_an_insert = |is_taken: &dyn Fn(u64) -> bool| {
@@ -178,7 +178,8 @@ fn the_only_free_chunk_of_thousands_is_found_in_few_rounds() {
     };
     let at_once = rounds_of_an_insert(&|_| false);
     let searched = rounds_of_an_insert(&|chunk| chunk != 4_321);
-    // 1, 8, 64, 512 and 4,096 words and the rest, twice around the end of the table.
+    // The search reads 1, 8, 64, 512 and 4,096 words and then the rest. The search wraps around the end of the table
+    // twice.
     assert!(
         (at_once..at_once + 10).contains(&searched),
         "{searched}, of {at_once} without a search"

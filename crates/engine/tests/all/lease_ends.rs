@@ -1,7 +1,7 @@
-//! DrTM's leases when clocks are not equally good.
+//! Tests of DrTM's leases on nodes whose clocks have different precision.
 //!
-//! Invariant checked: a lease holds until its end for every transaction that relies on it, even if another
-//! one asks for a new lease in its place.
+//! Invariant checked: a lease lasts until its end for every transaction that relies on it, even if another
+//! transaction requests a new lease in its place.
 
 use crate::common::budget::add_one;
 use crate::common::weak::{RETRY, WeakFabric};
@@ -15,14 +15,14 @@ use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
 
 const T: TableId = TableId(0);
-/// Much longer than a transaction takes, in ticks of the weak fabric.
+/// The length of leases, in ticks of the weak fabric: much longer than a transaction takes.
 const LEASE_TICKS: u32 = 5_000;
 
 fn by(cx: &Rc<Context>, number: u32) -> Coordinator {
     Coordinator::new(Rc::clone(cx), number, RETRY)
 }
 
-/// Reads keys 1 and 2, one after the other; runs `between` between the reads in the first try.
+/// Reads keys 1 and 2, one after the other. In the first try it calls `between` between the two reads.
 async fn read_both(
     tx: &mut Transaction<'_>,
     between: &Cell<Option<impl FnOnce()>>,
@@ -35,10 +35,10 @@ async fn read_both(
     Ok([first, second].map(|value| value.expect("it is there")))
 }
 
-/// A reader has a lease on a record. Another reader knows the time so badly that, for it, the lease may be
-/// over. It asks for a new lease, whose end it computes from the earliest possible time, so this end is
-/// before that of the first lease. A writer that knows the time to the tick waits until the end that the word
-/// says.
+/// A reader has a lease on a record. Another reader knows the time so imprecisely that the lease may have ended from
+/// its point of view. This reader requests a new lease, and computes the new end from the earliest possible time. So
+/// the new end is before the end of the first lease. A writer that knows the time exactly waits until the end that
+/// the lease word states.
 #[test]
 fn a_transaction_that_cannot_tell_the_end_of_a_lease_does_not_shorten_it() {
     for seed in 0..20 {
@@ -56,7 +56,7 @@ fn a_transaction_that_cannot_tell_the_end_of_a_lease_does_not_shorten_it() {
                 tx.fetch().await
             }))
             .expect("nothing is broken");
-        // A clock that may be off by as much as a lease.
+        // This clock may be wrong by as much as the length of a lease.
         (0..2 * LEASE_TICKS).for_each(|_| fabric.step());
         fabric.doubt_clock(1, u64::from(LEASE_TICKS), u64::from(LEASE_TICKS));
 

@@ -1,10 +1,11 @@
-//! The node that granted one of a LOTUS transaction's locks dies, at every possible point of the transaction.
-//! The transaction goes on, or its future is dropped; then its coordinator goes on or rests.
+//! The node that granted one of a LOTUS transaction's locks dies, at every possible point of the transaction. The
+//! transaction continues, or the test drops its future; then the transaction's coordinator continues or begins no
+//! further transaction.
 //!
-//! Invariant checked: the shard opens at its heir only when no write of the transaction relies on the lost
-//! lock any more. The transaction does not begin further writes. So the commits of the heir's holder stay.
-//! Without the second barrier (L10) the test notices a violation. The transaction happens as a whole or not
-//! at all, and leaves nothing, as in `dropped.rs`.
+//! Invariant checked: the shard opens at its heir only when no write of the transaction relies on the lost lock any
+//! more. The transaction does not begin further writes. So the commits of the lock's holder at the heir are not
+//! overwritten. Without the second barrier (L10) the test notices a violation. The transaction happens as a whole or
+//! not at all, and leaves no lock, as in `dropped.rs`.
 
 use crate::common::*;
 use std::pin::{Pin, pin};
@@ -22,9 +23,9 @@ use tarn_store::ids::Failure;
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::{Cells, TableId};
 
-/// Each is in a group of its own.
+/// The two tables, each in its own group.
 const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
-/// The transaction's own node; below, the owner that dies, and the heir.
+/// The transaction's own node. The next two constants are the owner that dies, and its heir.
 const OWN: usize = 0;
 const DEAD: usize = 1;
 const HEIR: usize = 2;
@@ -72,7 +73,7 @@ impl Trio {
         coordinator(&self.nodes[node], node as u32)
     }
 
-    /// Returns a key of a table whose lock this node grants.
+    /// Returns a key of a table such that this node grants the key's lock.
     fn key_of(&self, table: TableId, node: usize) -> u64 {
         let (of, id) = (self.world.database.catalog.table(table), self.nodes[node].node.id);
         let owner = |key: u64| {
@@ -91,7 +92,7 @@ impl Trio {
         self.poll(living, future.as_mut(), usize::MAX).expect("it ends")
     }
 
-    /// Polls the future up to `polls` times. Returns `None` if it has not ended by then.
+    /// Polls the future up to `polls` times. Returns `None` if the future has not ended after these polls.
     fn poll<O>(
         &self,
         living: &[usize],
@@ -102,7 +103,7 @@ impl Trio {
         poll_times(future, polls.min(100_000), || self.serve(living))
     }
 
-    /// The owner's life ends, and is recovered. Returns whether the heir has the owner's shards already.
+    /// Ends the owner's incarnation and recovers it. Returns whether the heir has the owner's shards already.
     fn bury(&self) -> bool {
         let (membership, dead) = (&self.world.database.membership, self.nodes[DEAD].node.id);
         membership.expel(dead);
@@ -143,12 +144,12 @@ async fn add_one(tx: &mut Transaction<'_>, rows: &[(TableId, u64)]) -> Result<()
     Ok(())
 }
 
-/// The fate of the transaction after its owner's death.
+/// The fate of the transaction after the death of its locks' owner.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     GoesOn,
     Dropped,
-    /// It is dropped, and its coordinator begins no further transaction.
+    /// The transaction is dropped, and its coordinator begins no further transaction.
     Rests,
 }
 
@@ -156,16 +157,17 @@ enum Then {
 struct BatchOutcome {
     /// Whether the heir granted the lock before the transaction had ended.
     heir_first: bool,
-    /// Column A of the record whose owner died. Both transactions have added one to it, if the first one has
-    /// happened.
+    /// The value of column A of the record whose owner died. Both transactions have added one to this value, if the
+    /// first transaction has happened.
     first: u64,
-    /// Column A of the other record that the transaction changes.
+    /// The value of column A of the other record that the transaction changes.
     second: u64,
     world: World,
 }
 
-/// Polls a transaction `polls` times, then its owner dies. As soon as possible the heir runs a transaction on
-/// the same record. The first transaction continues as `then` says. Returns `None` if it had ended before.
+/// Polls a transaction `polls` times, then the owner dies. As soon as possible the heir runs a transaction on the
+/// same record. The first transaction continues as `then` says. Returns `None` if the first transaction had ended
+/// before the death.
 fn lose_owner(
     polls: usize,
     (replicas, variant): (usize, &str),
@@ -175,8 +177,8 @@ fn lose_owner(
     let rows =
         [(TABLES[0], trio.key_of(TABLES[0], DEAD)), (TABLES[1], trio.key_of(TABLES[1], OWN))];
     let (mut by, mut heir) = (trio.coordinator(OWN), trio.coordinator(HEIR));
-    // Its node has claimed heap memory for the first table and none for the second: the transaction waits for
-    // that in between.
+    // The transaction's node has claimed heap memory for the first table and none for the second. So the transaction
+    // waits for heap memory between its accesses to the two tables.
     let near = [(TABLES[0], trio.key_of(TABLES[0], OWN))];
     trio.drive(&[OWN, DEAD, HEIR], by.transact(async |tx| add_one(tx, &near).await)).unwrap();
     let heir_first;
@@ -194,7 +196,8 @@ fn lose_owner(
         }
     }
     if !heir_first {
-        // The writes that it has begun are settled first: by its coordinator, or by its thread's service.
+        // First, the writes that the transaction has begun are settled: by its coordinator, or by its thread's
+        // service.
         match then {
             Then::Rests => trio.drive(&[OWN, HEIR], serve::settle(&trio.nodes[OWN])),
             _ => trio.add_one(&mut by, &[(TABLES[1], trio.key_of(TABLES[1], HEIR))]),
@@ -202,7 +205,8 @@ fn lose_owner(
         assert!(trio.inherit(), "nothing rests on the dead one's locks");
         trio.add_one(&mut heir, &rows[..1]);
     }
-    // The heir does not read them, because it may remember values that are not there any more.
+    // The heir does not read these records, because its cache may contain values that memory does not contain any
+    // more.
     let [first, second] = rows.map(|row| trio.value(&mut by, row));
     Some(BatchOutcome { heir_first, first, second, world: trio.world })
 }
@@ -223,8 +227,8 @@ fn commits_under_a_lock_of_a_dead_owner_s_heir_stay() {
     }
 }
 
-/// Hole L10 of the paper's text: a write sent under the lost lock lands after the heir's holder has
-/// committed.
+/// Hole L10 of the paper's text: a write sent under the lost lock takes effect after the lock's holder at the heir
+/// has committed.
 #[test]
 fn without_the_survivors_answers_commits_under_the_heir_are_lost() {
     for replicas in [1, 2] {

@@ -1,9 +1,9 @@
-//! LOTUS when memory nodes die: one test for each bad moment.
+//! Tests of LOTUS when memory nodes die: one test for each critical moment.
 //!
-//! Invariant checked: acknowledged writes stay, values that were read stay, and no transaction waits for ever
-//! for a version that will never be decided. One compute node has all locks and lives. Another node's rounds
-//! are held back, landed and cut at the critical moments. On this fabric a round goes no further once one of
-//! its nodes is dead.
+//! Invariant checked: acknowledged writes are not lost, values that were read are not lost, and no transaction waits
+//! for ever for a version that will never be decided. One compute node has all locks and stays alive. The test holds
+//! back, executes and cuts another node's rounds at the critical moments. On this fabric a round stops when one of
+//! its memory nodes is dead.
 
 use crate::common::budget::phase;
 use crate::common::race::*;
@@ -25,8 +25,8 @@ const ONE: TableId = TableId(0);
 const TWO: TableId = TableId(1);
 const THREE: TableId = TableId(2);
 
-/// A cluster in which a table's records are on the node with the table's number and on the next one. It has
-/// three compute nodes: the owner of all locks, the one whose rounds are watched, and another.
+/// A cluster in which a table's records are on the memory node with the table's number and on the next memory node.
+/// The cluster has three compute nodes: the owner of all locks, the node whose rounds are watched, and another node.
 struct Stage {
     fabric: WeakFabric,
     owner: Rc<Context>,
@@ -66,7 +66,7 @@ impl Stage {
         Coordinator::new(Rc::clone(cx), number, retry)
     }
 
-    /// Takes a step of the fabric and of the threads' work beside their coordinators.
+    /// Takes one step of the fabric and of the threads' services.
     fn step(&self) {
         self.fabric.step();
         [&self.owner, &self.watched, &self.other].iter().for_each(|cx| cx.serve());
@@ -80,7 +80,7 @@ impl Stage {
         self.fabric.land(self.watched.node.id, NodeSlot(node));
     }
 
-    /// Runs a future together with the work of every thread, until it is over or after `steps` steps.
+    /// Runs a future together with the services of every thread, until the future ends or after `steps` steps.
     fn drive<T>(&self, future: impl Future<Output = T>, steps: usize) -> Option<T> {
         poll_times(pin!(future), steps, || self.step())
     }
@@ -98,8 +98,8 @@ impl Stage {
         panic!("it never came to {name}");
     }
 
-    /// A life dies and is recovered when, of its transaction's C1, only the part at one of four memory nodes
-    /// has landed.
+    /// Kills a node's incarnation and recovers it when only a part of its transaction's C1 has taken effect: the part
+    /// at one of four memory nodes.
     fn lose_in_c1<T>(
         &self,
         cx: &Rc<Context>,
@@ -116,7 +116,7 @@ impl Stage {
         (0..40).for_each(|_| self.step());
     }
 
-    /// Dead memory nodes leave the map; the nodes in `also` that still run go on meanwhile.
+    /// Lets dead memory nodes leave the map. The services of the nodes in `also` run meanwhile.
     fn repair(&self, also: &[&Rc<Context>]) {
         let services = also.iter().map(|cx| tarn_engine::requests::serve::settle(cx));
         let mut services: Vec<_> = services.map(Box::pin).collect();
@@ -174,14 +174,14 @@ async fn set(by: &mut Coordinator, tables: &[TableId], value: u64) -> Result<(),
     .await
 }
 
-/// The reply has left, the last writes have not landed anywhere, and one of their two primaries dies. At the
-/// other primary they may never have been executed.
+/// The reply was sent, the last writes have not taken effect at any node, and one of their two primaries dies. At the
+/// other primary the last writes may never have been executed.
 #[test]
 fn acknowledged_writes_become_visible_at_live_primaries() {
     let stage = Stage::new(2, "corrected");
     let mut by = stage.by(&stage.watched, 1);
     assert_eq!(stage.drive(set(&mut by, &[ONE, TWO], 2), STEPS_MAX), Some(Ok(())));
-    // Nothing has happened since the last writes were posted.
+    // The last writes have been posted, and no step has run since then.
     assert_eq!(phase(&stage.watched, "show"), 1);
     stage.hold(&[0, 1]);
     stage.fabric.fail_node(NodeSlot(0));
@@ -195,8 +195,8 @@ fn acknowledged_writes_become_visible_at_live_primaries() {
     stage.assert_clean();
 }
 
-/// T_commit is in one of two logs. The coordinator dies, and so does the memory node whose log has it.
-/// Returns whether a reader saw the new values while both lived, and the values afterwards.
+/// T_commit is in one of two logs. The coordinator dies, and so does the memory node whose log contains T_commit.
+/// Returns the new values if a reader saw them before the deaths, and the values after the deaths.
 fn read_beside_half_a_decision(variant: &str) -> (Option<Vec<u64>>, Vec<u64>) {
     let stage = Stage::new(2, variant);
     let mut by = stage.by(&stage.watched, 1);
@@ -222,16 +222,16 @@ fn read_beside_half_a_decision(variant: &str) -> (Option<Vec<u64>>, Vec<u64>) {
 fn a_version_that_was_read_outlives_a_memory_node_and_its_coordinator() {
     let (seen, after) = read_beside_half_a_decision("corrected");
     assert_eq!((seen, after), (None, vec![1]), "nobody may know of it yet");
-    // Planted: one log's word is believed; or the primary shows at once a value that its backup may never
-    // get.
+    // The planted bugs are: a reader trusts the word of one log; or the primary immediately shows a value that its
+    // backup may never get.
     for variant in ["corrected,-whole-decision", "corrected,-backups-first"] {
         let (seen, after) = read_beside_half_a_decision(variant);
         assert_eq!((seen, after), (Some(vec![2]), vec![1]), "{variant}: seen, and undone");
     }
 }
 
-/// Versions have landed at nodes that have no log of the transaction, and the log has landed nowhere. Their
-/// coordinator takes them back. One of the memory nodes with versions is dead.
+/// The versions have reached nodes that have no log of the transaction, and the log has reached no node. The
+/// transaction's coordinator removes the versions. One of the memory nodes with versions is dead.
 #[test]
 fn versions_without_a_log_are_removed_at_live_nodes() {
     let stage = Stage::new(4, "corrected");
@@ -257,9 +257,9 @@ fn versions_without_a_log_are_removed_at_live_nodes() {
     stage.assert_clean();
 }
 
-/// A version without a log is at one of two copies when its life has been recovered. A later writer
-/// overwrites it and dies before its own version is at both copies; it is undone. The older version at the
-/// other copy proves nothing.
+/// A version without a log is at one of two copies when its node's incarnation has been recovered. A later writer
+/// overwrites it and dies before its own version is at both copies; recovery undoes this writer. The older version,
+/// which is still at the other copy, is no evidence that another transaction followed the later writer.
 #[test]
 fn a_version_at_one_copy_without_a_log_is_no_follower() {
     let stage = Stage::new(4, "corrected");
@@ -286,8 +286,8 @@ fn a_version_at_one_copy_without_a_log_is_no_follower() {
     stage.assert_clean();
 }
 
-/// A coordinator is dropped while its last writes are in flight. Another thread of its node has the next
-/// coordinator of its number.
+/// The test drops a coordinator while its last writes are in flight. Another thread of the same node runs the next
+/// coordinator with the same number.
 #[test]
 fn other_threads_may_use_a_number_when_its_last_writes_are_over() {
     let stage = Stage::new(2, "corrected");
@@ -311,7 +311,7 @@ fn other_threads_may_use_a_number_when_its_last_writes_are_over() {
     stage.assert_clean();
 }
 
-/// A life dies when its insert has landed at the primary alone, without its log. A later insert of the key is
+/// An incarnation dies when its insert has reached only the primary, without its log. A later insert of the key is
 /// acknowledged, and then the primary dies. The other copy must have the whole slot, not only the version.
 #[test]
 fn a_record_inserted_over_a_stray_slot_is_whole_at_every_copy() {
@@ -351,8 +351,9 @@ fn a_record_inserted_over_a_stray_slot_is_whole_at_every_copy() {
     stage.assert_clean();
 }
 
-/// As in the first test, but the coordinator is dropped. Another coordinator under its number is the first to
-/// learn how its last writes ended. It must not overwrite the log that says which work is left.
+/// As in `acknowledged_writes_become_visible_at_live_primaries`, but the coordinator is dropped. Another coordinator
+/// under its number is the first to learn how the last writes ended. The other coordinator must not overwrite the log
+/// that states which work is left.
 #[test]
 fn a_number_is_not_used_again_before_its_last_writes_are_settled() {
     let stage = Stage::new(2, "corrected");
@@ -361,7 +362,7 @@ fn a_number_is_not_used_again_before_its_last_writes_are_settled() {
     stage.hold(&[0, 1]);
     stage.fabric.fail_node(NodeSlot(1));
     stage.land(0);
-    // From now on, rounds to both nodes land at the one that lives.
+    // From now on, rounds to both memory nodes take effect at the node that is alive.
     stage.fabric.stop_at_the_dead(false);
     drop(by);
     let mut next = stage.by(&stage.watched, 1);

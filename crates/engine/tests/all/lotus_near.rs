@@ -1,9 +1,9 @@
 //! Compares LOTUS by loads and stores with LOTUS by rounds: the same transactions leave the same memory.
 //!
-//! Invariant checked: for one coordinator the two ways have the same visible effects. These are outcomes,
-//! reads and writes, timestamps, and after each run every byte of the memory node, including its log areas.
-//! Records away from home are read in different ways; if there were none, nothing was compared.
-//! another way; if none were, nothing was compared.
+//! Invariant checked: for one coordinator the two access methods have the same visible effects. The compared effects
+//! are outcomes, reads and writes, timestamps, and after each run every byte of the memory node, including its log
+//! areas. The two methods read records away from home differently. If no record was away from home, the test fails,
+//! because it compared nothing.
 
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED_HALVES, HALVES, Mix};
 use crate::common::*;
@@ -19,7 +19,7 @@ use tarn_store::history::RecordedTxn;
 use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, TableId};
 
-/// Most records are read and changed, many of them away from home.
+/// The mix that reads and changes most records, many of them away from home.
 const CROWDED_UPDATES: Mix = Mix { modes: [3, 6, 3, 1], wishes: 4, ..CROWDED_HALVES };
 
 /// The results of a run.
@@ -27,7 +27,7 @@ struct Left {
     outcomes: Vec<Result<(), Failure>>,
     history: Vec<RecordedTxn>,
     memory: Vec<u64>,
-    /// Number of READs, and of all other verbs.
+    /// The number of READs, and the number of all other verbs.
     verbs: (u64, u64),
 }
 
@@ -38,9 +38,9 @@ fn memory(world: &World) -> Vec<u64> {
     words
 }
 
-/// The seed chooses: a node that accesses others' memory directly, a node that grants all locks itself, or a
-/// node and its neighbour. The neighbour grants half of the locks when it is called. In the last two a fetch
-/// has no future of its own.
+/// Lets nodes join; the seed chooses one of three settings. The settings are a node that accesses other nodes' memory
+/// directly, a node that grants all locks itself, or a node and its neighbour. The neighbour grants half of the locks
+/// by direct calls. In the last two settings a fetch has no separate future.
 fn join(world: &World, seed: u64) -> Vec<Arc<ComputeNode>> {
     let serving = |slot, services: &ServiceOptions| {
         let id = world.database.membership.join(NodeSlot(slot)).unwrap();
@@ -80,7 +80,7 @@ fn run(mix: Mix, near: bool, seed: u64) -> Left {
     let history = by.take_history();
     let granted = |node: &Arc<ComputeNode>| node.services().map_or(0, |it| it.granted());
     assert_eq!(nodes.iter().map(granted).sum::<usize>(), 0, "locks of a neighbour");
-    // If there is a neighbour, it granted some of them.
+    // If there is a neighbour, it granted some of the locks.
     let has_granted =
         |node: &Arc<ComputeNode>| node.services().is_some_and(|it| it.locks.counts_digest() != 0);
     assert!(nodes.iter().all(has_granted), "one was asked for nothing");
@@ -88,7 +88,7 @@ fn run(mix: Mix, near: bool, seed: u64) -> Left {
     Left { outcomes, history, memory: memory(&world), verbs: (reads, others.iter().sum()) }
 }
 
-/// A transaction as others see it: without its time.
+/// The text of a transaction as other transactions see it, so without its time.
 fn seen(txn: &RecordedTxn) -> String {
     format!("{:?} {} {:?} {:?} {:?}", txn.id, txn.coordinator, txn.outcome, txn.reads, txn.writes)
 }
@@ -105,7 +105,7 @@ fn loads_and_stores_leave_the_same_memory_as_rounds() {
             let differs = near.memory.iter().zip(&far.memory).position(|(one, other)| one != other);
             assert_eq!(differs.map(|word| word * 8), None, "{what}: the first byte that differs");
             assert_eq!(near.verbs.1, far.verbs.1, "{what}: WRITEs and atomics");
-            // Records away from home need other READs.
+            // The two methods need different READs for records away from home.
             if mix.keys == CROWDED_UPDATES.keys {
                 assert_ne!(near.verbs.0, far.verbs.0, "{what}: nothing was compared");
             }
@@ -115,8 +115,8 @@ fn loads_and_stores_leave_the_same_memory_as_rounds() {
 
 #[test]
 fn a_commit_that_a_fault_cuts_is_in_doubt_and_then_settled() {
-    // The first coordinator loses access to memory before its commit, by a revocation or by the death of the
-    // memory node. It has written nothing, but cannot know that.
+    // The first coordinator loses access to memory before its commit, by a revocation or by the death of the memory
+    // node. The coordinator has written nothing, but cannot know this.
     for dies in [false, true] {
         let world = World::new(&Shape::of(&[half("t", 100)]).protocol("lotus"));
         let table = TableId(0);

@@ -1,9 +1,9 @@
-//! LOTUS's snapshots while the memory of the versions that they read is reused.
+//! Tests of LOTUS's snapshots while other transactions reuse the memory of the versions that the snapshots read.
 //!
-//! Invariant checked: a record that is read is one transaction's, as a whole. There is so little memory that
-//! discarded memory is reused at once. A reader that has read the record's cell finds some lines of the
-//! version that it looks for, and some of a later one. The first line names a transaction and a key, and may
-//! be the right one. Only the checksum reveals the mixture (L16).
+//! Invariant checked: all lines of a record that a reader accepts come from one transaction. Memory is so small that
+//! discarded memory is reused immediately. A reader that has read the record's cell finds some lines of the version
+//! that it expects, and some lines of a later version. The first line names a transaction and a key, and may be the
+//! expected one. Only the checksum reveals the mixture (L16).
 
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
@@ -15,15 +15,15 @@ use tarn_fabric::address::NodeSlot;
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::{Cells, ColumnId, ColumnType, TableSchema};
 
-/// A column in the last line of a record, as `A` is in the first.
+/// A column in the last line of a record, while `A` is in the first line.
 const LAST: ColumnId = ColumnId(2);
-/// Number of updates while the reader waits: memory has room for fewer versions.
+/// The number of updates while the reader waits; memory has room for fewer versions.
 const UPDATES: u64 = 150;
-/// Number of lines of a record, and some more.
+/// The number of lines that the test tries: the number of lines of a record, and some more.
 const LINES: usize = 30;
 
-/// Returns the values that a reader has seen in the first and the last line. The reader had `lines` lines
-/// when a writer began that sets both values to the same. The seed gives different orders of lines.
+/// Returns the values that a reader has seen in the first and the last line. The reader had fetched `lines` lines
+/// when a writer began that sets both values to the same number. The seed gives different orders of lines.
 fn seen_beside_a_writer(variant: &str, lines: usize, seed: u64) -> (u64, u64) {
     // A chunk has room for two such records.
     let large = TableSchema::new("large", 1).column("a", ColumnType::U64);

@@ -1,9 +1,9 @@
-//! FORD as in its public code: the verbs of one transaction in the variant `measured`, and lookups that read
-//! buckets of another shape than ours.
+//! Tests of FORD as in its public code: the verbs of one transaction in the variant `measured`, and lookups that read
+//! buckets with other shapes than ours.
 //!
-//! Invariant checked, per record and replica: {WRITE LOCK, WRITE item}, and a WRITE that clears LOCK. There
-//! is a log at every replica of one group, and a READ at each backup of the last record. A lookup has one
-//! READ of the bucket and one of each block of its chain. With each shape of bucket the database is the same.
+//! Invariant checked, for each record and replica: {WRITE LOCK, WRITE item}, and a WRITE that clears LOCK. There is a
+//! log at every replica of one group, and a READ at each backup of the last record. A lookup has one READ of the
+//! bucket and one READ of each block of its chain. With each shape of bucket the database has the same content.
 
 use crate::common::*;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const FIRST: TableId = TableId(0);
 const SECOND: TableId = TableId(1);
 const BUCKET_BYTES: u64 = 64 + 22 * 64;
 
-/// Two tables on two of three nodes, in buckets of 22 slots of 64 bytes.
+/// Creates a cluster with two tables on two of three nodes, in buckets of 22 slots of 64 bytes.
 fn world(variant: &str, slots_per_100_records: u32) -> World {
     let mut shape = Shape::of(&[half("first", 2_000), half("second", 2_000)]);
     shape = shape.nodes(3, 3).variant(variant);
@@ -44,7 +44,7 @@ fn load(world: &World, keys: std::ops::Range<u64>) {
     .expect("loaded");
 }
 
-/// Reads some records and adds one to others, in one transaction. Returns the counts of its verbs.
+/// Reads some records and adds one to other records, in one transaction. Returns the counts of its verbs.
 fn spend(by: &mut Coordinator, reads: &[(TableId, u64)], writes: &[(TableId, u64)]) -> Counts {
     let before = by.context().port.counts();
     block_on(by.transact(async |tx| {
@@ -73,16 +73,16 @@ fn a_measured_transaction_sends_the_verbs_of_the_public_code() {
     let world = world("measured", 200);
     load(&world, 1..1_000);
     let mut by = world.coordinator(0, 0);
-    // Read-only: the bucket; with several records, each version once more.
+    // A read-only transaction reads the bucket; with several records, it also reads each version a second time.
     let one = spend(&mut by, &[(FIRST, 1)], &[]);
     assert_eq!((verbs(one), one.rounds, one.bytes_in), ((1, 0, 0), 1, BUCKET_BYTES));
     let two = spend(&mut by, &[(FIRST, 1), (SECOND, 1)], &[]);
     assert_eq!((verbs(two), two.rounds), ((2 + 2, 0, 0), 2));
-    // One record: bucket, {CAS, READ}, log to three replicas, {LOCK, item} to three with a flush READ at two;
-    // LOCK cleared at three.
+    // For one record: the bucket; {CAS, READ}; the log to three replicas, and {LOCK, item} to three with a flush READ
+    // at two; then LOCK cleared at three.
     let one = spend(&mut by, &[], &[(FIRST, 1)]);
     assert_eq!((verbs(one), one.rounds), ((1 + 1 + 2, 3 + 6 + 3, 1), 5));
-    // Three records in two tables: still one log and one flush.
+    // Three records in two tables still need one log and one flush.
     let three = spend(&mut by, &[], &[(FIRST, 1), (SECOND, 1), (SECOND, 2)]);
     assert_eq!((verbs(three), three.rounds), ((3 + 3 + 2, 3 + 18 + 9, 3), 5));
     // A record that is only read is validated.
@@ -103,11 +103,11 @@ fn without_the_lock_cas_all_other_verbs_stay() {
 
 #[test]
 fn a_chain_is_read_block_by_block() {
-    // 22 slots per 100 records: four or five blocks for each bucket.
+    // With 22 slots per 100 records, each bucket has four or five blocks.
     let world = world("measured", 22);
     load(&world, 0..2_000);
     let audit = world.assert_clean();
-    // This is for 20 buckets in each of two tables, where 100 records are to be expected.
+    // The limits are for 20 buckets in each of two tables, where about 100 records belong to each bucket.
     assert!((120..=180).contains(&audit.overflow_blocks), "{}", audit.overflow_blocks);
     let mut by = world.coordinator(0, 0);
     let mut reads = 0;

@@ -1,8 +1,8 @@
-//! Memory nodes that die while transactions run, alone and together with compute nodes.
+//! Tests of memory nodes that die while transactions run, alone and together with compute nodes.
 //!
-//! Invariant checked: nodes die at any moment, yet a backup is promoted, transactions go on, and spares are
-//! filled meanwhile. The history is strictly serializable, no lock is left, all members of a group are equal,
-//! and each group has as many as at first. Runs are deterministic: a seed that fails once fails always.
+//! Invariant checked: nodes die at any moment, yet a backup is promoted, transactions continue, and spares are filled
+//! meanwhile. The history is strictly serializable, no lock is left, all members of a group are equal, and each group
+//! has its original number of members. Runs are deterministic: a seed that fails once fails always.
 
 use crate::common::mix::{
     ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix, OVERWRITING, PHANTOMS, RANGES,
@@ -12,7 +12,7 @@ use tarn_engine::protocol::ALL;
 use tarn_engine::site::metrics::{RecoveryEvent, Tally};
 
 const FORD: &str = ALL[0].name;
-/// OOCC's logs have new bytes, and its locks have two modes.
+/// OOCC has redo logs, and its locks have two modes.
 const OOCC: &str = "oocc";
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -28,14 +28,15 @@ fn draw(seed: u64, what: u64, below: u64) -> u64 {
     tarn_fabric::rng::mix(seed ^ (what << 32)) % below
 }
 
-/// Three memory nodes, two copies of everything, one spare.
+/// A scene with three memory nodes, two copies of all data, and one spare.
 fn three_nodes((mix, count): (Mix, u64), deaths: Vec<(When, Death)>) -> Scene {
     let rotation = Rotation::None;
     let (protocol, memory_nodes, replicas, spares) = (FORD, 3, 2, 1);
     Scene { protocol, mix, count, memory_nodes, replicas, spares, deaths, rotation }
 }
 
-/// Runs a scene for each seed and mix. Returns the counts and the rotations, if all runs are sound.
+/// Runs a scene for each seed and mix, and asserts that all runs are correct. Returns the counts and the number of
+/// rotations.
 fn sound(
     usual: u64,
     mixes: &[(Mix, u64)],
@@ -55,7 +56,7 @@ fn sound(
     (tally, rotations)
 }
 
-/// Runs three nodes under each protocol and mix, with the deaths of a seed.
+/// Runs scenes of three nodes under each protocol and mix, with the deaths that each seed gives.
 fn under_each_protocol(usual: u64, deaths: impl Fn(u64) -> Vec<(When, Death)>) {
     for protocol in [FORD, OOCC] {
         sound(usual, &mixes(), |seed, mix| Scene { protocol, ..three_nodes(mix, deaths(seed)) });
@@ -127,7 +128,7 @@ fn compute_nodes_die_while_a_spare_is_filled() {
     }
 }
 
-/// The same with ordered indexes: the copier walks trees whose nodes split and merge meanwhile.
+/// Tests the same with ordered indexes: the copier walks trees whose nodes split and merge meanwhile.
 #[test]
 fn a_spare_is_filled_with_trees_that_change() {
     let (tally, _) = sound(16, &[(RANGES, 60), (PHANTOMS, 24)], |seed, mix| {
@@ -137,7 +138,7 @@ fn a_spare_is_filled_with_trees_that_change() {
             (When::Turn(draw(seed, 5, 3_000)), Death::Memory(node)),
             (When::Joining(draw(seed, 3, 9_000)), Death::Compute(slot)),
         ];
-        // In every second run all compute nodes live.
+        // In every second run no compute node dies.
         deaths.truncate(1 + draw(seed, 4, 2) as usize);
         three_nodes(mix, deaths)
     });
@@ -159,7 +160,8 @@ fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
             0 => deaths.truncate(2),
             1 => {}
             _ => {
-                // The recovering node dies, perhaps half-way, and then the memory node with the locks does.
+                // The recovering node dies, perhaps before its recovery ends, and then the memory node with the locks
+                // dies.
                 let recoverer = Death::Compute((slot + 1) % NODES);
                 deaths[1] = (When::After(60 + draw(seed, 5, 700)), recoverer);
                 deaths[2] = (When::After(draw(seed, 4, 300)), Death::Memory(node));
@@ -180,8 +182,8 @@ fn rotating(seed: u64, (mix, count): (Mix, u64), rotation: Rotation) -> Scene {
     Scene { rotation, ..three_nodes((mix, count), deaths) }
 }
 
-/// Locks of a recovered life stay behind at nodes that are no longer primaries, and come back when these are
-/// primaries again.
+/// Locks of a recovered incarnation remain at nodes that are no longer primaries, and count again when these nodes
+/// are primaries again.
 #[test]
 fn primaries_move_while_transactions_run_and_nodes_die() {
     for protocol in [FORD, OOCC] {

@@ -1,8 +1,9 @@
-//! A mistake of a transaction's caller ends in an error that describes it, and nothing is written.
+//! Tests that a mistake of a transaction's caller ends in an error that describes the mistake, and that nothing is
+//! written.
 //!
-//! Invariant checked: this holds under every protocol; the error comes at the commit at the latest. Locks are
-//! free afterwards, and the same coordinator goes on. A mistake that follows from an outdated read does not
-//! count: the transaction is tried again.
+//! Invariant checked: under every protocol, the error comes at the commit at the latest. Afterwards no lock is held,
+//! and the same coordinator continues. A mistake that follows from an outdated read does not count, and the
+//! transaction is tried again.
 
 use crate::common::*;
 use tarn_engine::protocol::ALL;
@@ -20,8 +21,8 @@ fn world(protocol: &'static str) -> World {
     World::new(&Shape::of(&schemas).protocol(protocol).nodes(2, 2))
 }
 
-/// Runs a body that must fail by its own mistake. Returns the error's text. Record 9, which the body may
-/// change as well, must stay as it is.
+/// Runs a body that must fail by its own mistake. Returns the error's text. Record 9, which the body may also change,
+/// must stay unchanged.
 #[track_caller]
 fn refused<R: std::fmt::Debug>(
     world: &World,
@@ -83,7 +84,7 @@ fn a_set_of_a_missing_row_is_an_error() {
         });
         assert!(told.contains("key 1 that the insert found present"), "{told}");
         for first in [0u64, 1] {
-            // By the handle of an update or of an insert, and then the row is deleted.
+            // The test changes the row by the handle of an update or of an insert, and then deletes the row.
             let told = refused(world, by, async |tx| {
                 change_nine(tx, table).await?;
                 let key = if first == 0 { 5u64 } else { 1 };
@@ -146,7 +147,7 @@ fn a_row_without_a_set_column_is_inserted_only_by_insert_zeros() {
             });
             assert!(told.contains("key 5 without a column that is set"), "{told}");
             assert!(told.contains("insert_zeros"), "{told}");
-            // The same if the row is deleted first.
+            // The same error must come if the row is deleted first.
             let told = refused(world, by, async |tx| {
                 tx.delete(table, 1u64);
                 if fetches {
@@ -198,7 +199,7 @@ fn a_handle_of_another_transaction_is_refused() {
                 assert!(told.starts_with(what) && told.contains("another transaction"), "{told}");
             }
         }
-        // Another try is another transaction.
+        // A second try is another transaction, so a handle of the first try is invalid.
         let (mut other, mut first) = (world.coordinator(1, 0), None);
         let told = refused(world, by, async |tx| {
             let row = tx.update(table, 1u64, Cells::ALL);
@@ -220,11 +221,11 @@ fn a_handle_of_another_transaction_is_refused() {
     });
 }
 
-/// The first try sees a row and then does not find it, because another transaction has deleted it meanwhile.
-/// No serial order shows both.
+/// The first try sees a row and later does not find it, because another transaction has deleted the row meanwhile. No
+/// serial order shows both results.
 #[test]
 fn a_mistake_on_a_state_that_never_was_is_retried() {
-    // These protocols lock the records that they read, so none of them changes meanwhile.
+    // These protocols lock the records that they read, so no such record changes meanwhile.
     let lock_reads = ["2pl", "lotus", "drtm", "dslr"];
     println!("without what never was, for they lock what they read: {lock_reads:?}");
     for info in ALL.iter().filter(|info| !lock_reads.contains(&info.name)) {

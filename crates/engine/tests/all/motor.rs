@@ -1,4 +1,4 @@
-//! Features that only Motor has: heads of several lines, versions named by timestamps.
+//! Tests of features that only Motor has: heads of several lines, and versions named by timestamps.
 //!
 //! Invariant checked: one coordinator runs at a time; every test ends with a clean audit.
 
@@ -20,7 +20,8 @@ fn world_of(variant: &str, schema: TableSchema, cells: u8) -> World {
     World::new(&shape)
 }
 
-/// A bucket's lines are read in any order. So a head of several lines in it only tells where the head is.
+/// A bucket's lines are read in any order. So a head of several lines in a bucket only tells where the record's head
+/// is.
 #[test]
 fn a_record_with_a_torn_head_is_changed_and_deleted() {
     for variant in ["corrected", "corrected,-deltas", "corrected,-deltas,-at-once"] {
@@ -46,8 +47,8 @@ fn change_and_delete(world: &World) {
     assert_eq!(world.assert_clean().records, 0);
 }
 
-/// The number of writes does not matter: as many snapshots as the record has versions see their values. An
-/// older snapshot begins anew.
+/// A record keeps a fixed number of versions. A snapshot sees its value as long as fewer writes than that number have
+/// happened since the snapshot began. An older snapshot begins anew.
 #[test]
 fn a_snapshot_reads_the_kept_versions() {
     for variant in ["corrected", "corrected,-deltas", "corrected,-deltas,-at-once"] {
@@ -59,7 +60,7 @@ fn a_snapshot_reads_the_kept_versions() {
                 let (mut tries, before) = (0, value_of(&mut by, T, 7).unwrap());
                 let seen = block_on(by.transact_read_only(async |tx| {
                     tries += 1;
-                    // T_start is taken here.
+                    // The transaction takes T_start here.
                     tx.get_row(T, 1).await?;
                     for step in (0..later).filter(|_| tries == 1) {
                         let write = async |tx: &mut Transaction<'_>| {
@@ -82,8 +83,8 @@ fn a_snapshot_reads_the_kept_versions() {
     }
 }
 
-/// Leaves have one version. If they are too new for a snapshot, the snapshot begins anew and then shows all
-/// of them.
+/// Leaves have only one version. If the leaves are too new for a snapshot, the snapshot begins anew and then shows
+/// all of them.
 #[test]
 fn a_declared_reader_scans_a_snapshot() {
     let world = world(narrow("t", 1000).ordered("by_key"), 2);

@@ -1,8 +1,8 @@
-//! Locks of compute nodes in one process that call each other, on real threads, while shards move.
+//! Tests of locks of compute nodes in one process that call each other, on real threads, while shards move.
 //!
-//! Invariants checked: a transaction holds its locks from when it may take its commit timestamp until it
-//! releases them. In that time no other transaction holds a conflicting lock, whichever node granted it. At
-//! the end no lock is left, and every shard is open. Three planted bugs are noticed: a table without bits,
+//! Invariants checked: a transaction holds its locks from the moment when it may take its commit timestamp until it
+//! releases them. In that time no other transaction holds a conflicting lock, whichever node granted the lock. At the
+//! end no lock is held, and every shard is open. The tests notice three planted bugs: a lock table without bits,
 //! moves that do not wait, and moves that a message decides.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
@@ -29,13 +29,13 @@ use tarn_store::placement::shard_map::{ShardId, ShardState};
 const NODES: u16 = 2;
 const COROUTINES: u64 = 6;
 const KEYS: usize = 12;
-/// Time within which a planted bug must show. Two processors show it within milliseconds.
+/// The time within which a planted bug must show. On two processors a planted bug shows within milliseconds.
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const TRANSACTIONS: u64 = 3_000;
-/// The count of a writer; a reader counts as one.
+/// The amount that a writer adds to a key's count; a reader adds one.
 const WRITER: i64 = 1 << 32;
 
-/// Keys are in shards of different owners.
+/// Returns the shard of a key. The keys belong to shards of different owners.
 fn shard_of(key: usize) -> ShardId {
     ShardId((key % 4) as u16)
 }
@@ -70,7 +70,7 @@ impl Oracle {
     }
 }
 
-/// Locks a few keys as a transaction does, again and again.
+/// Locks a few keys as a transaction does, repeatedly.
 async fn work(cx: Rc<Context>, oracle: &Oracle, seed: u64) {
     let mut rng = seeded(seed, 1);
     let mut held = LockSet::default();
@@ -108,7 +108,7 @@ async fn work(cx: Rc<Context>, oracle: &Oracle, seed: u64) {
     oracle.at_work.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Moves shards of this node to the other.
+/// Moves shards of this node to the other node.
 async fn move_shards(cx: Rc<Context>, oracle: &Oracle, to: NodeId, seed: u64) {
     let mut rng = seeded(seed, 2);
     while oracle.at_work.load(Ordering::SeqCst) > 0 {
@@ -120,7 +120,7 @@ async fn move_shards(cx: Rc<Context>, oracle: &Oracle, to: NodeId, seed: u64) {
     }
 }
 
-/// Runs two nodes with a thread each, with these services.
+/// Runs two nodes with one thread each, whose services have these options.
 fn run(seed: u64, services: &ServiceOptions) -> Oracle {
     let world = World::new(&Shape::of(&[half("t", 100)]).protocol("lotus"));
     let join = |slot| {

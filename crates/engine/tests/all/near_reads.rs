@@ -1,9 +1,9 @@
-//! Reads by loads instead of rounds, under protocols whose locks are beside records.
+//! Tests of reads by loads instead of rounds, under protocols that keep locks beside the records.
 //!
-//! Invariant checked: for one coordinator the two ways have the same visible effects: outcomes, reads and
-//! writes, every byte of the memory node. Between real threads near reads are strictly serializable, with
-//! leases and without. Readers that ignore locks, and readers that do not look again, are noticed. If no
-//! record was away from home, or no reader was in lease, nothing was compared.
+//! Invariant checked: for one coordinator the two access methods have the same visible effects: outcomes, reads and
+//! writes, every byte of the memory node. Between real threads, reads by loads are strictly serializable, with leases
+//! and without. The tests notice readers that ignore locks, and readers that do not validate. If no record was away
+//! from home, or no reader was in lease, the tests fail, because they compared nothing.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -30,10 +30,10 @@ use tarn_store::schema::{Cells, TableId};
 
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const SOUND_FOR: Duration = Duration::from_secs(1);
-/// Longer than a reader takes that is not interrupted, and short enough for a test to wait for it at each
+/// Longer than an uninterrupted reader takes, and short enough for a test to wait for the end of a lease at each
 /// write.
 const LEASE_NS: u32 = 20_000;
-/// Protocols, each with the time for which readers trust their reads.
+/// The protocols, each with the time for which readers trust their reads.
 const WHO: [(&str, u32); 4] = [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", LEASE_NS)];
 
 /// The results of a run.
@@ -41,7 +41,7 @@ struct Left {
     outcomes: Vec<Result<(), Failure>>,
     history: Vec<RecordedTxn>,
     memory: Vec<u64>,
-    /// Number of READs, and of all other verbs.
+    /// The number of READs, and the number of all other verbs.
     verbs: (u64, u64),
 }
 
@@ -52,8 +52,8 @@ fn memory(world: &World) -> Vec<u64> {
     words
 }
 
-/// Runs one coordinator's transactions, some of which only read. In some seeds it remembers where records
-/// are.
+/// Runs one coordinator's transactions, some of which only read. In some seeds the coordinator caches the addresses
+/// of records.
 fn run((protocol, lease_ns): (&'static str, u32), mix: Mix, near: bool, seed: u64) -> Left {
     let shape = mix::shape(1, 1, "corrected").protocol(protocol).leasing_reads(lease_ns);
     let world = World::new(&Shape { near, ..shape });
@@ -72,7 +72,7 @@ fn run((protocol, lease_ns): (&'static str, u32), mix: Mix, near: bool, seed: u6
     Left { outcomes, history, memory: memory(&world), verbs: (reads, others.iter().sum()) }
 }
 
-/// A transaction as others see it: without its time.
+/// The text of a transaction as other transactions see it, so without its time.
 fn seen(txn: &RecordedTxn) -> String {
     format!("{:?} {} {:?} {:?} {:?}", txn.id, txn.coordinator, txn.outcome, txn.reads, txn.writes)
 }
@@ -96,7 +96,7 @@ fn loads_return_what_rounds_return() {
                     "{what}: the first byte that differs"
                 );
                 assert_eq!(near.verbs.1, far.verbs.1, "{what}: WRITEs and atomics");
-                // Records away from home need other READs.
+                // The two methods need different READs for records away from home.
                 if mix.keys == CROWDED.keys && who.1 == 0 {
                     assert_ne!(near.verbs.0, far.verbs.0, "{what}: nothing was compared");
                 }
@@ -107,7 +107,7 @@ fn loads_return_what_rounds_return() {
 
 #[test]
 fn a_reader_in_lease_reads_once_and_others_twice() {
-    // Longer than a test takes to read.
+    // The last lease is longer than a test takes to read.
     for (protocol, lease_ns) in [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", 10_000_000)] {
         let shape = Shape::of(&[narrow("t", 4000), half("h", 4000)]).protocol(protocol);
         let world = World::new(&shape.leasing_reads(lease_ns));
@@ -132,8 +132,8 @@ fn records_read_together_equal_records_read_one_by_one() {
         let world = World::new(&Shape { near, ..shape });
         let (table, mut by) = (TableId(0), world.coordinator(0, 0));
         fill(&mut by, table, 1..9);
-        // Keys that were requested before, the same key twice, a missing key. The record to be changed is
-        // requested before the others or between them.
+        // The keys include keys that were requested before, the same key twice, and a missing key. The record to be
+        // changed is requested before the other records or between them.
         for changes in [None, Some(3), Some(7)] {
             let plan = async |tx: &mut Transaction<'_>, at_once: bool| {
                 let first = tx.read(table, 2, Cells::ALL);
@@ -172,8 +172,8 @@ fn a_further_operation_before_the_fetch_is_done() {
         let (table, mut by) = (TableId(0), world.coordinator(0, 0));
         fill(&mut by, table, 1..4);
         let after = |key| value_of(&mut world.coordinator(1, 0), table, key);
-        // A record that is read and then to be changed; more reads beside the changed records; a read after a
-        // fetch.
+        // This transaction reads a record and then changes it, reads more records beside the changed records, and
+        // reads a record after a fetch.
         block_on(by.transact(async |tx| {
             let (first, row) = (tx.read(table, 1, Cells::ALL), tx.read(table, 2, Cells::ALL));
             let again = tx.update(table, 2, Cells::ALL);
@@ -211,7 +211,7 @@ fn near_reads_of_unreachable_memory_fail() {
     }
 }
 
-/// Runs two threads with four coroutines each. Returns the judge's finding, if any, and the counts.
+/// Runs two threads with four coroutines each. Returns the checker's finding, if any, and the counts.
 fn race(
     (protocol, lease_ns): (&'static str, u32),
     variant: &str,
@@ -255,7 +255,7 @@ fn race(
 
 /// Runs for `limit`, or until there is a finding.
 fn find(who: (&'static str, u32), variant: &str, limit: Duration) -> (Option<String>, Tally) {
-    // Most transactions read, and records are one line or half a line.
+    // In these mixes most transactions read, and records are one line or half a line.
     let mixes = [SKEW, HALVES, CROWDED_HALVES].map(|mix| Mix { read_only_in: 2, ..mix });
     let (begun, mut total) = (Instant::now(), Tally::default());
     for seed in 0.. {

@@ -1,8 +1,8 @@
-//! Compares ordered indexes with a map, one transaction after the other.
+//! Tests that compare ordered indexes with a map, one transaction after another.
 //!
 //! Checked: scans in both directions, with and without limits, show the same as a `BTreeMap`, including the
-//! transaction's own changes. Entries follow inserts, deletes and updates. Nodes split and merge on the way,
-//! and the audit is clean at the end.
+//! transaction's own changes. Index entries follow inserts, deletes and updates. Nodes split and merge during the
+//! test, and the audit is clean at the end.
 
 use crate::common::*;
 use rand::RngExt;
@@ -38,7 +38,7 @@ fn scans_show_inserted_records() {
     assert_eq!(seen.1, ["Word(5)", "Word(3)"]);
 }
 
-/// Returns the keys of records that a scan shows, for both kinds of index.
+/// Returns the keys of the records that a scan returns, for both kinds of index.
 async fn scanned(
     tx: &mut Transaction<'_>,
     index: IndexId,
@@ -57,8 +57,8 @@ fn words(tx: &Transaction<'_>, handle: ScanHandle) -> Vec<u64> {
     tx.scanned(handle).map(word).collect()
 }
 
-/// Runs random transactions: each changes some records and scans before and after. All results are compared
-/// with a map.
+/// Runs random transactions. Each changes some records, and scans before and after the changes. The function compares
+/// all results with a map.
 fn against_a_model(
     (protocol, variant): (&'static str, &str),
     turns: u64,
@@ -85,7 +85,7 @@ fn against_a_model(
             .map(|_| {
                 let inserts = rng.random_range(0..10) < if fills { 8 } else { 2 };
                 let drawn = rng.random_range(0..keys);
-                // Most deletes find a record.
+                // The deleted key is usually an existing one, so most deletes find a record.
                 let there = model.range(drawn..).next().map_or(drawn, |(key, _)| *key);
                 (if inserts { drawn } else { there }, rng.random_range(0..40), inserts)
             })
@@ -161,12 +161,12 @@ fn a_trusted_stale_path_is_noticed() {
     let believing = || against_a_model(("ford", "corrected,-check-fences"), 3_000, 1, 1);
     let panic = std::panic::catch_unwind(believing).expect_err("nothing was missed");
     let text = panic.downcast_ref::<String>().expect("a text");
-    // The text of a scan's difference, not of another failure.
+    // The panic's text must report a difference in a scan, and not another failure.
     let missed = ["turn ", "another's cache"];
     assert!(missed.iter().any(|words| text.contains(words)), "another panic: {text}");
 }
 
-/// Loads `keys` records by `loaders`, in two halves: the second is loaded when the index of the first has
+/// Loads `keys` records by `loaders`, in two halves. The second half is loaded after the index of the first half has
 /// been built.
 fn load(world: &World, keys: u64, loaders: u32) {
     for half in 0..2 {
@@ -207,7 +207,7 @@ fn scans_show_loaded_records() {
         assert_eq!(seen.0, all);
         let some: Vec<u64> = (0..keys).filter(|key| key % 100 == 7).map(|key| key * 3).collect();
         assert_eq!((seen.1, seen.2, seen.3), (some, vec![33], vec![]));
-        // A row whose columns are in different lines: an update and a delete name only column A.
+        // The columns of this row are in different lines: an update and a delete name only column A.
         block_on(by.transact(async |tx| {
             let row = tx.update(T, 21, Cells::one(ColumnId(2)));
             let moved = tx.update(T, 24, Cells::one(A));
@@ -226,8 +226,8 @@ fn scans_show_loaded_records() {
     }
 }
 
-/// Every even key exists and no odd one, both at home and away from home. A lookup shows the transaction's
-/// own changes.
+/// Every even key exists and no odd key, both at home and away from home. A lookup shows the transaction's own
+/// changes.
 #[test]
 fn a_look_up_finds_exactly_the_existing_records() {
     let world = World::new(&Shape::of(&[narrow("t", 4096).ordered("by_key")]));

@@ -1,4 +1,4 @@
-//! Rare uses of ordered indexes that are allowed.
+//! Tests of rare uses of ordered indexes that are allowed.
 //!
 //! Invariant checked:
 //! - Index entries are made of columns that were read.
@@ -40,8 +40,8 @@ fn all(by: &mut Coordinator, index: IndexId) -> Vec<u64> {
     .unwrap()
 }
 
-/// Columns of an index are in two lines. The transaction names one of them, in a second access to a record
-/// that it already accesses for another column.
+/// The columns of an index are in two lines. The transaction names one of these columns, in a second access to a
+/// record that it already accesses for another column.
 #[test]
 fn an_index_key_is_made_of_columns_that_were_read() {
     let parts = [IndexPart::Column(A), IndexPart::Column(C)];
@@ -59,7 +59,7 @@ fn an_index_key_is_made_of_columns_that_were_read() {
         .unwrap();
     }
     for (how, key) in [(0, 3), (1, 4), (2, 5)] {
-        // The buffer held other rows before.
+        // The read buffer contained other rows before.
         block_on(by.transact(async |tx| {
             (6..8u64).for_each(|key| _ = tx.read(T, key, Cells::ALL));
             tx.fetch().await
@@ -119,7 +119,7 @@ fn a_full_heap_ends_an_insert_into_a_full_leaf() {
     world.assert_clean();
 }
 
-/// Splits a leaf of index and table 0 or 1 and merges it again. Returns the dead node that is left over,
+/// Splits a leaf of index and table 0 or 1, and merges the new leaf away again. Returns the dead node that is left,
 /// beside entries 0 to 11.
 fn with_dead_node(by: &mut Coordinator, number: u16) -> Address {
     let (cx, table) = (std::rc::Rc::clone(by.context()), TableId(number));
@@ -167,8 +167,8 @@ fn a_dead_node_that_is_locked_does_not_keep_leaves_from_being_split() {
     world.assert_clean();
 }
 
-/// Another index of the thread needs a split for which there is no memory. That is no failure of this
-/// transaction.
+/// Another index of the thread needs a split for which there is no memory. This lack of memory is no failure of the
+/// present transaction.
 #[test]
 fn an_insert_learns_only_of_its_own_split() {
     let tables = ["t", "u"].map(|name| narrow(name, 4_000).ordered("by_key"));
@@ -195,8 +195,8 @@ fn an_insert_learns_only_of_its_own_split() {
     world.assert_clean();
 }
 
-/// The record that has the key came with a change of a record that the transaction had read. In no serial
-/// order would the transaction have seen both.
+/// The record that has the unique key got it together with a change of a record that the transaction had read. In no
+/// serial order would the transaction have seen both.
 #[test]
 fn a_unique_violation_found_by_an_old_read_is_no_verdict() {
     let schemas = [narrow("t", 64).index("by_a", &[IndexPart::Column(A)], true), narrow("x", 64)];
@@ -228,7 +228,7 @@ fn a_unique_violation_found_by_an_old_read_is_no_verdict() {
     world.assert_clean();
 }
 
-/// Scans of several rounds before and after an insert and a delete of the same fetch.
+/// Runs scans of several rounds before and after an insert and a delete of the same fetch.
 #[test]
 fn a_scan_shows_earlier_operations_and_no_later_ones() {
     let schema = narrow("t", 2_000).index("by_a", &[IndexPart::Column(A)], false);

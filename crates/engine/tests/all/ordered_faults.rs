@@ -1,10 +1,9 @@
-//! Ordered indexes under every order that the contract allows, and under crashes.
+//! Tests of ordered indexes under every order that the contract allows, and under crashes.
 //!
-//! Invariant checked: histories that include leaves as records are strictly serializable, so there are no
-//! phantoms. After every schedule the trees are whole, every record has its entries and every entry its
-//! record, replicas are equal, and no lock is left. This also holds if compute nodes die at any moment, even
-//! in the middle of a split or merge. If a rule of ordered indexes is switched off, the test notices a
-//! violation.
+//! Invariant checked: histories that include leaves as records are strictly serializable, so there are no phantoms.
+//! After every schedule the trees are complete, every record has its entries and every entry its record, replicas are
+//! equal, and no lock is left. The invariant also holds if compute nodes die at any moment, even in the middle of a
+//! split or merge. If a rule of ordered indexes is switched off, the test notices a violation.
 
 use crate::common::crash::{self, Found};
 use crate::common::mix::{self, Mix, PHANTOMS, RANGES};
@@ -21,13 +20,13 @@ use tarn_engine::site::metrics::Tally;
 use tarn_fabric::clock::Nanos;
 use tarn_store::schema::TableId;
 
-/// Takes in turn each protocol that has ranges and survives a death.
+/// Selects, by the seed, each protocol in turn that has ranges and survives a death.
 fn protocol(seed: u64) -> &'static str {
     of_those(seed, |info| info.caps.ranges && info.caps.crash_recovery)
 }
 
-/// The same without protocols that keep several versions of a record apart from its slot. They refuse a
-/// transaction of [`RANGES`] that deletes a record and inserts it again.
+/// Selects a protocol as [`protocol`] does, but none that keeps several versions of a record apart from its slot.
+/// Such protocols refuse a transaction of [`RANGES`] that deletes a record and inserts it again.
 fn protocol_in_place(seed: u64) -> &'static str {
     of_those(seed, |info| {
         info.caps.ranges && info.caps.crash_recovery && !info.caps.snapshot_isolation
@@ -54,7 +53,7 @@ fn there_are_no_phantoms_under_any_order() {
     for seed in 0..seeds(40) {
         for (mix, count) in [(RANGES, 20), (PHANTOMS, 12)] {
             planned += count * u64::from(NODES) * COORDINATORS as u64;
-            // One index is unique, by the primary key.
+            // One of the two indexes is unique: the index by the primary key.
             let shape = shape(seed, (protocol_in_place(seed), "corrected"));
             let (counts, verdict) = orders::run(&shape, work(mix, count), seed);
             verdict.unwrap_or_else(|text| panic!("{text}"));
@@ -63,7 +62,7 @@ fn there_are_no_phantoms_under_any_order() {
     }
     println!("{tally:?}");
     assert!(tally.node_splits > 20 && tally.node_merges > 5, "{tally:?}");
-    // Some transactions give up, few miss their deadline.
+    // Some transactions abort themselves, and few miss their deadline.
     assert!(tally.committed * 10 > planned * 9, "{} of {planned}", tally.committed);
 }
 
@@ -79,7 +78,8 @@ fn a_death_of_any_node_at_any_time_leaves_trees_whole() {
     assert!(found.tally.node_splits > 0 && found.tally.node_merges > 0, "{found:?}");
 }
 
-/// Prints how many schedules it takes to find the bug of the variant. A panic does not count as a finding.
+/// Prints the number of schedules that the test needs to find the bug of the variant. A panic does not count as a
+/// finding.
 fn found_after(switch: &str, limit: u64, mut run: impl FnMut(&str, u64) -> Result<(), String>) {
     let variant = format!("corrected,-{switch}");
     for seed in 0..limit {
@@ -97,13 +97,13 @@ fn an_unprotected_gap_is_noticed() {
     });
 }
 
-/// A coordinator dies after each multiple of this many steps of the fabric.
+/// A coordinator dies after each multiple of this number of steps of the fabric.
 const STRIDE: usize = 5;
 
-/// A key, and whether it is deleted or inserted.
+/// A step of the test: a key, and whether the key is deleted (`true`) or inserted.
 type Step = (u64, bool);
 
-/// Fills a tree, then empties it from the middle.
+/// The steps that fill a tree, and then empty it from the middle.
 fn steps() -> Vec<Step> {
     let deletes = (20..110).map(|key| (key, true));
     (0..120).map(|key| (key, false)).chain(deletes).collect()
@@ -141,8 +141,8 @@ fn restructuring(replicas: usize, merges: bool) -> Vec<usize> {
     found
 }
 
-/// Lets a coordinator die in the step at `at`, after `moves` steps of the fabric. Recovers it, and compares
-/// tree, records and replicas. Returns whether the coordinator was still in that step.
+/// Lets a coordinator die in the step at index `at`, after `moves` steps of the fabric. Recovers its node, and
+/// compares tree, records and replicas. Returns whether the coordinator was still in that step.
 fn die_at(variant: &str, (replicas, at): (usize, usize), moves: usize) -> Result<bool, String> {
     let fabric = WeakFabric::new(&mix::ordered_shape(replicas, replicas, variant), 3);
     fabric.calm();

@@ -1,8 +1,8 @@
-//! Trees in which the separator of a split node is missing in the level above.
+//! Tests of trees in which the separator of a split node is missing in the level above.
 //!
-//! Invariant checked: a thread that needs that node reaches it along NEXT and goes on from there, at every
-//! level. A missing separator costs a step, and no transaction fails. A thread that has passed by posts the
-//! separator.
+//! Invariant checked: a thread that needs the split-off node reaches it along NEXT and continues from there, at every
+//! level. A missing separator costs one step, and no transaction fails. A thread that has passed a node without a
+//! separator posts the node's separator.
 
 use crate::common::race::poll;
 use crate::common::*;
@@ -17,9 +17,9 @@ use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::schema::{IndexId, IndexPart, Key, TableId};
 
 const T: TableId = TableId(0);
-/// One try, so that nothing is repaired between tries.
+/// A retry rule with one try, so that no thread repairs the tree between tries.
 const ONCE: Retry = Retry { tries_max: 1, ..Retry::PATIENT };
-/// How often the key is repeated in the index key, so that few entries fill a node.
+/// The number of times that the index key repeats the record's key, so that few entries fill a node.
 const TIMES: usize = 7;
 
 /// Returns the key of the index for a record's key.
@@ -43,11 +43,11 @@ async fn insert(by: &mut Coordinator, key: u64) -> Result<(), Failure> {
     .await
 }
 
-/// A tree of three levels or more, left by a coordinator that was dropped in the middle.
+/// A tree of three levels or more, which a coordinator left after it was dropped in the middle of its work.
 struct Tree {
     world: World,
     index: IndexId,
-    /// Ascending; every other key is free.
+    /// The keys in ascending order; every other key is free.
     keys: Vec<u64>,
 }
 
@@ -62,15 +62,15 @@ impl Tree {
         Tree { world, index, keys: Vec::new() }
     }
 
-    /// Number of levels, including the leaves.
+    /// The number of levels, including the level of the leaves.
     fn levels(&self, by: &Coordinator) -> usize {
         let index = self.world.database.catalog.ordered(self.index);
         block_on(trees::leftmost(by.context(), index)).unwrap().len()
     }
 
-    /// Inserts descending keys until a node is split for which `is_it` returns true. `is_it` gets the number
-    /// of levels before, and the number of splits by this insert. Drops the coordinator before the new node's
-    /// separator is posted.
+    /// Inserts descending keys until a split happens for which `is_it` returns true. `is_it` gets the number of
+    /// levels before the insert, and the number of splits by the insert. The function drops the coordinator before
+    /// the new node's separator is posted.
     fn split_and_drop(&mut self, is_it: impl Fn(usize, u64) -> bool) {
         let mut by = self.world.coordinator(0, 0);
         for key in (0..2_000).rev().map(|half| half * 2) {
@@ -89,15 +89,15 @@ impl Tree {
         panic!("no such split");
     }
 
-    /// A tree in which an inner node other than the root was split, and the level above does not have its
-    /// separator.
+    /// Creates a tree in which an inner node other than the root was split, and the level above does not have the new
+    /// node's separator.
     fn with_inner_sibling() -> Tree {
         let mut tree = Tree::new();
         tree.split_and_drop(|levels, splits| levels > 2 && splits == 2);
         tree
     }
 
-    /// The keys under inner nodes of level 1 to which the root does not lead.
+    /// Returns the keys under those inner nodes of level 1 to which the root does not lead.
     fn unposted(&self) -> Vec<u64> {
         let (cx, index) =
             (self.world.context(2, 0), self.world.database.catalog.ordered(self.index));
@@ -121,7 +121,7 @@ impl Tree {
         self.keys.iter().filter(is_there).copied().collect()
     }
 
-    /// Runs one try of a transaction on a thread that remembers nothing.
+    /// Runs one try of a transaction on a thread whose caches are empty.
     fn cold<R>(
         &self,
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
@@ -134,7 +134,7 @@ impl Tree {
     }
 }
 
-/// An action on the key at a position. Returns whether the result was right.
+/// An action on the key at an index of the tree's keys. Returns whether the result was right.
 type Act = fn(&Tree, usize) -> Result<bool, Failure>;
 
 /// Looks the key up.
@@ -146,7 +146,7 @@ fn sought(tree: &Tree, at: usize) -> Result<bool, Failure> {
     })
 }
 
-/// Scans from the key on, over the next leaves, in both directions.
+/// Scans in both directions from the key over the next leaves.
 fn scanned(tree: &Tree, at: usize) -> Result<bool, Failure> {
     let near = &tree.keys[at..tree.keys.len().min(at + 40)];
     let range = Scan::range(whole(near[0]), whole(near[near.len() - 1]));
@@ -203,8 +203,8 @@ fn a_missing_separator_costs_a_step_at_every_level() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Every transaction of a thread needs the node, and none begins another transaction, so no thread is free to
-/// post the separator.
+/// Every transaction of a thread needs the unposted node, and none of the coordinators begins another transaction. So
+/// no coordinator is free to post the separator.
 #[test]
 fn transactions_that_need_an_unposted_node_commit() {
     let tree = Tree::with_inner_sibling();
@@ -214,7 +214,7 @@ fn transactions_that_need_an_unposted_node_commit() {
     let mut all: Vec<_> = (0..4)
         .map(|number| {
             let mut by = Coordinator::new(std::rc::Rc::clone(&cx), number + 1, Retry::PATIENT);
-            // Each has a leaf of its own, so they do not refuse each other for long.
+            // Each transaction has its own leaf, so the transactions do not refuse each other for long.
             let key = hard[hard.len() / 4 * number as usize] + 1;
             Some(Box::pin(async move { insert(&mut by, key).await }))
         })
@@ -237,8 +237,8 @@ fn transactions_that_need_an_unposted_node_commit() {
     tree.world.assert_clean();
 }
 
-/// The leftmost leaf of a queue was split, and the new half is not posted. Both halves are emptied. A thread
-/// that goes on taking from the queue merges them.
+/// The leftmost leaf of a queue was split, and the separator of the new half is not posted. Both halves are emptied.
+/// A thread that continues to take entries from the queue merges the halves.
 #[test]
 fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
     let mut tree = Tree::new();
@@ -252,7 +252,7 @@ fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
         tx.fetch().await?;
         Ok(first)
     };
-    // The takers are threads that have ended when the merges are due.
+    // The threads that take the entries have ended when the merges are due.
     for &key in &tree.keys[..2 * third + 2] {
         assert_eq!(tree.cold(pop), Ok(key));
     }
@@ -265,8 +265,8 @@ fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
     tree.world.assert_clean();
 }
 
-/// The heap has room for `nodes` nodes when the root is full. An inner node is split, and there is no room
-/// for its separator. All inserted keys are still found, changed and deleted.
+/// The heap has room for `nodes` nodes when the root is full. An inner node is split, and there is no room for the
+/// new node's separator. Transactions can still find, change and delete all inserted keys.
 fn without_room_for_a_separator(nodes: usize) -> Failure {
     let schema = narrow("t", 40_000).index("by_key", &[IndexPart::Key; TIMES], true);
     let mut shape = Shape::of(&[schema]);

@@ -1,8 +1,8 @@
-//! Walks along ordered indexes during splits and merges, and trees on copies that have joined.
+//! Tests of walks along ordered indexes during splits and merges, and of trees on copies that have joined.
 //!
-//! Invariant checked: whichever parts of a split have landed, a walk passes every node and ends. After a node
-//! was merged and then a copy joined, a remembered path to the node is not believed on that copy. Runs are
-//! deterministic: the fabric is stepped by hand.
+//! Invariant checked: whichever parts of a split have reached memory, a walk passes every node and ends. After a node
+//! was merged and then a copy joined, no thread trusts a cached path to the node on that copy. Runs are
+//! deterministic: the test steps the fabric by hand.
 
 use crate::common;
 use crate::common::scene::{PACE, TERMS};
@@ -62,8 +62,8 @@ fn is_whole(fabric: &WeakFabric) -> bool {
         && (0..open.groups.count() as u16).all(full)
 }
 
-/// A thread remembers a path to nodes that another thread merges. Then copies die, and others join that never
-/// had those nodes: the path leads to zeros.
+/// A thread caches a path to nodes that another thread merges. Then copies die, and copies join that never had those
+/// nodes, so the path leads to zeros.
 #[test]
 fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
     let shape = common::mix::ordered_shape(2, 2, "corrected");
@@ -78,7 +78,7 @@ fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
     }
     let before = fabric.block_on(all(&mut remembering, 0));
     assert_eq!(before, (0..300).collect::<Vec<u64>>());
-    // Deletes leaf by leaf, so that each leaf is merged into the one before it.
+    // The test deletes leaf by leaf, so that each leaf is merged into the previous one.
     for key in 20..280 {
         fabric.block_on(take(&mut merging, key));
     }
@@ -95,7 +95,7 @@ fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
     }
     let left: Vec<u64> = (0..20).chain(280..300).collect();
     assert_eq!(fabric.block_on(all(&mut remembering, 0)), left);
-    // The thread that merged does not reuse memory from before: entries go into nodes of the tree.
+    // The thread that merged does not reuse dead nodes from before: it puts new entries into nodes of the tree.
     for key in 100..260 {
         fabric.block_on(put(&mut merging, key));
     }
@@ -104,22 +104,22 @@ fn a_cached_path_to_a_merged_node_is_refused_where_a_copy_has_joined() {
     assert!(audit.is_clean(), "{audit}");
 }
 
-/// The end of a split that has landed at one memory node and not at the other.
+/// The end of a split whose writes have reached one memory node and not the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// It lands at the other node later.
+    /// The writes of the split reach the other node later.
     Lands,
-    /// Its compute node dies, and is recovered much later.
+    /// The compute node of the split dies, and is recovered much later.
     Dies,
 }
 
-/// Number of turns of a sweep while a split is half done.
+/// The number of turns of a sweep while a split is incomplete.
 const TURNS: usize = 30_000;
-/// As long as a lease may last.
+/// The number of turns that a lease may last.
 const LONG: usize = 6_000_000;
 
-/// Holds up the data of the `split`-th split in the middle of a tree, at one memory node. Another node sweeps
-/// meanwhile. Returns the numbers of LOCK words that this sweep and one before it looked at.
+/// Holds back the data of the `split`-th split in the middle of a tree, at one memory node. Another node sweeps
+/// meanwhile. Returns the numbers of LOCK words that this sweep and an earlier sweep read.
 fn sweep_beside_split(split: u64, held: u16, end: End) -> Option<(u64, u64)> {
     let shape = common::mix::ordered_shape(2, 1, "corrected");
     let fabric = WeakFabric::new(&shape, 5);
@@ -135,7 +135,7 @@ fn sweep_beside_split(split: u64, held: u16, end: End) -> Option<(u64, u64)> {
         cx.metrics.snapshot().phases[at]
     };
     let whole = fabric.block_on(recovery::sweep(&other, PACE)).unwrap();
-    // Runs until the split's data are in flight.
+    // Run until the split's data are in flight.
     let (before, mut begun) = (count("restructure"), None);
     let mut waiting = Waiting::from_waker(Waker::noop());
     let mut working = Box::pin(async {
@@ -197,7 +197,7 @@ fn every_node_is_swept(end: End, splits: u64) {
     for (split, held) in (1..=splits).flat_map(|split| [(split, 0), (split, 1)]) {
         let Some((beside, before)) = sweep_beside_split(split, held, end) else { continue };
         println!("split {split}, held at {held}: {beside} beside, {before} before");
-        // Nothing is merged, so there are no fewer words to look at.
+        // No node is merged, so a sweep cannot have fewer words to read.
         assert!(beside >= before, "split {split}, held at {held}: {beside} of {before}");
         sweeps += 1;
     }

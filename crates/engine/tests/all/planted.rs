@@ -1,9 +1,9 @@
-//! Planted bugs on real threads: each rule of a protocol is switched off and the violation is noticed. The
+//! Planted bugs on real threads: each rule of a protocol is switched off, and the test notices the violation. The
 //! corrected protocol passes the same runs.
 //!
 //! Invariant checked: for every switch listed below, the checker or the audit finds the anomaly within
-//! [`FIND_LIMIT`]. With all switches on, [`SOUND_FOR`] of the same runs find nothing, and reach every phase
-//! and every reason to abort. There are two threads with four coroutines each.
+//! [`FIND_LIMIT`]. With all switches on, [`SOUND_FOR`] of the same runs find nothing, and reach every phase and every
+//! reason to abort. Each run has two threads with four coroutines each.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
@@ -26,16 +26,18 @@ use tarn_store::history::RecordedTxn;
 use tarn_store::ids::AbortReason;
 use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
-/// Findings take milliseconds; on a busy machine they may take a thousand times as long.
+/// The time limit for a finding. Findings take milliseconds; on a busy machine they may take a thousand times as
+/// long.
 const FIND_LIMIT: Duration = Duration::from_secs(60);
 const SOUND_FOR: Duration = Duration::from_secs(2);
 const THREADS: u16 = 2;
 const COROUTINES: u32 = 4;
-/// Length of readers' leases, for protocols that have them.
+/// The length of readers' leases, for protocols with leases.
 const READ_LEASE_NS: u32 = 10_000;
 
-/// Protocol, switch, the mix that exposes it, replicas, transactions of a coroutine. The table has every
-/// switch without which a history or the memory is wrong. Other switches change only the cost.
+/// For each bug: protocol, switch, the mix that exposes the bug, the number of replicas, and the number of
+/// transactions of a coroutine. The table has every switch without which a history or the memory is wrong. Other
+/// switches change only the cost.
 const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("ford", "validate-reads", SKEW, 1, 120),
     ("ford", "refuse-locked", ANYTHING, 3, 120),
@@ -43,7 +45,8 @@ const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("ford", "write-after-validation", SKEW, 1, 120),
     ("ford", "protect-absent", COMING_AND_GOING, 1, 120),
     ("ford", "release-on-abort", ANYTHING, 1, 120),
-    // Later writes repair the damage of earlier ones. Only the last writes count, so runs are short.
+    // Later writes repair the damage of earlier writes. Only the last writes can show the damage, so these runs are
+    // short.
     ("ford", "lock-cas", OVERWRITING, 3, 12),
     ("ford", "validate-after-locks", SKEW, 1, 120),
     ("ford", "keep-version", COMING_AND_GOING, 1, 120),
@@ -55,11 +58,11 @@ const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("motor", "lock-cas", OVERWRITING, 3, 12),
 ];
 
-/// Switches that matter when a compute node dies; recovery.rs shows that each is noticed.
+/// The switches that matter when a compute node dies; recovery.rs shows that the tests notice each of them.
 const MUST_BE_CAUGHT_IN_CRASHES: &[(&str, &str)] =
     &[("ford", "fence-before-recovery"), ("ford", "settle-before-log"), ("ford", "release-own")];
 
-/// Switches that change only the cost.
+/// The switches that change only the cost.
 const HARMLESS: &[(&str, &str)] = &[
     ("ford", "fuse-log"),
     ("ford", "log-every-group"),
@@ -70,15 +73,15 @@ const HARMLESS: &[(&str, &str)] = &[
     ("motor", "at-once"),
 ];
 
-/// Switches that matter to scans; ordered.rs and ordered_faults.rs show that each is noticed.
+/// The switches that matter to scans; ordered.rs and ordered_faults.rs show that the tests notice each of them.
 const MUST_BE_CAUGHT_IN_RANGES: &[(&str, &str)] =
     &[("ford", "protect-ranges"), ("ford", "check-fences"), ("ford", "sibling-with-split")];
 
-/// Switches whose absence shows in simulations, by random schedules or in every order:
+/// The switches whose absence shows in simulations, by random schedules or in every order:
 /// `crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`.
 const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
-    // Replicas differ if a thread loses its core between the writes of two copies, and only until the record
-    // is written again. On a busy machine that took longer than any limit.
+    // Replicas differ only if a thread loses its core between the writes of two copies, and only until the record is
+    // written again. On a busy machine such a finding took longer than any time limit.
     ("ford", "unlock-late"),
     ("motor", "wait-for-locked"),
     ("motor", "stamp-first"),
@@ -93,7 +96,7 @@ const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
     ("motor", "release-own"),
 ];
 
-/// Runs once. Returns the finding, if any, and the counts.
+/// Runs one seed of a mix. Returns the finding, if any, and the counts.
 fn run(
     (protocol, variant): (&'static str, &str),
     (mix, replicas, count): (Mix, usize, u64),
@@ -131,7 +134,7 @@ fn run_thread(
     (mix, count): (Mix, u64),
     seed: u64,
 ) -> (Vec<RecordedTxn>, Tally) {
-    // One thread remembers addresses, the other asks the index every time.
+    // One thread caches addresses, and the other reads the index every time.
     let cx = world.context(slot, usize::from(slot) * 64);
     let deadline = Some(Nanos(20_000_000));
     let retry = Retry { deadline, pause_max_ns: 8_000, ..Retry::default() };
@@ -153,7 +156,7 @@ fn run_thread(
     (recorded.into_inner().unwrap(), cx.metrics.snapshot())
 }
 
-/// Runs until there is a finding. Returns it, and how long it took.
+/// Runs seeds until there is a finding. Returns the finding, and the time that it took.
 fn find(subject: (&'static str, &str), what: (Mix, usize, u64)) -> Option<(Duration, String)> {
     let start = Instant::now();
     for seed in 0.. {
@@ -208,13 +211,13 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     }
 }
 
-/// Whether threads must also reach all phases and abort reasons of the protocol. For the other protocols
+/// Whether real threads must also reach all phases and abort reasons of the protocol. For the other protocols
 /// simulations reach all of them (`crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`).
 fn is_planted_here(info: &ProtocolInfo) -> bool {
     MUST_BE_CAUGHT.iter().any(|it| it.0 == info.name)
 }
 
-/// Prints which phases and abort reasons were reached, and asserts that all were.
+/// Prints how often each phase and abort reason was reached, and asserts that all were reached.
 fn report(info: &ProtocolInfo, tally: &Tally) {
     println!("{} committed", tally.committed);
     for reason in AbortReason::ALL {
@@ -226,7 +229,7 @@ fn report(info: &ProtocolInfo, tally: &Tally) {
     }
     for (phase, count) in info.phases.iter().zip(tally.phases) {
         println!("  phase {phase}: {count}");
-        // Resolution needs a crash.
+        // The phase `resolve` needs a crash.
         let here = [Only::WithoutMemoryDeath, Only::InPassing];
         let elsewhere = |limit: &Limit| limit.phase == *phase && !here.contains(&limit.only);
         let is_elsewhere = *phase == "resolve" || info.limits.iter().any(elsewhere);
@@ -252,7 +255,7 @@ fn every_switch_is_noticed_or_harmless() {
     }
     let alone =
         HARMLESS.iter().map(|&(protocol, switch)| (protocol, format!("corrected,-{switch}")));
-    // FORD's public code: all of these switches off together, and no others.
+    // FORD's public code has all these switches off together, and no other switches.
     for (protocol, variant) in alone.chain([("ford", "measured".to_owned())]) {
         for seed in 0..5 {
             let (finding, _) = run((protocol, &variant), (ANYTHING, 3, 120), seed);
@@ -261,8 +264,8 @@ fn every_switch_is_noticed_or_harmless() {
     }
 }
 
-/// Five equal words in one line are read without locks while other transactions write them. A copy reads LOCK
-/// first, and that would hide nearly every torn line, so these readers ignore it.
+/// Readers without locks read five equal words in one line while other transactions write them. A reader that copies
+/// the line reads LOCK first, and this check would hide nearly every torn line. So these readers ignore LOCK.
 fn torn_reads(atomicity: LineAtomicity, limit: Duration) -> (u64, u64) {
     let mut schema = TableSchema::new("words", 8);
     for name in ["a", "b", "c", "d", "e"] {

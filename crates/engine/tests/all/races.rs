@@ -1,7 +1,9 @@
-//! Races around recovery and changes of the configuration, each driven to one moment.
+//! Tests of races around recovery and changes of the configuration, each of which the test drives to one exact
+//! moment.
 //!
-//! Invariant checked: one bad moment for each test. The others' steps happen after every possible number of
-//! steps of the raced party. So the bad moment is among them, however many rounds there are.
+//! Invariant checked: each test is about one critical moment. The other participants act after every possible number
+//! of steps of the participant under test. So the critical moment is among the tried moments, however many rounds
+//! there are.
 
 use crate::common::race::*;
 use crate::common::weak::WeakFabric;
@@ -21,9 +23,9 @@ use tarn_store::ids::{Explanation, Failure, OwnerTag, Resolution};
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::TableId;
 
-/// A transaction is acknowledged and its node dies. A follower takes its record next, and the follower's data
-/// reach the backup after `steps` steps of the recoverer, while the primary is gone. Returns recovery's
-/// answer about the first transaction, if any, and whether recovery ended before the data landed.
+/// A transaction is acknowledged and its node dies. A following transaction then locks the same record, and its data
+/// reach the backup after `steps` steps of the recovering node, while the primary is gone. Returns recovery's answer
+/// about the first transaction, if any, and whether recovery ended before the data reached the backup.
 fn follow_after(protocol: &'static str, steps: usize) -> (Option<Resolution>, bool) {
     let fabric = pair_of(protocol, 1, 0);
     let (dead, alive, by) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
@@ -62,8 +64,8 @@ fn a_follower_whose_data_land_late_does_not_undo_its_predecessor() {
     }
 }
 
-/// The same with logs of new bytes. If the record names the follower by then, the first transaction is not
-/// named anywhere, and its end is not asked for.
+/// Tests the same race with redo logs. If the record names the following transaction by then, no record names the
+/// first transaction, and recovery does not need the first transaction's outcome.
 #[test]
 fn a_follower_whose_data_land_late_does_not_abort_its_predecessor() {
     let mut told = BTreeSet::new();
@@ -100,14 +102,14 @@ fn a_zombie_cannot_write_to_a_spare() {
     assert_eq!(why, Some(Explanation::Fabric(FabricError::Fenced)));
 }
 
-/// A life is expelled, and recovered by another node, after `steps` steps of a change that takes in a spare.
+/// An incarnation is expelled, and another node recovers it, after `steps` steps of a change that adds a spare.
 /// Returns whether the change had ended.
 fn expel_during_change(steps: usize) -> bool {
     let fabric = pair(3, 1);
     let (zombie, by, other) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
     let mut undead = coordinator(&zombie, 0);
     fabric.block_on(put(&mut undead, 1)).unwrap();
-    // One life is recovered already, the other is not yet.
+    // One incarnation is recovered already, and the other is not yet.
     let before = fabric.context(3, 0);
     fabric.database.membership.expel(before.node.id);
     recovered(&fabric, &other, before.node.id);
@@ -140,7 +142,7 @@ fn a_life_that_ends_during_a_change_is_revoked_at_its_spare() {
     assert!((0..STEPS_MAX).any(expel_during_change));
 }
 
-/// The map has changed since a thread ran last. A life that ran in the new map has left its log only at the
+/// The map has changed since a thread ran last. An incarnation that ran in the new map has left its log only at the
 /// copy that joined.
 fn logged_at_the_spare_alone() -> (WeakFabric, Rc<Context>, NodeId) {
     let fabric = pair(4, 1);
@@ -181,8 +183,8 @@ fn a_thread_with_an_old_map_sweeps_the_new_primaries() {
     fabric.end();
 }
 
-/// A life leaves a lock without a log at memory node 2. The sweep after its recovery fails, because another
-/// memory node dies. The repairing thread sweeps again.
+/// An incarnation leaves a lock without a log at memory node 2. The sweep after the incarnation's recovery fails,
+/// because another memory node dies. The repairing thread sweeps again.
 #[test]
 fn a_sweep_that_fails_is_made_again() {
     let tables: Vec<_> = ["one", "two", "three"].iter().map(|name| narrow(name, 8)).collect();
@@ -210,7 +212,7 @@ fn a_sweep_that_fails_is_made_again() {
     let (turns, dies) = (Cell::new(0), Cell::new(false));
     let stop = || {
         turns.set(turns.get() + 1);
-        turns.get() > 100 // a sweep takes a step a turn
+        turns.get() > 100 // a sweep takes one step in each turn
     };
     let report = |repaired| dies.set(dies.get() || matches!(repaired, Repaired::Recovered(..)));
     let mut repairing = pin!(repair::repair(&by, TERMS, PACE, stop, report));

@@ -1,7 +1,7 @@
-//! Compute nodes die, or are taken for dead, at any moment; other nodes recover them.
+//! Compute nodes die, or are declared dead while they still run, at any moment; other nodes recover them.
 //!
-//! Invariant checked: nodes may die at any time, even while they recover another. No acknowledged transaction
-//! is lost and no aborted one is seen. The history is strictly serializable; after the sweep replicas are
+//! Invariant checked: nodes may die at any time, even while they recover another node. No acknowledged transaction is
+//! lost and no transaction sees an aborted one. The history is strictly serializable; after the sweep replicas are
 //! equal and no lock is left. If a rule of recovery is switched off, the test notices a violation.
 
 use crate::common::crash::{self, Found};
@@ -28,10 +28,10 @@ use tarn_store::schema::{Cells, TableId};
 
 const FORD: &str = ALL[0].name;
 const OOCC: &str = "oocc";
-/// Length of the leases of OOCC's readers: some rounds.
+/// The length of the leases of OOCC's readers: the time of some rounds.
 const READ_LEASE_NS: u32 = 60;
 
-/// One to three replicas; for half of the seeds there are as many nodes as replicas.
+/// A shape with one to three replicas; for half of the seeds the number of nodes equals the number of replicas.
 fn shape(protocol: &'static str, seed: u64, variant: &str) -> Shape {
     let replicas = 1 + seed as usize % 3;
     let nodes = if seed % 6 < 3 { replicas } else { 3 };
@@ -64,7 +64,7 @@ fn a_death_of_any_node_at_any_time_loses_nothing() {
     }
 }
 
-/// Indexes also grow, and growth is cut half-way by deaths, under logs of new bytes.
+/// In these schedules indexes also grow, and deaths interrupt the growth, under redo logs.
 #[test]
 fn recovery_with_redo_logs_finishes_dead_transactions_and_loses_nothing() {
     let found = whoever_dies(OOCC);
@@ -73,7 +73,8 @@ fn recovery_with_redo_logs_finishes_dead_transactions_and_loses_nothing() {
     assert!(found.tally.recovery[RecoveryEvent::Finished as usize] > 0, "{found:?}");
 }
 
-/// The events that schedules must reach. No node keeps a lease in them, and no memory node dies.
+/// The recovery events that schedules must reach. In these schedules no node has a membership lease, and no memory
+/// node dies.
 const REACHED: [RecoveryEvent; 8] = [
     RecoveryEvent::Recovered,
     RecoveryEvent::TookOver,
@@ -85,9 +86,9 @@ const REACHED: [RecoveryEvent; 8] = [
     RecoveryEvent::AreaAwaited,
 ];
 
-/// Prints how many schedules it takes to find the bug of the variant. The variant is built once before,
-/// because a panic there is the test's own mistake. In a schedule a panic is the engine's: it has lost an
-/// invariant.
+/// Prints the number of schedules that the test needs to find the bug of the variant. The test first creates a
+/// database of the variant once, because a panic there is a mistake of the test. In a schedule, a panic comes from
+/// the engine, which has detected a broken invariant.
 fn found_after(switch: &str, seeds: u64, mix: Mix) {
     let variant = format!("corrected,-{switch}");
     drop(shape(FORD, 0, &variant).database());
@@ -113,7 +114,8 @@ fn every_rule_of_recovery_that_is_switched_off_shows_a_violation() {
 
 const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
 
-/// Table 0 is on nodes 0 and 1, table 1 on nodes 1 and 2; records 1, 2 and 3 are in both.
+/// A shape with two tables. Table 0 is on nodes 0 and 1, table 1 on nodes 1 and 2; records 1, 2 and 3 are in both
+/// tables.
 fn two_tables_shape(variant: &str) -> Shape {
     let schemas = [narrow("narrow", 8), apart("apart", 8)];
     let mut shape = Shape::of(&schemas).nodes(3, 2).variant(variant);
@@ -129,7 +131,7 @@ fn two_tables(variant: &str) -> World {
     world
 }
 
-/// Updates record 1 of both tables, deletes record 2 of the first, inserts record 4 into the second.
+/// Updates record 1 of both tables, deletes record 2 of the first table, inserts record 4 into the second table.
 async fn change_both(by: &mut Coordinator) -> Result<(), Failure> {
     by.transact(async |tx| {
         let rows = TABLES.map(|table| tx.update(table, 1u64, Cells::ALL));
@@ -143,7 +145,7 @@ async fn change_both(by: &mut Coordinator) -> Result<(), Failure> {
     .await
 }
 
-/// Returns which of the transaction's changes are there.
+/// Returns which of the transaction's four changes have happened.
 async fn seen(by: &mut Coordinator) -> [bool; 4] {
     let asked = [(TABLES[0], 1u64), (TABLES[1], 1), (TABLES[0], 2), (TABLES[1], 4)];
     let values = by.transact(async |tx| {
@@ -155,14 +157,15 @@ async fn seen(by: &mut Coordinator) -> [bool; 4] {
     std::array::from_fn(|at| values[at] == [Some(100), Some(100), None, Some(100)][at])
 }
 
-/// Returns whether the transaction has happened; asserts that it has as a whole or not at all.
+/// Returns whether the transaction has happened; asserts that it has happened as a whole or not at all.
 fn has_happened(by: &mut Coordinator) -> bool {
     let seen = block_on(seen(by));
     assert!(seen.iter().all(|&it| it == seen[0]), "torn: {seen:?}");
     seen[0]
 }
 
-/// Polls a future `polls` times and then never again, and does not drop it: its thread is gone.
+/// Polls a future `polls` times and then never again. It does not drop the future, as if the future's thread had
+/// vanished.
 fn die_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = Box::pin(future);
     let ended = poll_times(future.as_mut(), polls, || {});
@@ -172,7 +175,8 @@ fn die_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     ended
 }
 
-/// Polls a future with `steps` steps of the fabric in between, and then never again, and does not drop it.
+/// Polls a future with `steps` steps of the fabric between the polls, and then never again. It does not drop the
+/// future.
 fn die_after_steps<T>(
     fabric: &WeakFabric,
     steps: usize,
@@ -186,10 +190,10 @@ fn die_after_steps<T>(
     ended
 }
 
-/// The results of all points of death of a victim and of its first recoverer.
+/// The results of all points of death of a victim and of its first recovering node.
 #[derive(Default, Debug)]
 struct Deaths {
-    /// Largest number of rounds of a whole recovery.
+    /// The largest number of rounds of a complete recovery.
     rounds: u64,
     victims: u64,
     recoverers: u64,
@@ -197,8 +201,8 @@ struct Deaths {
     tally: Tally,
 }
 
-/// The victim dies after `steps` steps, its first recoverer after `recoverer_steps`. Returns whether each had
-/// finished.
+/// The victim dies after `steps` steps, and its first recovering node after `recoverer_steps`. Returns whether each
+/// of the two had finished.
 fn die_twice(steps: usize, recoverer_steps: usize, deaths: &mut Deaths) -> (bool, bool) {
     let mut shape = two_tables_shape("corrected");
     (shape.options.log_bytes, shape.options.coordinators_max) = (1024, 4);
@@ -275,7 +279,7 @@ fn impatient() -> Retry {
     Retry { deadline: Some(Nanos(2_000_000)), ..Retry::default() }
 }
 
-/// A world whose node 0 died with locks and without a log.
+/// A cluster whose node 0 died with locks and without a log.
 fn locked_without_log() -> (World, NodeId) {
     for polls in 1..20 {
         let world = two_tables("corrected");
@@ -310,7 +314,7 @@ fn a_transaction_releases_locks_of_a_recovered_life() {
     world.assert_clean();
 }
 
-/// A transaction on other records than [`change_both`], but which writes to both groups' logs.
+/// Runs a transaction on other records than [`change_both`] does, which also writes to both groups' logs.
 async fn change_others(by: &mut Coordinator) -> Result<(), Failure> {
     by.transact(async |tx| {
         let rows = TABLES.map(|table| tx.update(table, 3u64, Cells::ALL));
@@ -335,7 +339,7 @@ fn a_dead_coordinators_number_waits_for_its_recovery() {
             heads.iter().map(|head| head.tag).collect()
         };
         let logged = tags();
-        // An index of its thread is due to grow, which would be logged as well.
+        // An index of this coordinator's thread is due to grow, and the growth would write a log too.
         by.growth.request(Shard { table: TABLES[0], group: GroupId(0) });
         let mut heir = Coordinator::new(std::rc::Rc::clone(&by), 0, impatient());
         let first = block_on(change_others(&mut heir));
@@ -415,8 +419,9 @@ fn recovery_takes_few_rounds() {
         seen.push(by.port.counts().rounds - before);
     }
     println!("rounds of a recovery, by polls of the dead: {seen:?}");
-    // Heads; with a log also entries, locks, versions, and the locks to be released.
+    // A recovery reads the heads of logs. If there is a log, it also reads entries, locks, versions, and the locks to
+    // be released.
     assert_eq!(seen.iter().min(), Some(&1));
-    // Here a batch lands as a whole or not at all, so nothing is undone.
+    // On this backend a batch is executed as a whole or not at all, so recovery undoes nothing.
     assert!(seen.iter().all(|rounds| *rounds <= 5), "{seen:?}");
 }

@@ -1,4 +1,4 @@
-//! Keys and values: long keys compared in full, rows changed in part, every column type.
+//! Tests of keys and values: long keys compared in full, rows changed in part, every column type.
 //!
 //! Invariant checked: one coordinator runs at a time; a key is identified by its bytes, never by its hash.
 
@@ -16,8 +16,8 @@ fn world(schema: TableSchema) -> World {
     World::new(&Shape::of(&[schema]))
 }
 
-/// Fingerprints are void at the primary, and believed at a backup. If the backup were promoted, a used slot
-/// would be taken for free.
+/// Fingerprints are invalid at the primary, and valid at a backup. If the backup were promoted, threads would regard
+/// a used slot as free.
 #[test]
 fn the_audit_checks_fingerprints_of_every_replica() {
     let world = World::new(&Shape::of(&[half("half", 8)]).nodes(3, 2));
@@ -45,7 +45,7 @@ fn the_audit_checks_fingerprints_of_every_replica() {
     };
     put(at_primary, stamp + 1, 0);
     put(at_backup, stamp + 2, 7);
-    world.assert_clean(); // Void at both: they say nothing.
+    world.assert_clean(); // Invalid at both replicas, so no thread uses them.
     put(at_backup, stamp, prints);
     let one = world.audit();
     assert_eq!((one.replicas_differ, one.misplaced), (1, 0), "{one}");
@@ -90,7 +90,7 @@ fn long_keys_are_compared_in_full() {
     }
 }
 
-/// Returns sixteen bytes with the same key word as `like`. They can be computed, because the mixer is a
+/// Returns sixteen bytes with the same key word as `like`. The function can compute them, because the mixer is a
 /// bijection.
 fn twin(like: [u8; 16], first: u64) -> [u8; 16] {
     let mix = tarn_fabric::rng::mix;
@@ -132,7 +132,7 @@ fn keys_with_the_same_hash_are_different_records() {
                 assert_eq!(get(&mut by, key), (m <= n).then_some(m as u64));
             }
         }
-        // All records in one transaction.
+        // One transaction updates all records.
         block_on(by.transact(async |tx| {
             let rows = keys.map(|key| tx.update(T, &key, Cells::ALL));
             tx.fetch().await?;
@@ -175,7 +175,7 @@ fn parts_of_a_row_are_changed_and_the_rest_stays() {
         Ok(())
     }))
     .unwrap();
-    // More cells of an updated record than at first, beside the cells that were set.
+    // Requests more cells of an updated record than at first, beside the cells that were set.
     let seen = block_on(by.transact(async |tx| {
         let row = tx.update(T, 1u64, Cells::one(A));
         tx.fetch().await?;

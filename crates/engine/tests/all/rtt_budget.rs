@@ -1,9 +1,11 @@
-//! The RTT budgets: the tables of round trips at the head of each `protocol/*/mod.rs`, asserted by counting.
+//! The RTT budgets: the tables of round trips at the head of each `protocol/*/mod.rs`, which these tests check by
+//! counting.
 //!
-//! Invariant checked: every line of a system's table is part of a row here, and the rounds of a row's lines add
-//! up to the rounds that were counted. A row says the transaction, the rounds until the reply, the detached
-//! rounds (posted before the reply and not awaited), and the verbs of both. One coroutine runs at a time.
-//! Memory is not near: near memory needs no rounds, and one more look for a record outside of its bucket.
+//! Invariant checked: every line of a system's table is part of a row here, and the rounds of a row's lines add up to
+//! the counted rounds. A row defines the transaction, the rounds until the reply, the detached rounds (posted before
+//! the reply and not awaited), and the verbs of both kinds of rounds. One coroutine runs at a time. Threads do not
+//! access memory by loads and stores here. Such accesses need no rounds, and one more read for a record outside of
+//! its bucket.
 
 mod bench;
 mod drtm;
@@ -28,49 +30,49 @@ use tarn_store::schema::{Cells, TableId};
 
 const NARROW: TableId = TableId(0);
 const DOUBLE: TableId = TableId(1);
-/// A table that the scene adds.
+/// A table that a scene adds.
 const ADDED: TableId = TableId(2);
 const COPIES: [usize; 2] = [1, 3];
 /// A count that the row does not assert.
 const ANY: u64 = u64::MAX;
-/// The lines of a row that no table has.
+/// The empty list of lines, for a row that no system's table has.
 const VARIANT: [&str; 0] = [];
 
 /// The coordinator that runs a row.
 #[derive(Clone, Copy, Debug)]
 enum By {
-    /// Without an address cache.
+    /// A coordinator without an address cache.
     Cold,
-    /// Remembers addresses.
+    /// A coordinator that caches addresses.
     Warm,
-    /// Without an address cache; it has not filled the tables.
+    /// A coordinator without an address cache that has not filled the tables.
     Other,
 }
 
 /// A part of a transaction.
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
-    /// Reads records that are there, in one fetch.
+    /// Reads existing records, in one fetch.
     Read(TableId, &'a [u64]),
     /// Reads these cells of record 1.
     Part(TableId, Cells),
-    /// Requests records that are there, and leaves the fetch to a later step.
+    /// Requests existing records, and leaves the fetch to a later step.
     Ask(&'a [u64]),
-    /// Reads records that are not there, in one fetch.
+    /// Reads missing records, in one fetch.
     Absent(&'a [u64]),
-    /// Reads a record whose column A has this value.
+    /// Reads a record, and expects this value in its column A.
     Sees(u64, u64),
-    /// Adds one to column A; requests all cells.
+    /// Adds one to column A of each record; requests all cells.
     Add(TableId, &'a [u64]),
-    /// Adds one to column A; requests that column only.
+    /// Adds one to column A of each record; requests only column A.
     AddPart(TableId, &'a [u64]),
     /// Requests records for update and does not change them.
     Lock(&'a [u64]),
-    /// Inserts a record; says whether it is new.
+    /// Inserts a record; the flag tells whether the record must be new.
     Insert(TableId, u64, bool),
-    /// Deletes a record; says whether it was there.
+    /// Deletes a record; the flag tells whether the record must exist.
     Delete(TableId, u64, bool),
-    /// Reads every second number from one key to another along the index.
+    /// Reads every second key in a range along the index.
     Scan(u64, u64),
     Fetch,
     FetchValidated,
@@ -79,26 +81,26 @@ enum Step<'a> {
     Abort,
 }
 
-/// One transaction and its cost.
+/// One transaction and its expected cost.
 #[derive(Debug)]
 struct Row<'a> {
-    /// The lines of the system's table that add up to this transaction; none for a variant.
+    /// The lines of the system's table whose numbers add up to this transaction's cost; no lines for a variant.
     lines: Vec<&'static str>,
     by: By,
     declared: bool,
     steps: Vec<Step<'a>>,
-    /// A coordinator holds the lock of this record meanwhile.
+    /// Another coordinator holds the lock of this record meanwhile.
     held: Option<u64>,
-    /// How long the row waits before it begins.
+    /// How long the test waits before the row begins.
     pause: Nanos,
-    /// `None`: the row is only run.
+    /// The expected cost; `None`: the row is run and not measured.
     cost: Option<Cost>,
     bytes: Option<u64>,
-    /// By how much these phases are counted up.
+    /// The phases that the transaction must enter, with the number of times.
     phases: Vec<(&'static str, u64)>,
-    /// The reason for which it aborts.
+    /// The reason for which the transaction must abort.
     aborts: Option<AbortReason>,
-    /// It takes longer than this.
+    /// The transaction must take longer than this time.
     waits: Nanos,
 }
 
@@ -112,7 +114,7 @@ fn row<'a>(
     Row { lines: lines.into(), cost: Some(cost), ..unmeasured(by, steps) }
 }
 
-/// Makes a row that prepares the next one.
+/// Makes a row that is run without a measurement, to prepare the next row.
 fn unmeasured<'a>(by: By, steps: impl Into<Vec<Step<'a>>>) -> Row<'a> {
     Row {
         lines: Vec::new(),
@@ -130,13 +132,13 @@ fn unmeasured<'a>(by: By, steps: impl Into<Vec<Step<'a>>>) -> Row<'a> {
 }
 
 impl Row<'_> {
-    /// One more line is part of the transaction if there is one copy.
+    /// Adds one more line to the row if there is only one copy.
     fn if_alone(mut self, copies: usize, line: &'static str) -> Self {
         self.lines.extend((copies == 1).then_some(line));
         self
     }
 
-    /// The transaction is declared read-only.
+    /// Declares the row's transaction read-only.
     fn declared(self) -> Self {
         Row { declared: true, ..self }
     }
@@ -167,7 +169,7 @@ impl Row<'_> {
     }
 }
 
-/// A system's table, and the rows that differ from it.
+/// A system's table, and the rows whose measured cost differs from it.
 struct Budget {
     table: Table,
     wrong: Vec<String>,
@@ -179,7 +181,7 @@ impl Budget {
         Budget { table: Table::of(source), wrong: Vec::new() }
     }
 
-    /// Runs rows one after the other in a new cluster.
+    /// Runs rows one after another in a new cluster.
     fn run(&mut self, scene: &Scene, rows: Vec<Row<'_>>) {
         self.run_in(&mut Bench::new(scene), rows);
     }
@@ -211,12 +213,12 @@ impl Budget {
         bench.world.assert_clean();
     }
 
-    /// Says that a test beside the rows counts these lines.
+    /// Marks lines of the table that a separate test counts, and not a row.
     fn covers(&mut self, lines: &[&str]) {
         lines.iter().for_each(|line| self.table.cover(line));
     }
 
-    /// Fails if a row differed or a line of the table is in no row.
+    /// Fails if a row's cost differed or a line of the table is in no row.
     #[track_caller]
     fn end(mut self) {
         self.wrong.extend(self.table.left());

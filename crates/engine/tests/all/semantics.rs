@@ -1,5 +1,5 @@
-//! The promises of a transaction to its caller: it sees its own writes, each record has one entry, limits are
-//! named in errors, and nothing is left behind.
+//! Tests of a transaction's guarantees to its caller: it sees its own writes, each record has one entry, errors name
+//! the limits that were exceeded, and nothing is left behind.
 //!
 //! Invariant checked: one coordinator runs at a time; every test ends with a clean audit.
 
@@ -14,7 +14,7 @@ use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
 use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const T: TableId = TableId(0);
-/// Slots of one line, of two lines, and records stored apart: the three layouts.
+/// The tables with the three layouts: slots of one line, slots of two lines, and records stored apart.
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 const C: ColumnId = ColumnId(2);
 
@@ -42,7 +42,7 @@ fn ask(tx: &mut Transaction<'_>, table: TableId, key: u64, mode: Mode) -> Handle
 
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
 
-/// The model: a record's value after a step.
+/// The model: returns a record's value after one step.
 fn step(before: Option<u64>, mode: Mode, value: u64) -> Option<u64> {
     match mode {
         Mode::Read => before,
@@ -52,7 +52,7 @@ fn step(before: Option<u64>, mode: Mode, value: u64) -> Option<u64> {
     }
 }
 
-/// One step within a transaction, as callers write it.
+/// Performs one step within a transaction, in the way in which callers write it.
 async fn perform(
     tx: &mut Transaction<'_>,
     table: TableId,
@@ -255,7 +255,7 @@ fn inserting_an_existing_record_reads_it_whole() {
     let mut by = world.coordinator(0, 0);
     by.context().growth.enable(false);
     for table in LAYOUTS {
-        // Buckets overflow: there are records at home, away from home, and in chains.
+        // The buckets overflow, so there are records at home, away from home, and in chains.
         fill(&mut by, table, 0..100);
         for key in 0..100u64 {
             block_on(by.transact(async |tx| {
@@ -342,7 +342,7 @@ fn mistakes_are_named_and_leave_no_lock() {
     }));
     assert!(usage(&by, result.unwrap_err()).contains("records of one transaction = 4097"));
     world.assert_clean();
-    // Undo images may fill the log area, whatever the largest verb is.
+    // Undo images may fill the log area, whatever the size of the largest verb.
     let huge = TableId(2);
     fill(&mut by, huge, 0..8);
     let change = async |tx: &mut Transaction<'_>, keys: u64| {
@@ -369,7 +369,7 @@ fn an_aborted_transaction_leaves_nothing() {
     for table in LAYOUTS {
         fill(&mut by, table, 0..20);
     }
-    // The inserts that are given up ask for growth, and growth would leave something.
+    // The abandoned inserts request growth of the index, and growth would leave a change.
     by.context().growth.enable(false);
     let before = world.assert_clean();
     for _ in 0..50 {
@@ -425,7 +425,7 @@ fn going_on_after_a_failed_or_dropped_fetch_cannot_commit() {
     }))
     .unwrap();
     world.assert_clean();
-    // A fetch that is polled once and dropped, as a timeout would do.
+    // A fetch is polled once and dropped, as a timeout would do.
     let result = block_on(by.transact(async |tx| {
         tx.update(TableId(2), 1u64, Cells::ALL);
         tx.update(T, 1u64, Cells::ALL);

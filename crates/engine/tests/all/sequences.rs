@@ -1,10 +1,10 @@
-//! Compares all sequences of operations on one key within a transaction with a map.
+//! Tests that compare all sequences of operations on one key within a transaction with a map.
 //!
-//! Invariant checked: a transaction may do any operations to one record, in any order, with or without
-//! fetches in between. Each operation finds the result of those before it, and the commit leaves the result
-//! of the last. This holds under every protocol, for rows within their slots and apart, with an ordered index
-//! and without. Up to the length `TARN_SEQUENCES` every pattern of fetches is tried. Longer sequences, up to
-//! four, are tried with a fetch after each operation, and with one after all.
+//! Invariant checked: a transaction may perform any operations on one record, in any order, with or without fetches
+//! between them. Each operation finds the result of the previous operations, and the commit leaves the result of the
+//! last operation. The test runs under every protocol, for rows within their slots and apart, with an ordered index
+//! and without. Up to the length `TARN_SEQUENCES`, the test tries every pattern of fetches. The test tries longer
+//! sequences, up to four operations, with a fetch after each operation, and with one fetch after all operations.
 
 use crate::common::*;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ const OPERATIONS: [Operation; 7] = [Find, Put, InsertSet, UpdateSet, Modify, Del
 /// The map's entry for a key: column A, and the first byte of column B, which an update does not change.
 type State = Option<(u64, u8)>;
 
-/// One sequence: its operations, and after which of them a fetch comes.
+/// One sequence: its operations, and the operations after which a fetch comes.
 #[derive(Clone, Debug)]
 struct Plan {
     key: u64,
@@ -58,8 +58,8 @@ fn value(key: u64, number: u64) -> u64 {
     key << 8 | number
 }
 
-/// Sequences of up to `most` operations, and their keys. Up to the length `thorough` there is every pattern
-/// of fetches.
+/// Returns the sequences of up to `most` operations, and their keys. For sequences up to the length `thorough`, the
+/// result has every pattern of fetches.
 fn plans(most: usize, thorough: usize) -> Vec<Plan> {
     let mut plans = Vec::new();
     for len in 1..=most {
@@ -81,20 +81,20 @@ fn plans(most: usize, thorough: usize) -> Vec<Plan> {
 /// A request that is not settled yet.
 enum Asked {
     Row(Operation, Handle, State),
-    /// An update for an existing row, and an insert for a missing one.
+    /// Two requests: an update for an existing row, and an insert for a missing row.
     Put(Handle, Handle, State),
     Scans([ScanHandle; 2], State),
 }
 
-/// A table, and its index if it has one.
+/// A table, and the table's index if it has one.
 #[derive(Clone, Copy)]
 struct Place {
     table: TableId,
     index: Option<IndexId>,
 }
 
-/// Requests the rows that an operation needs. Updates the map's state as the operation will, before any value
-/// is set.
+/// Requests the rows that an operation needs. Updates the map's state in the same way as the operation will, before
+/// any value is set.
 fn ask(
     tx: &mut Transaction<'_>,
     (place, key): (Place, u64),
@@ -131,8 +131,8 @@ fn ask(
     Some(Asked::Row(operation, handle, before))
 }
 
-/// After a fetch: checks that the found rows are the map's, and then sets rows, one operation after the
-/// other.
+/// Runs after a fetch: checks that the found rows equal the map's rows, and then sets rows, one operation after
+/// another.
 fn settle(
     tx: &mut Transaction<'_>,
     (key, number): (u64, &mut u64),
@@ -184,7 +184,8 @@ fn settle(
     }
 }
 
-/// A put as callers write it: it fetches first, and then knows whether to update or insert.
+/// Performs a put in the way in which callers write it: the put fetches first, and then knows whether to update or
+/// insert.
 async fn put(
     tx: &mut Transaction<'_>,
     (place, key): (Place, u64),
@@ -256,7 +257,7 @@ fn fill_b(by: &mut Coordinator, place: Place, plans: &[Plan]) {
     }
 }
 
-/// Returns the stored records, read by transactions without changes of their own.
+/// Returns the stored records. Transactions without changes of their own read them.
 fn stored(by: &mut Coordinator, place: Place, plans: &[Plan]) -> BTreeMap<u64, (u64, u8)> {
     let mut stored = BTreeMap::new();
     for plans in plans.chunks(64) {
@@ -274,8 +275,8 @@ fn stored(by: &mut Coordinator, place: Place, plans: &[Plan]) -> BTreeMap<u64, (
     stored
 }
 
-/// Runs all sequences under one variant of a protocol. Everything has copies on `nodes` nodes, and a thread
-/// remembers up to `cache` addresses. Returns the history if it is to be recorded.
+/// Runs all sequences under one variant of a protocol. All data have copies on `nodes` nodes, and a thread caches up
+/// to `cache` addresses. Returns the history if it is to be recorded.
 fn try_all(
     (protocol, variant): (&'static str, &str),
     plans: &[Plan],
@@ -342,8 +343,8 @@ fn every_sequence_of_four_operations_on_one_key_agrees_with_a_map() {
     println!("without scans, for they have no ordered indexes: {without:?}");
 }
 
-/// With a backup of everything and remembered addresses, and on snapshots if a protocol has them. The judge
-/// must accept the recorded history.
+/// Runs the sequences with a backup of all data and cached addresses, and on snapshots if a protocol has them. The
+/// checker must accept the recorded history.
 #[test]
 fn every_sequence_of_three_agrees_with_backups_and_on_snapshots() {
     let plans = plans(3, 3);

@@ -1,9 +1,9 @@
-//! Transactions of any size: scans show everything, and only a transaction's size may be a reason to refuse
+//! Tests of transactions of any size: scans show all records, and only a transaction's size may be a reason to refuse
 //! it.
 //!
-//! Checked: under every protocol a scan shows all records of one moment, in both directions. An impossible
-//! key is an error that says which keys are possible. A transaction may add any number of records to one
-//! bucket and to one leaf. If it is too large, the error names the option that limits it.
+//! Checked: under every protocol a scan shows all records of one moment, in both directions. An impossible key is an
+//! error that states which keys are possible. A transaction may add any number of records to one bucket and to one
+//! leaf. If a transaction is too large, the error names the option that limits its size.
 
 use crate::common::*;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ const COUNT: TableId = TableId(1);
 const ROWS: u64 = 10_000;
 const GROUPS: u64 = 3;
 
-/// Rows with an index by their key and one by the group, and a table of one counter.
+/// A shape with two tables: rows with one index by their key and one by their group, and a table of one counter.
 fn grouped(protocol: &'static str) -> Shape {
     let rows =
         narrow("rows", ROWS).ordered("by_key").index("by_group", &[IndexPart::Column(B)], false);
@@ -37,7 +37,8 @@ fn grouped(protocol: &'static str) -> Shape {
     shape
 }
 
-/// A coordinator on a node whose lock table has room for large transactions, if locks are in compute nodes.
+/// Creates a coordinator on a node whose lock table has room for large transactions, if the protocol keeps locks in
+/// compute nodes.
 fn roomy(world: &World, slot: u16, retry: Retry) -> Coordinator {
     let id = world.database.membership.join(NodeSlot(slot)).unwrap();
     let services = ServiceOptions { lock_table_bytes: 4 << 20, ..ServiceOptions::direct(1) };
@@ -53,7 +54,7 @@ fn ids(world: &World) -> (IndexId, IndexId) {
     (id("by_key"), id("by_group"))
 }
 
-/// The protocols that promise ranges; prints the others.
+/// Returns the protocols that guarantee ranges; prints the names of the others.
 fn with_ranges() -> impl Iterator<Item = &'static str> {
     ALL.iter().filter_map(|it| {
         if !it.caps.ranges {
@@ -135,8 +136,9 @@ fn a_scan_shows_all_records() {
     }
 }
 
-/// One transaction counts rows. Another inserts a row behind the first 4,096 when those are counted. If the
-/// first writes its count after the other has read it, it must not have missed the row.
+/// One transaction counts rows. Another transaction inserts a row after the first 4,096 rows, when the first
+/// transaction has counted those. If the first transaction writes its count after the other has read the old count,
+/// the first transaction must not have missed the row.
 #[test]
 fn a_long_scan_shows_one_moment() {
     for protocol in with_ranges() {
@@ -267,7 +269,7 @@ fn a_key_of_wrong_parts_is_an_error_that_names_the_right_ones() {
     }
 }
 
-/// Rows of 16 bytes without an index, in few buckets.
+/// Creates a table with rows of 16 bytes, without an index, in few buckets.
 fn crowded(protocol: &'static str) -> (World, Coordinator) {
     let mut shape = Shape::of(&[narrow("rows", 8)]).protocol(protocol);
     shape.options.spare_bytes = 64 << 20;
@@ -285,7 +287,7 @@ fn a_transaction_fills_a_bucket_many_times_over() {
         let keys: Vec<u64> = (0..).filter(|&key| bucket(key) == 1).take(120).collect();
         by.context().growth.enable(false);
         block_on(by.transact(async |tx| {
-            // In two fetches: the second finds the chain that the first has made longer.
+            // The inserts need two fetches: the second fetch finds the chain that the first has made longer.
             for keys in keys.chunks(70) {
                 let rows: Vec<_> = keys.iter().map(|&key| tx.insert(T, key)).collect();
                 tx.fetch().await?;
@@ -299,7 +301,7 @@ fn a_transaction_fills_a_bucket_many_times_over() {
         for &key in &keys {
             assert_eq!(value_of(&mut by, T, key), Some(key), "{}", info.name);
         }
-        // If it is given up, none of its blocks stays in the chain.
+        // If the transaction is abandoned, none of its blocks stays in the chain.
         let gives_up = block_on(by.transact(async |tx| {
             let rows: Vec<_> = keys.iter().map(|&key| tx.insert(T, key + (1 << 40))).collect();
             tx.fetch().await?;
@@ -321,7 +323,7 @@ fn a_transaction_inserts_more_than_a_leaf_holds() {
         insert(&mut by, 0..1, 1);
         insert(&mut by, 5_000..5_001, 1);
         let mut all: BTreeSet<u64> = BTreeSet::from([0, 5_000]);
-        // Between two existing keys, at the end, and over existing keys in the middle.
+        // The inserted keys are between two existing keys, at the end, and between existing keys in the middle.
         for keys in [100..700, 5_001..5_100, 4_000..5_000] {
             all.extend(keys.clone());
             insert(&mut by, keys.clone(), keys.count());
@@ -373,7 +375,8 @@ fn a_transaction_of_ten_thousand_records() {
     }
 }
 
-/// If locks are in compute nodes, a transaction that fills its node's table alone would be refused for ever.
+/// If a protocol keeps locks in compute nodes, a transaction that fills its node's lock table alone would be refused
+/// at every try.
 #[test]
 fn a_full_lock_table_is_an_error_that_names_its_size() {
     let locked =
@@ -415,14 +418,14 @@ fn too_many_records_name_the_option() {
     block_on(by.transact(async |tx| {
         (0..2_000u64).for_each(|key| _ = tx.read(T, key, Cells::ALL));
         tx.fetch().await?;
-        // A record that the transaction has already is not counted again.
+        // A record that the transaction already accesses is not counted again.
         tx.delete(T, 7u64);
         tx.fetch().await
     }))
     .unwrap();
 }
 
-/// Several MiB of log, in an area of 64 KiB: it is undone and redone as a whole.
+/// The log has several MiB, in an area of 64 KiB; recovery undoes or redoes it as a whole.
 #[test]
 fn a_long_log_continues_behind_its_area() {
     for info in ALL {

@@ -1,9 +1,9 @@
-//! Memory that is reused: deleted records make room for as many new ones, however many threads and keys come
-//! and go.
+//! Tests of memory that is reused: deleted records make room for the same number of new records, however many threads
+//! and keys come and go.
 //!
-//! Invariant checked: after all was deleted, as much fits as before. The number of chunks in use does not
-//! grow with the number of keys that have ever existed. This holds under every protocol, for records in the
-//! slot and apart, with ordered indexes if the protocol has them.
+//! Invariant checked: after all records were deleted, the same number of records fits as before. The number of chunks
+//! in use does not grow with the number of keys that have ever existed. The tests run under every protocol, for
+//! records in the slot and apart, with ordered indexes if the protocol has them.
 
 use crate::common::*;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use tarn_store::schema::{Cells, TableId, TableSchema};
 
 const TABLE: TableId = TableId(0);
 
-/// Tables, each with whether it has ordered indexes.
+/// The tested tables, each with a flag that tells whether it has ordered indexes.
 fn tables() -> [(TableSchema, bool); 4] {
     let ordered = |schema: TableSchema| schema.ordered("by_key");
     [
@@ -111,8 +111,8 @@ fn a_table_whose_records_were_deleted_holds_as_many_again() {
             let what = format!("{}, {}, round {round}", info.name, schema.name);
             let inserted = first.iter().filter(|key| insert(&mut by, **key).is_ok()).count() as u64;
             let after = world.assert_clean();
-            // Buckets that are split while there are few records take their part of the room. They need
-            // blocks of chains sooner or later than the bucket from which they come.
+            // Buckets that are split while there are few records take a part of the room. The split-off buckets need
+            // the first block of a chain at another time than the bucket from which they come.
             let more = |of: fn(&inspect::Audit) -> u64| of(&after).saturating_sub(of(&before));
             let missing = more(|it| it.overflow_blocks) + more(|it| it.buckets);
             assert!(
@@ -127,9 +127,9 @@ fn a_table_whose_records_were_deleted_holds_as_many_again() {
     });
 }
 
-/// Inserts other keys: blocks of chains stay with their buckets, and other buckets may be full sooner. For
-/// rows stored apart, the rows need most of the memory, so at most a tenth fewer fit. For rows in slots, in a
-/// table laid out for a fourth of them, nearly all memory is chains.
+/// Inserts other keys. Blocks of chains stay with their buckets, and other buckets may be full sooner. For rows
+/// stored apart, the rows need most of the memory, so at most a tenth fewer rows fit. For rows in slots, in a table
+/// laid out for a fourth of the rows, chains take nearly all memory.
 #[test]
 fn a_table_whose_records_were_deleted_holds_as_many_other_keys() {
     for_all(|info, schema| {
@@ -152,7 +152,7 @@ fn a_table_whose_records_were_deleted_holds_as_many_other_keys() {
     });
 }
 
-/// Steps of a queue: the newest row comes, the oldest goes, both under new keys.
+/// Runs the steps of a queue: each step inserts a new row under a new key, and deletes the oldest row.
 fn queue(steps: u64) {
     const LENGTH: u64 = 50;
     for_all(|info, schema| {
@@ -189,7 +189,7 @@ fn a_queue_of_ten_million_new_keys_takes_no_memory() {
     queue(10_000_000);
 }
 
-/// Keys that come and go within one transaction find full buckets, and leave no block behind.
+/// Keys that are inserted and deleted within one transaction find full buckets, and leave no block behind.
 #[test]
 fn records_inserted_and_deleted_in_one_transaction_take_no_memory() {
     for_all(|info, schema| {
@@ -204,7 +204,7 @@ fn records_inserted_and_deleted_in_one_transaction_take_no_memory() {
         };
         let before = turn(0, 200);
         let after = turn(200, 1_000);
-        // A bucket that has not been full before may get its first block of a chain now.
+        // A bucket that has not been full before may get the first block of its chain now.
         let most = before + before / 10;
         assert!(after <= most, "{}, {}: {before}, then {after}", info.name, schema.name);
         assert_eq!(world.assert_clean().records, 400);
@@ -225,8 +225,8 @@ fn come_and_go(by: &mut Coordinator, keys: std::ops::Range<u64>) {
     .expect("room");
 }
 
-/// A transaction's inserts were taken back, so its log names no block for them. Others have made the chains
-/// longer since.
+/// A transaction's inserts were undone, so its log names no block for them. Other transactions have lengthened the
+/// chains since then.
 #[test]
 fn recovery_after_undone_inserts_leaves_later_chains_alone() {
     const OTHER: TableId = TableId(1);
@@ -261,8 +261,8 @@ fn recovery_after_undone_inserts_leaves_later_chains_alone() {
     }
 }
 
-/// Slots of deleted records that another transaction has locked cannot be emptied. Inserts into several such
-/// buckets go on, and try that in vain once for each.
+/// A transaction cannot empty slots of deleted records that another transaction has locked. Inserts into several such
+/// buckets continue, and try once for each bucket to empty such slots.
 #[test]
 fn inserts_go_on_beside_slots_that_cannot_be_emptied() {
     let schema = narrow("narrow", 400);
@@ -287,7 +287,8 @@ fn inserts_go_on_beside_slots_that_cannot_be_emptied() {
     assert_eq!(done, Ok(Ok(())));
 }
 
-/// One thread inserts and another deletes: the inserter finds the memory that the deleter gives back.
+/// One thread inserts and another thread deletes: the inserting thread finds the memory that the deleting thread
+/// gives back.
 #[test]
 fn a_thread_reuses_memory_that_another_has_freed() {
     for_all(|info, schema| {
@@ -305,7 +306,7 @@ fn a_thread_reuses_memory_that_another_has_freed() {
     });
 }
 
-/// Threads that come and go, each with one insert and one delete: none keeps a chunk.
+/// Runs threads one after another, each with one insert and one delete: no thread keeps a chunk.
 fn threads(count: u64) {
     for_all(|info, schema| {
         let world = world(info, schema, 64 << 10);
@@ -333,7 +334,8 @@ fn starting_and_ending_threads_takes_no_memory() {
     threads(2_000);
 }
 
-/// Polls a transaction `polls` times, lets others run, and then lets it end. Returns its result.
+/// Polls a transaction `polls` times, lets other transactions run, and then lets it end. Returns the transaction's
+/// result.
 fn beside<R>(polls: usize, reading: impl Future<Output = R>, others: impl FnOnce()) -> R {
     let mut reading = std::pin::pin!(reading);
     if let Some(seen) = poll_times(reading.as_mut(), polls, || {}) {
@@ -343,7 +345,7 @@ fn beside<R>(polls: usize, reading: impl Future<Output = R>, others: impl FnOnce
     block_on(reading)
 }
 
-/// A world in which memory is reached by rounds, each of which is one poll, and two of its threads.
+/// A cluster in which threads reach memory by rounds, each of which takes one poll, and two threads of the cluster.
 fn two(
     schema: TableSchema,
     spare_bytes: u64,
@@ -359,8 +361,8 @@ fn two(
     (world, both)
 }
 
-/// Deletes and inserts, unless a reader's lock is in the way: the reader that holds it is not polled
-/// meanwhile.
+/// Deletes one key and inserts others, unless a reader's lock prevents it: the test does not poll the reader that
+/// holds the lock meanwhile.
 fn try_to_replace(by: &mut Coordinator, gone: u64, keys: impl Iterator<Item = u64>) {
     let retry = Retry { tries_max: 3, ..Retry::default() };
     let mut once = Coordinator::new(Rc::clone(by.context()), 5, retry);
@@ -375,8 +377,8 @@ fn try_to_replace(by: &mut Coordinator, gone: u64, keys: impl Iterator<Item = u6
     }
 }
 
-/// The reader is led to a record that is deleted before it is read. Another record has its memory by then.
-/// Memory is so short that it is reused at once.
+/// A reader follows an index to a record that is deleted before the reader reads it. By then another record has the
+/// deleted record's memory. The memory is so small that freed memory is reused immediately.
 #[test]
 fn a_late_reader_does_not_mistake_a_new_record_for_a_deleted_one() {
     let get =
@@ -407,7 +409,7 @@ fn a_late_reader_does_not_mistake_a_new_record_for_a_deleted_one() {
     }
 }
 
-/// The place of the record of key 7, if it is stored apart.
+/// The address of the record of key 7, if the record is stored apart.
 fn record_of_seven(world: &World) -> Option<Address> {
     let (cx, mut found) = (world.context(6, 0), None);
     let table = world.database.catalog.table(TABLE);
@@ -421,8 +423,8 @@ fn record_of_seven(world: &World) -> Option<Address> {
     found
 }
 
-/// The planted bug: a record's memory is free while the record exists. A reader then sees another record, or
-/// none.
+/// The planted bug: a record's memory is free while the record exists. A reader then sees another record, or no
+/// record.
 #[test]
 fn memory_that_is_reused_too_soon_is_noticed() {
     for info in ALL {
@@ -443,8 +445,8 @@ fn memory_that_is_reused_too_soon_is_noticed() {
     }
 }
 
-/// Returns a snapshot's view of two keys, of which one is deleted when the other changes. The bucket of the
-/// deleted key is full of deleted keys, and is emptied when new keys come.
+/// Returns a snapshot's view of two keys, one of which is deleted when the other changes. The bucket of the deleted
+/// key is full of deleted keys, and is emptied when new keys are inserted.
 fn seen_beside_a_sweep(schema: TableSchema, variant: &str, polls: usize) -> (bool, bool) {
     let (world, [mut writer, mut reader]) = two(schema, 64 << 10, ("lotus", variant));
     fill(&mut writer, TABLE, 0..40);

@@ -1,10 +1,11 @@
-//! OOCC's records of half a line do not name their writer. A transaction that has logged one and does not
-//! write it takes its entry back before it releases a lock.
+//! OOCC's records of half a line do not name their writer. A transaction that has logged such a record and does not
+//! write it removes its log entry before it releases a lock.
 //!
-//! Invariant checked: when a refused transaction's locks are gone, its entry is gone at every copy, even if a
-//! node does not answer. So when its life and its locks are both lost, a later write by another under the
-//! same version is not mistaken for its write. A transaction keeps its entry if its records name their
-//! writer, or are on one node only; neither is mistaken.
+//! Invariant checked: when a refused transaction has released its locks, its log entry is gone at every copy, even if
+//! a node does not answer. Suppose that the transaction's incarnation and its locks are both lost. Then recovery does
+//! not mistake a later write of another transaction under the same version for its write. A transaction keeps its log
+//! entry if its records name their writer, or are on one node only, because in these two cases the entry cannot be
+//! mistaken.
 
 use crate::common::scene::{PACE, TERMS};
 use crate::common::*;
@@ -23,13 +24,13 @@ use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::{Cells, TableId, TableSchema};
 
-/// The table that is written, in one group; below, the table that is read, in the other.
+/// The table that is written, in one group. The next constant is the table that is read, in the other group.
 const WRITTEN: TableId = TableId(0);
 const READ: TableId = TableId(1);
-/// Two records of the first table.
+/// Two records of the written table.
 const SHARED: u64 = 1;
 const OTHER: u64 = 2;
-/// The primary of the first group.
+/// The primary of the group of the written table.
 const PRIMARY: NodeSlot = NodeSlot(0);
 /// The value that the refused transaction would have written.
 const NEVER: u64 = 666;
@@ -75,12 +76,12 @@ fn set(by: &mut Coordinator, table: TableId, key: u64, value: u64) {
 }
 
 impl Scene {
-    /// A transaction reads one record, locks two others, and commits after `meanwhile` has run.
+    /// Runs a transaction that reads one record, locks two others, and commits after `meanwhile` has run.
     fn refuse(&mut self, meanwhile: impl FnOnce(&mut Coordinator)) -> Result<(), Failure> {
         self.refuse_within(usize::MAX, meanwhile).expect("it ends")
     }
 
-    /// The same, but it is dropped if it has not ended within `polls` polls.
+    /// Runs the same transaction, but drops it if it has not ended within `polls` polls.
     fn refuse_within(
         &mut self,
         polls: usize,
@@ -108,25 +109,27 @@ impl Scene {
         assert_eq!(refused, Err(Failure::Abort(AbortReason::VersionChanged)));
     }
 
-    /// Number of entries in logs under the refused coordinator's life.
+    /// The number of log entries under the incarnation of the refused coordinator.
     fn entries(&self) -> usize {
         let life = self.refused.context().node.id;
         block_on(logged(&self.keeper, life)).expect("an answer").len()
     }
 
-    /// Its life ends, and the primary of its locks dies. Returns the records' values after the repair.
+    /// The incarnation of the refused coordinator ends, and the primary of its locks dies. Returns the records'
+    /// values after the repair.
     fn loses_both(mut self) -> [Option<u64>; 2] {
         self.world.database.membership.expel(self.refused.context().node.id);
         self.loses(PRIMARY);
         [SHARED, OTHER].map(|key| value_of(&mut self.other, WRITTEN, key))
     }
 
-    /// A memory node dies, and the other goes on alone. Threads of living nodes attend, coordinators rest.
+    /// A memory node dies, and the other node continues alone. Threads of living nodes serve requests, and
+    /// coordinators run no transaction.
     fn loses(&mut self, node: NodeSlot) {
         let configurations = &self.world.database.configurations;
         self.world.fabric.fail_node(node);
         while configurations.open().groups.nodes().contains(&node) {
-            // It fails where it finds the dead node, and looks again.
+            // A repair step fails at the round that finds the dead node, and then tries again.
             let mut told = |_| {};
             let mut step = pin!(repair::step(&self.keeper, TERMS, PACE, &mut told));
             let mut waiting = Waiting::from_waker(Waker::noop());
@@ -162,8 +165,8 @@ fn another_transaction_s_version_does_not_finish_a_refused_one() {
     }
 }
 
-/// Without the rule recovery takes the other's VERSION for the refused transaction's, and finishes that
-/// transaction.
+/// Without the rule, recovery mistakes another transaction's VERSION for the refused transaction's, and finishes the
+/// refused transaction.
 #[test]
 fn an_entry_that_is_not_taken_back_is_finished() {
     let mut scene = scene(half, 2, ",-take-log-back");
@@ -173,8 +176,8 @@ fn an_entry_that_is_not_taken_back_is_finished() {
     assert_eq!(scene.loses_both(), [Some(55), Some(NEVER)]);
 }
 
-/// A copy of the log dies when the entry is sent. The entry there is gone, and it is taken back from the
-/// other copy. The locks there are released too.
+/// A copy of the log dies when the entry is sent. The entry at that copy is lost, and the transaction removes it at
+/// the other copy. The locks at the other copy are released too.
 #[test]
 fn a_transaction_that_meets_a_dead_node_takes_its_entry_back_at_the_other() {
     let mut scene = scene(half, 2, "");
@@ -189,8 +192,8 @@ fn a_transaction_that_meets_a_dead_node_takes_its_entry_back_at_the_other() {
     assert_eq!(scene.loses_both(), [Some(SHARED), Some(OTHER)]);
 }
 
-/// The transaction is dropped at every poll, and nothing lands later: the drop settles it. Another may write,
-/// and recovery finds nothing left.
+/// The transaction is dropped at every poll, and no verb takes effect later, so the drop settles the transaction.
+/// Another transaction may write, and recovery finds no entry left.
 #[test]
 fn a_transaction_dropped_half_way_leaves_no_entry_to_finish() {
     for goes_on in [true, false] {
@@ -213,9 +216,9 @@ fn a_transaction_dropped_half_way_leaves_no_entry_to_finish() {
     }
 }
 
-/// The transaction is dropped at every poll, on a living node. A memory node dies, and the next configuration
-/// is opened while the coordinator rests. The coordinator had released its locks, even if no log shows them.
-/// This holds under every protocol here.
+/// The transaction is dropped at every poll, on a living node. A memory node dies, and the next configuration is
+/// opened while the coordinator rests. The coordinator had released its locks, even if no log shows them. The test
+/// covers every protocol in its list.
 #[test]
 fn a_dropped_transaction_keeps_no_lock_beyond_its_configuration() {
     let nodes = [PRIMARY, NodeSlot(1)];

@@ -1,7 +1,7 @@
-//! DSLR's tickets of transactions that fail.
+//! Tests of DSLR's tickets of transactions that fail.
 //!
-//! Invariant checked: for every failure of a fetch except one of the fabric, the tickets are passed on. The
-//! lock word comes to rest, and the next transaction is served.
+//! Invariant checked: after every failure of a fetch except a failure of the fabric, the transaction's tickets are
+//! passed on. The lock word returns to its rest state, and the next transaction is served.
 
 use crate::common::budget::add_one;
 use crate::common::*;
@@ -15,7 +15,7 @@ use tarn_store::schema::{Cells, TableId};
 const NARROW: TableId = TableId(0);
 const APART: TableId = TableId(1);
 
-/// A transaction that waits for its turn on one record runs out of memory for another.
+/// A transaction that waits for its turn on one record finds no memory for another record.
 #[test]
 fn a_ticket_is_passed_on_where_memory_runs_out() {
     let mut shape = Shape::of(&[narrow("narrow", 4), apart("apart", 4)]).protocol("dslr");
@@ -31,7 +31,8 @@ fn a_ticket_is_passed_on_where_memory_runs_out() {
     };
     let full = (0..).find_map(|key| insert(&mut failing, key).err().map(|failure| (key, failure)));
     let Some((key, Failure::OutOfMemory)) = full else { panic!("{full:?}") };
-    // It knows where the record is: it takes its ticket in the same round in which it looks for room.
+    // The transaction knows the address of the record. So the transaction takes its ticket in the same round in which
+    // it searches for memory.
     block_on(failing.transact(async |tx| add_one(tx, NARROW, &[1]).await)).expect("alone");
 
     let (holds, ended) = (Cell::new(false), Cell::new(None));

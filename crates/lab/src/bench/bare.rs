@@ -1,8 +1,8 @@
-//! Measures the machine's own loads, over memory as large as the workload's and of the same pages. A transaction's time is
-//! compared with them.
+//! Measures the machine's own loads, over memory of the same size and the same kind of pages as the
+//! workload's. The reader can compare a transaction's time with the time of bare loads.
 //!
-//! Invariant: one thread, one 8-byte load of a random line each time, every page touched before. The lines are drawn by a
-//! linear congruence, so no loop reads a list of addresses.
+//! Invariant: one thread loads 8 bytes of a random line each time, after every page was accessed
+//! once. A linear congruential generator draws the lines, so no loop reads a list of addresses.
 
 use serde::Serialize;
 use std::hint::black_box;
@@ -12,34 +12,37 @@ use std::time::Instant;
 use tarn_fabric::address::GroupId;
 use tarn_fabric::local::{Backing, LineAtomicity, NodeMemory, Region};
 
-/// Loads of one loop.
+/// The number of loads of one loop.
 const LOADS: u64 = 1 << 20;
-/// Lines asked for ahead in the prefetched loop.
+/// The number of lines that the prefetched loop requests ahead.
 const DEPTH: usize = 16;
 const PAGE_BYTES: u64 = 4096;
 const LINE_BYTES: u64 = 64;
 
-/// One loop's figure.
+/// The figure of one loop.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BareLoop {
-    /// `dependent`: the next address needs the loaded value. `independent`: it does not, and the processor overlaps loads.
-    /// `prefetched`: a batch is asked for, then loaded.
+    /// The loop's name. `dependent`: the next address needs the loaded value. `independent`: the
+    /// next address does not need the loaded value, so the processor overlaps loads. `prefetched`:
+    /// the loop prefetches a batch of lines, and then loads them.
     #[serde(rename = "loop")]
     pub name: &'static str,
-    /// Loads that the loop itself keeps in flight; `None`: as many as the processor does.
+    /// The number of loads that the loop itself keeps in flight; `None`: the processor decides this
+    /// number.
     pub depth: Option<usize>,
-    /// Nanoseconds a line.
+    /// The number of nanoseconds per line.
     pub ns_per_line: f64,
-    /// Size of the memory.
+    /// The size of the memory in bytes.
     pub bytes: u64,
-    /// The kind of its pages.
+    /// The kind of the memory's pages.
     pub pages: &'static str,
 }
 
-/// The three loops over `bytes` of memory, or over half of the memory that the machine has left, if that is less.
+/// Runs the three loops over `bytes` of memory, or over half of the machine's available memory if
+/// this half is smaller.
 ///
 /// # Errors
-/// The operating system's.
+/// The operating system's errors in providing the memory.
 pub fn loops(bytes: u64, backing: Backing) -> io::Result<Vec<BareLoop>> {
     let left = tarn::memory::available_bytes().unwrap_or(u64::MAX) / 2;
     let bytes = bytes.min(left).max(PAGE_BYTES).next_multiple_of(PAGE_BYTES);
@@ -73,7 +76,8 @@ struct Walk<'a> {
     lines: u64,
 }
 
-/// Knuth's multiplier for 64-bit linear congruences (MMIX).
+/// Returns the generator's next state, with Knuth's multiplier for 64-bit linear congruences
+/// (MMIX).
 #[inline]
 fn next(state: u64) -> u64 {
     state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
@@ -93,7 +97,8 @@ impl Walk<'_> {
     fn dependent(&self) {
         let mut state = 1;
         for _ in 0..LOADS {
-            // The memory is zero, which the processor does not know before the load is done.
+            // Each load returns zero, but the processor does not know this before the load is
+            // complete.
             state = next(state).wrapping_add(self.load(self.offset(state)));
         }
         black_box(state);

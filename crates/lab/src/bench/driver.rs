@@ -1,8 +1,9 @@
-//! Runs a workload on an embedded cluster: load, then phases, then the judgement of the memory.
+//! Runs a workload on an embedded cluster: loads the tables, runs the phases, and then judges the
+//! memory.
 //!
-//! Invariant: the measured phase records no history; a recorded phase has no warm-up, so that its
-//! history begins with the phase. Every phase is a new life of every compute node, so that owner
-//! tags never repeat.
+//! Invariant: the measured phase records no history. A recorded phase has no warm-up, so that its
+//! history begins with the phase. Every compute node joins again as a new incarnation for each
+//! phase, so that owner tags never repeat.
 
 use super::Config;
 use super::inboxes::{Inboxes, Routed};
@@ -39,14 +40,14 @@ pub struct Driver<W: Workload> {
     pub tally: W::Tally,
 }
 
-/// The phase of one thread, and the tallies of its coroutines.
+/// The counters of one thread in a phase, and the tallies of the thread's coroutines.
 type ThreadResult<W> = Result<(Phase, Vec<<W as Workload>::Tally>), OpenError>;
 
 impl<W: Threaded> Driver<W> {
     /// Makes the cluster, with a log area for each coroutine.
     ///
     /// # Errors
-    /// Names the value that cannot be used.
+    /// A value that cannot be used; the error names this value.
     pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
         let mut config = config.clone();
         config.cluster.options = workload.sized(&config.cluster.options);
@@ -61,10 +62,10 @@ impl<W: Threaded> Driver<W> {
         (0..self.config.cluster.compute_nodes).map(|slot| self.cluster.join(slot as u16)).collect()
     }
 
-    /// Loads the tables with every thread; calls `progress(done, all)` now and then.
+    /// Loads the tables with every thread; calls `progress(done, all)` repeatedly while it loads.
     ///
     /// # Errors
-    /// The pool's memory, or the fabric's.
+    /// The pool has too little memory, or the fabric fails.
     pub fn load(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<u64, RunError> {
         let nodes = self.nodes()?;
         let of = self.config.threads as u32;
@@ -93,7 +94,7 @@ impl<W: Threaded> Driver<W> {
     /// Runs one phase.
     ///
     /// # Errors
-    /// When a compute node cannot join.
+    /// The error that a compute node cannot join.
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
     pub fn phase(&mut self, length: Length) -> Result<Phase, OpenError> {
         let nodes = self.nodes()?;
@@ -155,10 +156,11 @@ impl<W: Threaded> Driver<W> {
         Ok(worker::run(&self.workload, &cx, numbers, length, (signals, routed)))
     }
 
-    /// Judges the memory while nothing runs: the workload's invariants and the engine's audit.
+    /// Judges the memory while no transaction runs: the workload's invariants and the engine's
+    /// audit.
     ///
     /// # Errors
-    /// The fabric's.
+    /// The errors that the fabric reports.
     pub fn check(&self) -> Result<(Vec<Invariant>, Audit), RunError> {
         let nodes = self.nodes()?;
         let cx = self.context(&nodes, 0)?;

@@ -1,8 +1,11 @@
-//! Transactions that one thread draws and another runs: a thread of the node which owns the first record's shard.
+//! Transactions that one thread draws and another thread runs: a thread of the node which owns the
+//! shard of the transaction's first record.
 //!
-//! Invariants: each drawn input is run once, by one thread, unless the phase ends before. Inputs go over in batches, under
-//! one lock a batch, so a transaction costs no lock. A thread that draws for a busy thread waits, so a node with too many
-//! requests shows. If each thread drew until an input is its own, it would not show.
+//! Invariants: each drawn input is run once, by one thread, unless the phase ends earlier. Threads
+//! hand over inputs in batches and take one lock per batch, so a single transaction takes no lock
+//! of its own. A thread that draws for a busy thread waits, so the figures show a node with too
+//! many requests. If each thread drew until an input belongs to its own node, the figures would
+//! hide such a node.
 
 use crate::harness::worker::{Signals, Source};
 use std::cell::RefCell;
@@ -16,16 +19,17 @@ use tarn_fabric::rng::Rng;
 use tarn_workloads::Workload;
 use tarn_workloads::routes::Routes;
 
-/// Inputs that go over at a time.
+/// The number of inputs that a thread hands over together.
 const BATCH: usize = 32;
-/// Most that wait for a thread.
+/// The largest number of inputs that wait for one thread.
 const WAITING_MAX: usize = 32 * BATCH;
 
-/// Inputs that wait for one thread; on lines of its own, since its thread looks at it often.
+/// Inputs that wait for one thread. An inbox has cachelines of its own, since its thread reads it
+/// often.
 #[repr(align(128))]
 struct Inbox<I> {
     waiting: Mutex<Vec<I>>,
-    /// Their number, for threads that only look.
+    /// The number of waiting inputs, for threads that only check this number.
     count: AtomicUsize,
 }
 
@@ -36,13 +40,14 @@ pub(super) struct Inboxes<I> {
 }
 
 impl<I> Inboxes<I> {
-    /// Makes an inbox for each of so many threads.
+    /// Makes an inbox for each of `threads` threads.
     pub(super) fn new(threads: usize, threads_per_node: usize) -> Inboxes<I> {
         let inbox = |_| Inbox { waiting: Mutex::default(), count: AtomicUsize::new(0) };
         Inboxes { of: (0..threads).map(inbox).collect(), threads_per_node }
     }
 
-    /// Hands a batch over, unless too much waits there; then it stays.
+    /// Hands a batch over to a thread. The batch stays with the caller if too many inputs already
+    /// wait for that thread.
     fn hand_over(&self, to: usize, batch: &mut Vec<I>) {
         let inbox = &self.of[to];
         if inbox.count.load(Ordering::Relaxed) + batch.len() > WAITING_MAX {
@@ -53,7 +58,7 @@ impl<I> Inboxes<I> {
         inbox.count.store(waiting.len(), Ordering::Release);
     }
 
-    /// Takes all that waits.
+    /// Takes all inputs that wait for a thread.
     fn take(&self, thread: usize, into: &mut VecDeque<I>) {
         let inbox = &self.of[thread];
         if inbox.count.load(Ordering::Acquire) > 0 {
@@ -64,7 +69,7 @@ impl<I> Inboxes<I> {
     }
 }
 
-/// The source of a thread's coroutines.
+/// The source from which a thread's coroutines take transactions.
 pub(super) struct Routed<'a, W: Workload> {
     inboxes: &'a Inboxes<W::Input>,
     signals: &'a Signals,
@@ -72,12 +77,12 @@ pub(super) struct Routed<'a, W: Workload> {
     thread: usize,
     routes: Routes,
     own: RefCell<VecDeque<W::Input>>,
-    /// By thread, the inputs that are to go there.
+    /// For each thread, the inputs that are to be handed over to that thread.
     others: RefCell<Vec<Vec<W::Input>>>,
 }
 
 impl<'a, W: Workload> Routed<'a, W> {
-    /// Makes the source of thread number `thread` of all.
+    /// Makes the source for the thread with the number `thread` among all threads.
     pub(super) fn new(
         inboxes: &'a Inboxes<W::Input>,
         signals: &'a Signals,
@@ -95,7 +100,8 @@ impl<'a, W: Workload> Routed<'a, W> {
         }
     }
 
-    /// Which thread is to run it: the owner's; of its threads one by the shard.
+    /// Returns the number of the thread that is to run the input: a thread of the shard's owner,
+    /// chosen by the shard's number.
     fn thread_for(&self, input: &W::Input) -> usize {
         let (read_only, first) = self.routes.of_input::<W>(input);
         let place = first.filter(|_| !read_only).and_then(|(table, key)| {
@@ -107,7 +113,8 @@ impl<'a, W: Workload> Routed<'a, W> {
         place.filter(|thread| *thread < self.inboxes.of.len()).unwrap_or(self.thread)
     }
 
-    /// The next one, if there is one for this thread; draws no more than it must.
+    /// Returns the next input for this thread, if one is available; draws no more inputs than it
+    /// must.
     fn look(&self, workload: &W, rng: &mut Rng) -> Option<W::Input> {
         let (own, others) = (&mut *self.own.borrow_mut(), &mut *self.others.borrow_mut());
         loop {

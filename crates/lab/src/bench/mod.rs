@@ -1,8 +1,11 @@
-//! The parts of the benchmark program: its configuration, its run, its report.
+//! The parts of the benchmark program: its configuration, its run, and its report.
 //!
-//! Map: [`driver`] loads a cluster and runs phases on it, `worker` is one thread of a phase, `inboxes` hold transactions
-//! that one thread draws for another; [`run`] is the whole benchmark in its order; [`bare`] measures the machine's own
-//! loads; [`report`] shows all figures. [`crate::harness`] has the steps that every fabric shares.
+//! Map:
+//! - [`driver`]: loads a cluster and runs phases on it. `worker`: one thread of a phase.
+//! - `inboxes`: transactions that one thread draws for another.
+//! - [`run`]: the whole benchmark in its order. [`bare`]: measures the machine's own loads.
+//! - [`report`]: shows all figures.
+//! - [`crate::harness`]: the steps that every fabric shares.
 //!
 //! Invariant: a figure is reported only with its configuration, its machine and the verdicts of the same run.
 
@@ -17,26 +20,29 @@ pub(crate) use crate::harness::lines;
 pub use crate::harness::{checks, history, leases, measured};
 use tarn::cluster::ClusterConfig;
 
-/// The configuration of a run.
+/// The configuration of a benchmark run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The cluster.
+    /// The configuration of the cluster.
     pub cluster: ClusterConfig,
-    /// Coordinator threads in all.
+    /// The number of all coordinator threads.
     pub threads: usize,
-    /// Coordinator threads of one compute node.
+    /// The number of coordinator threads of one compute node.
     pub threads_per_node: usize,
-    /// Coroutines of a thread: transactions in progress at once.
+    /// The number of coroutines of a thread, and so the number of transactions that the thread runs
+    /// at the same time.
     pub coroutines: usize,
-    /// Whether a transaction runs at the owner of its first record's shard, whichever thread draws it.
+    /// Whether a transaction runs at the owner of its first record's shard, independently of the
+    /// thread that draws it.
     pub routed: bool,
-    /// Whether threads keep to one core each.
+    /// Whether each thread keeps to one core.
     pub pin: bool,
 }
 
-/// How many coroutines are worth while for transactions of so many cachelines: enough that one transaction's lines arrive
-/// while the others run, few enough that they still are in the cache when their turn comes. Long ones run alone: conflicts
-/// with each other would cost more than overlapping loads would gain (docs/tpcc.md).
+/// Returns the useful number of coroutines for transactions of `lines_per_transaction` cachelines.
+/// One transaction's lines should arrive while the other transactions run, and these lines should
+/// still be in the cache when the transaction continues. Long transactions run alone, because
+/// conflicts between them would cost more than overlapping loads would gain (docs/tpcc.md).
 pub fn coroutines_for(lines_per_transaction: usize) -> usize {
     match lines_per_transaction {
         0..=4 => 16,

@@ -1,7 +1,9 @@
-//! The report of a run: an object for programs, a table for people; the same figures in both.
+//! The report of a run: an object for programs and a table for human readers, with the same figures
+//! in both.
 //!
-//! Invariant: every figure stands beside its configuration, its seed, the machine and the verdicts of the same run. Times
-//! are measured without recording; the verdict on serializability is of the verification phase, and both forms say so.
+//! Invariant: every figure stands beside its configuration, its seed, the machine and the verdicts
+//! of the same run. Times are measured without recording. The verdict on serializability concerns
+//! the verification phase, and both forms of the report state this.
 
 use super::bare::BareLoop;
 use crate::harness::checks::Checks;
@@ -12,86 +14,88 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A run's result; see the module's text.
+/// The result of a run, with its settings. The text at the top of this file describes this type.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The benchmark.
+    /// The benchmark's name.
     pub workload: String,
-    /// The protocol.
+    /// The protocol's name.
     pub protocol: String,
-    /// Its variant.
+    /// The protocol's variant.
     pub variant: String,
-    /// The fabric that the transactions ran on.
+    /// The name of the fabric on which the transactions ran.
     pub fabric: &'static str,
-    /// Seed of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
-    /// Everything else that was chosen.
+    /// All settings of the run that have no field of their own.
     pub config: Chosen,
-    /// Processor, cores, system.
+    /// The processor, the number of cores, and the operating system.
     pub machine: String,
     /// The kind of pages that the memory nodes were granted.
     pub pages: &'static str,
-    /// Memory laid out, over all memory nodes and replicas.
+    /// The number of bytes of memory laid out, over all memory nodes and replicas.
     pub memory_bytes: u64,
-    /// Records loaded.
+    /// The number of records loaded.
     pub records: u64,
-    /// How long loading took.
+    /// The time that loading took.
     pub load_seconds: f64,
     /// The figures of the measured phase.
     #[serde(flatten)]
     pub measured: Measured,
-    /// Readers' leases in all phases, if there were any.
+    /// The readers' leases in all phases, if the run used any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_leases: Option<LeaseReport>,
     /// The findings of the checks.
     #[serde(flatten)]
     pub checks: Checks,
-    /// How long a cacheline takes between two cores and back; with two threads or more.
+    /// The time that a cacheline takes from one core to another and back; present with two threads
+    /// or more.
     pub line_round_trip_ns: Option<f64>,
     /// The cost of bare loads on this machine.
     pub baseline_loops: Vec<BareLoop>,
 }
 
-/// The configuration that was chosen.
+/// The settings of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chosen {
-    /// Coordinator threads.
+    /// The number of coordinator threads.
     pub threads: usize,
-    /// Coordinator threads of one compute node.
+    /// The number of coordinator threads of one compute node.
     pub threads_per_node: usize,
-    /// Compute nodes.
+    /// The number of compute nodes.
     pub compute_nodes: usize,
-    /// Coroutines of a thread.
+    /// The number of coroutines of a thread.
     pub coroutines: usize,
-    /// How transactions come to compute nodes, if the protocol's locks have shards.
+    /// The rule that routes transactions to compute nodes, if the protocol's locks have shards.
     pub routing: Option<&'static str>,
-    /// How compute nodes ask each other for locks, if there are several and the protocol's locks have shards.
+    /// The way in which compute nodes request locks from each other, if the cluster has several
+    /// nodes and the protocol's locks have shards.
     pub lock_transport: Option<&'static str>,
-    /// Whether threads kept to one core each.
+    /// Whether each thread kept to one core.
     pub pinned: bool,
-    /// Memory nodes.
+    /// The number of memory nodes.
     pub memory_nodes: usize,
-    /// Copies of every record.
+    /// The number of copies of every record.
     pub replicas: usize,
-    /// Where records go.
+    /// The rule that places records on memory nodes.
     pub placement: &'static str,
-    /// Addresses that each thread remembers.
+    /// The number of addresses that each thread caches.
     pub address_cache: usize,
-    /// The kind of memory that was asked for.
+    /// The kind of memory that the user requested.
     pub memory: &'static str,
-    /// How lines are kept atomic.
+    /// The method that keeps reads and writes of a line atomic.
     pub line_atomicity: &'static str,
-    /// The workload's profile.
+    /// The name of the workload's profile.
     pub mix_profile: &'static str,
-    /// Where it is from and how it deviates.
+    /// The source of the workload's profile, and the deviations from this source.
     pub mix_profile_note: &'static str,
-    /// The workload's own numbers.
+    /// The workload's own parameters.
     pub workload: BTreeMap<&'static str, String>,
-    /// Not counted before the measured phase.
+    /// The length of the warm-up before the measured phase, which is not counted.
     pub warm_up_seconds: f64,
-    /// Length of the measured phase, as asked for.
+    /// The requested length of the measured phase.
     pub seconds: f64,
-    /// Length of the verification phase, as asked for; 0 for none.
+    /// The requested length of the verification phase; 0 if no such phase was requested.
     pub verify_seconds: f64,
 }
 

@@ -1,7 +1,8 @@
-//! The whole benchmark in its order: open, load, verify, measure, judge, measure the machine.
+//! The whole benchmark in its order: open, load, verify, measure, judge, and measure the machine.
 //!
-//! Invariant: the verification phase runs the same configuration as the measured one, on the same memory, before it. The
-//! invariants are judged on the memory that both phases left. A history file appears only when it is whole.
+//! Invariant: the verification phase runs before the measured phase, with the same configuration
+//! and on the same memory. The invariants are judged on the memory after both phases. A history
+//! file appears only when it is whole.
 
 use super::driver::{Driver, Threaded};
 use super::report::{Chosen, Report};
@@ -26,20 +27,21 @@ use tarn_fabric::local::{Backing, LineAtomicity};
 pub struct Plan {
     /// The configuration.
     pub config: Config,
-    /// Length of the measured phase.
+    /// The length of the measured phase.
     pub measured: Duration,
-    /// Length of the verification phase; `None` for none.
+    /// The length of the verification phase; `None` for no such phase.
     pub verify: Option<Duration>,
-    /// The verification phase ends earlier when it has recorded so many transactions.
+    /// The verification phase ends earlier when it has recorded this number of transactions.
     pub verify_transactions_max: u64,
-    /// Where the history goes.
+    /// The path to which the history is written.
     pub history: Option<PathBuf>,
 }
 
 /// Runs the benchmark.
 ///
 /// # Errors
-/// A configuration that cannot be used, or work that failed. A check that fails is no error: the report says so.
+/// A configuration that cannot be used, or work that failed. A failed check is no error: the report
+/// states it.
 #[expect(clippy::disallowed_methods, reason = "the program's clock")]
 pub fn run<W: Threaded>(workload: W, plan: &Plan, watch: &dyn Watch) -> Result<Report, RunError> {
     let config = &plan.config;
@@ -82,7 +84,7 @@ pub fn run<W: Threaded>(workload: W, plan: &Plan, watch: &dyn Watch) -> Result<R
         0 | 1 => None,
         _ => machine::line_round_trip_ns(),
     };
-    // Transactions read primaries: one copy of everything.
+    // Transactions read only primaries, so the loops cover as much memory as one copy of all data.
     let one_copy_bytes = report.memory_bytes / config.cluster.replicas as u64;
     report.baseline_loops = bare::loops(one_copy_bytes, config.cluster.backing)
         .map_err(|error| RunError::Failed(format!("memory for the bare loops: {error}")))?;
@@ -93,12 +95,13 @@ fn nanos(length: Duration) -> Nanos {
     Nanos(length.as_nanos() as u64)
 }
 
-/// A tenth of the measured phase, at most 300 ms.
+/// Returns the length of the warm-up: a tenth of the measured phase, at most 300 ms.
 fn warm_up(plan: &Plan) -> Duration {
     (plan.measured / 10).min(Duration::from_millis(300))
 }
 
-/// Reports the configuration and the measured phase; the caller adds the figures that are measured apart.
+/// Reports the configuration and the measured phase; the caller adds the figures that are measured
+/// separately.
 fn report_of<W: Threaded>(
     driver: &Driver<W>,
     plan: &Plan,

@@ -1,6 +1,7 @@
 //! One thread of a phase: its coroutines and its counters.
 //!
-//! Invariant: counters are read by the thread that owns them, when it first sees the phase begin and end.
+//! Invariant: each thread reads its own counters, when the thread first sees that the phase has
+//! begun or ended.
 
 use super::inboxes::Routed;
 use crate::harness::phase::{Length, Phase, Reading};
@@ -15,12 +16,12 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::Executor;
 use tarn_workloads::Workload;
 
-/// One transaction in so many is timed.
+/// One transaction in this number is timed.
 const LATENCY_SAMPLE: u64 = 64;
-/// A transaction that has not ended so long after its phase never will.
+/// A transaction that has not ended this long after its phase is taken as one that never ends.
 const PATIENCE: Nanos = Nanos(2_000_000_000);
 
-/// Runs `coroutines` coordinators, numbered from `first` on, until the driver says stop.
+/// Runs the coordinators with these numbers until the driver stops the phase.
 pub(super) fn run<W: Workload>(
     workload: &W,
     cx: &Rc<Context>,
@@ -44,11 +45,12 @@ pub(super) fn run<W: Workload>(
             None => executor.spawn(coroutine(workload, seat, signals, record, ((), ()))),
         };
     }
-    // With one node a thread serves no other, and in mapped memory nothing runs on after a reply.
+    // In a cluster with one node, threads serve no other node. In mapped memory, no work continues
+    // after a reply.
     if cx.node.services().is_some_and(|its| its.transport() != Transport::Own) {
         executor.spawn(serve::run(cx, || !cx.has_coordinators()));
     }
-    // The first thread of each node sees to its leases.
+    // The first thread of each node manages the readers' leases of the node.
     let keeper = (cx.port.endpoint().thread == 0).then(|| LeaseKeeper::near(Rc::clone(cx)));
     if let Some(keeper) = keeper.flatten() {
         executor.spawn(async move { keeper.run(|| signals.stage() != STOP).await });

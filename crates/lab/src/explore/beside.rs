@@ -1,9 +1,12 @@
-//! State that compute nodes keep beside memory, for protocols whose locks lie there. The explorer takes a digest of it,
-//! serves it in the polls of coordinators, and checks at the end that no lock is left.
+//! Local state that compute nodes keep outside of the shared memory, for protocols that keep their
+//! locks in this local state. The explorer takes a digest of this state and processes lock requests in
+//! the polls of coordinators. At the end of an execution the explorer checks that no lock remains held.
 //!
-//! Invariant: this state does not change between polls. A thread's service runs in the polls of its coordinator, before the
-//! coordinator, as on a thread whose turns they share. A lock whose transaction is over is given up in the poll after the
-//! last verb has landed. An actor has ended only when nothing of it runs on. (docs/design/0018-explorer-beside-memory.md)
+//! Invariant: the local state of compute nodes does not change between polls. A thread's service and
+//! its coordinator share the turns of the thread. So the service runs in the polls of the coordinator,
+//! before the coordinator. A lock whose transaction is over is released in the poll after the last verb
+//! has landed. An actor has ended only when its service has also stopped.
+//! (docs/design/0018-explorer-beside-memory.md)
 
 use super::cluster::Cluster;
 use super::desk::Left;
@@ -15,16 +18,17 @@ use tarn_fabric::rng::mix;
 use tarn_sim::explore::{End, Fate};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
-/// Returns a digest of all that a node keeps: its locks, its grants, the requests it has heard, and its view of the
-/// litmus's shards. For a protocol with readers' leases it is a digest of its readers. `None` if the protocol keeps nothing
-/// there.
+/// Returns a digest of all local state that a node keeps: its locks, its grants, the requests that it
+/// has received, and its view of the litmus's shards. For a protocol with readers' leases the digest
+/// covers the node's readers. The result is `None` if the protocol keeps no local state.
 pub fn digest(node: &ComputeNode, shards: &[ShardId]) -> Option<u64> {
     let Some(services) = node.services() else { return Some(node.readers()?.digest()) };
     let word = |shard: &ShardId| services.shards.entry(*shard).map_or(0, ShardEntry::word);
     Some(shards.iter().map(word).fold(services.digest(), |digest, word| mix(digest ^ word)))
 }
 
-/// Returns a coroutine together with its thread's service; at its end the thread gives up all that the coroutine has left.
+/// Returns a coroutine that also runs its thread's service. When the coroutine ends, the thread
+/// releases everything that the coroutine has left.
 pub fn serving(
     cluster: &Rc<Cluster>,
     cx: &Rc<Context>,
@@ -42,8 +46,9 @@ pub fn serving(
     })
 }
 
-/// Describes locks that will never be given up: those at members all of whose actors have ended, once the locks of the
-/// recovered are dropped. `None`, if there are none.
+/// Describes locks that will never be released, or returns `None` if there are no such locks. The
+/// function considers member nodes whose actors have all ended, after the locks of recovered nodes were
+/// dropped.
 pub fn left_locked(left: &Left, end: &End<'_>) -> Option<String> {
     let has_ended = |cx: &Context| {
         let mut its = end.summary.actors.iter().filter(|actor| actor.node == cx.node.id);

@@ -1,10 +1,11 @@
-//! The small database of one litmus on one shape: catalog, keys, compute nodes.
+//! The small database on which one litmus runs with one shape: catalog, keys and compute nodes.
 //!
-//! Invariant: a function of litmus, shape, protocol and variant. Records get keys such that neighbours lie in different
-//! groups and no two lie in one bucket, unless the litmus puts them together. So a transaction on one record touches no
-//! line of another record. There are two compute nodes more than the litmus has. The steward loads, looks after the lost,
-//! looks at memory at rest, and outlives everything. The deputy looks after the lost before the steward, in runs in which
-//! the deputy may be lost.
+//! Invariant: litmus, shape, protocol and variant determine this database. The keys are chosen so that
+//! neighbouring records are in different groups and no two records share a bucket. Records that the
+//! litmus puts together are an exception. So a transaction on one record touches no line of another
+//! record. The database has two compute nodes more than the litmus: the steward and the deputy. The
+//! steward loads the records, recovers lost nodes, reads memory at rest, and is never lost. In runs in
+//! which the deputy may be lost, the deputy recovers lost nodes before the steward does.
 
 use super::coordinate::write;
 use super::litmus::Litmus;
@@ -37,38 +38,41 @@ use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_store::placement::shard_map::{ShardId, shard_of_address};
 use tarn_store::schema::{TableId, TableSchema};
 
-/// The only table.
+/// The only table of the database.
 pub const TABLE: TableId = TableId(0);
-/// Addresses that a coordinator remembers which does.
+/// The number of addresses that a coordinator remembers, if the litmus lets it remember addresses.
 const REMEMBERED: usize = 16;
-/// Seed of every generator: nothing that is explored draws.
+/// The seed of every random generator. No code that is explored draws random numbers.
 pub const SEED: u64 = 1;
-/// How long readers' leases are, and writers' waits: all that is asked is which waits fit into which windows.
+/// The length of readers' leases and of writers' waits. The length does not matter, because the
+/// explorer only decides which waits fit into which windows.
 const READ_LEASE_NS: u32 = 1;
-/// Where timestamps are counted: the second line of the superblock's page, which has no other use.
+/// The offset of the timestamp counter: the second line of the superblock's page, which has no other
+/// use.
 const TIMESTAMPS_AT: u64 = 64;
 const _: () = assert!(TIMESTAMPS_AT + 8 <= SUPERBLOCK_BYTES);
-/// Size of each node's lock table: every state's digest looks at all of it.
+/// The size of each node's lock table. The table is small because the digest of every state reads all
+/// of it.
 const LOCK_TABLE_BYTES: u64 = 1 << 10;
-/// Keys that are tried for one record.
+/// The number of keys that are tried for one record.
 const KEYS_MAX: u64 = 1 << 20;
 
-/// See the module's text.
+/// The small database of one litmus.
 pub struct Cluster {
-    /// The litmus.
+    /// The litmus that runs on the database.
     pub litmus: Rc<Litmus>,
-    /// The shape.
+    /// The shape of the cluster.
     pub shape: Shape,
     protocol: String,
     variant: String,
-    /// The isolation that histories are held against.
+    /// The isolation level that histories must satisfy.
     pub isolation: Isolation,
-    /// The plan of the memory.
+    /// The catalog, which is the plan of the memory.
     pub catalog: Catalog,
     keys: Vec<u64>,
-    /// Keys of fillers, each with its value.
+    /// The keys of filler records, each with its value.
     pub fillers: Vec<(u64, u64)>,
-    /// The shards of its records and of their buckets.
+    /// The shards of the records and of their buckets.
     pub shards: Vec<ShardId>,
 }
 
@@ -76,7 +80,8 @@ impl Cluster {
     /// Plans the database.
     ///
     /// # Errors
-    /// Names the protocol or variant that there is not, or says that the shape has too few buckets for the records.
+    /// The error names the unknown protocol or variant, or says that the shape has too few buckets for
+    /// the records.
     pub fn new(
         litmus: &Rc<Litmus>,
         shape: Shape,
@@ -85,10 +90,10 @@ impl Cluster {
         let planner = AnyProtocol::by_name(protocol, variant)?;
         let options = Options {
             coordinators_max: litmus.coordinators.len() as u32 + 1,
-            // A redo log has whole nodes.
+            // The redo log of an ordered index contains whole tree nodes, so the log is larger.
             log_bytes: if litmus.ordered.is_some() { 2 << 10 } else { 1 << 10 },
             chunk_bytes: 4 << 10,
-            // Each coordinator that splits a node takes a chunk of its own.
+            // Each coordinator that splits a tree node takes its own chunk.
             spare_bytes: 4 << 10,
             ..Options::default()
         };
@@ -108,12 +113,12 @@ impl Cluster {
         Ok(Cluster { litmus, shape, protocol, variant, isolation, catalog, keys, fillers, shards })
     }
 
-    /// The only table's schema.
+    /// Returns the schema of the only table.
     pub fn schema(&self) -> &TableSchema {
         &self.catalog.table(TABLE).schema
     }
 
-    /// A record's key.
+    /// Returns a record's key.
     pub fn key(&self, record: RecordIndex) -> u64 {
         self.keys[record.0]
     }
@@ -123,7 +128,7 @@ impl Cluster {
         self.keys.iter().position(|known| *known == key).map(RecordIndex)
     }
 
-    /// Returns the holder of an entry of `value` that leads to the record of `key`.
+    /// Returns the holder of an index entry that has `value` and leads to the record of `key`.
     pub fn holder(&self, key: u64, value: u64) -> Holder {
         match self.record(key) {
             Some(record) => Holder::Record(record),
@@ -132,28 +137,28 @@ impl Cluster {
         }
     }
 
-    /// A compute node of the litmus, in its only life.
+    /// Returns a compute node of the litmus in its only incarnation.
     pub fn node(&self, slot: u16) -> NodeId {
         NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
     }
 
-    /// The compute node that outlives everything.
+    /// Returns the steward: the compute node that is never lost.
     pub fn steward(&self) -> NodeId {
         self.node(self.litmus.compute_nodes() + 1)
     }
 
-    /// The compute node that looks after the lost first, and may be lost.
+    /// Returns the deputy: the compute node that recovers lost nodes first, and may be lost itself.
     pub fn deputy(&self) -> NodeId {
         self.node(self.litmus.compute_nodes())
     }
 
-    /// The number of compute nodes, deputy and steward included.
+    /// Returns the number of compute nodes, including the deputy and the steward.
     pub fn compute_nodes(&self) -> usize {
         usize::from(self.litmus.compute_nodes()) + 2
     }
 
-    /// The database of one execution: services that remember are new in each, and every compute node is
-    /// in its first life.
+    /// Creates the database of one execution. Services that remember state are new in each execution,
+    /// and every compute node is in its first incarnation.
     pub fn database(&self, groups: &[Vec<NodeSlot>]) -> (Arc<Database>, Arc<Service>) {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
         let protocol = protocol.expect("it was looked at before");
@@ -177,14 +182,15 @@ impl Cluster {
         (Arc::new(database), membership)
     }
 
-    /// A compute node of one execution.
+    /// Creates a compute node of one execution.
     pub fn join(&self, database: &Arc<Database>, node: NodeId) -> Arc<ComputeNode> {
         let lock_table_bytes = LOCK_TABLE_BYTES;
         let services = ServiceOptions { lock_table_bytes, ..ServiceOptions::direct(1) };
         let joined = ComputeNode::serving(Arc::clone(database), node, &services);
         let joined = Arc::new(joined.expect("a small lock table"));
         if let Some(services) = joined.services() {
-            // A shard that the node knows from the beginning is never learned later, unseen.
+            // The node reads all shards of the litmus now, so it never learns a shard later, at a
+            // moment that the explorer cannot see.
             for shard in &self.shards {
                 services.shards.reread(&*database.membership, *shard);
             }
@@ -192,7 +198,7 @@ impl Cluster {
         joined
     }
 
-    /// A thread's hold on the database; indexes do not grow.
+    /// Creates a thread's context, its access to the database. Indexes do not grow.
     pub fn context(
         &self,
         node: &Arc<ComputeNode>,
@@ -203,7 +209,8 @@ impl Cluster {
         let remembered = if remembers { REMEMBERED } else { 0 };
         let cx = Context::new(Arc::clone(node), port, thread, remembered);
         let mut cx = cx.expect("a thread for each coordinator");
-        // A counter of the process would be an object that everybody sees; a word is a line like any other.
+        // A counter of the process would be an object that every node sees. A counter in memory is a
+        // word in a line, which the explorer treats like any other line.
         cx.timestamps = Timestamps::Pool(Address::new(GroupId(0), TIMESTAMPS_AT));
         cx.growth.enable(false);
         Rc::new(cx)
@@ -212,7 +219,8 @@ impl Cluster {
     /// Loads the initial records, while the cluster is at rest.
     ///
     /// # Panics
-    /// If memory cannot be written: nothing has broken yet.
+    /// If memory cannot be written. While the database is loaded no fault has happened yet, so memory
+    /// can be written.
     pub fn load(&self, cx: &Rc<Context>) {
         let loaded: Result<u64, Failure> = block_on(async {
             let mut loader = Loader::new(cx, ALL);
@@ -236,7 +244,8 @@ impl Cluster {
         ordered.is_some_and(|ordered| ordered.late.contains(&value))
     }
 
-    /// Gives the tree its shape: by the engine's own transactions, under a number that no coordinator has.
+    /// Gives the tree its shape by the engine's own transactions. The transactions that give the tree
+    /// its shape have a coordinator number that no coordinator of the litmus has.
     async fn prepare(&self, cx: &Rc<Context>) -> Result<(), Failure> {
         let Some(ordered) = &self.litmus.ordered else { return Ok(()) };
         let number = self.litmus.coordinators.len() as u32;
@@ -271,11 +280,12 @@ fn schema(litmus: &Litmus) -> TableSchema {
     }
 }
 
-/// The last of late fillers come in one transaction: a leaf that has so little room asks for a split, which is
-/// due before another transaction of the same number.
+/// The number of late fillers that the last transaction of the loading inserts. A leaf with so little
+/// free room requests a split. The split would be executed before another transaction of the same
+/// coordinator number.
 const TOGETHER: usize = 3;
 
-/// Looks for keys.
+/// The search for keys of records.
 struct Places<'a> {
     catalog: &'a Catalog,
     litmus: &'a Litmus,
@@ -292,7 +302,7 @@ impl<'a> Places<'a> {
         self.view.place(self.catalog, table, hash_of(table, key))
     }
 
-    /// A key for each record; none if there are too few buckets.
+    /// Returns a key for each record, or `None` if the table has too few buckets.
     fn keys(&self) -> Option<Vec<u64>> {
         let mut keys: Vec<u64> = Vec::new();
         let mut group = 0;
@@ -309,7 +319,7 @@ impl<'a> Places<'a> {
                     }
                 }
             };
-            // In an ordered index records that say the same are in the order of their keys.
+            // In an ordered index, records with the same value are in the order of their keys.
             let ascends = |key: &u64| {
                 self.litmus.ordered.is_none() || keys.last().is_none_or(|last| last < key)
             };
@@ -320,7 +330,8 @@ impl<'a> Places<'a> {
         Some(keys)
     }
 
-    /// Returns a key for each filler, behind those of records and in other buckets, with its value.
+    /// Returns a key for each filler, with the filler's value. The keys are larger than the keys of the
+    /// records and belong to other buckets.
     fn fillers(&self, keys: &[u64]) -> Vec<(u64, u64)> {
         let Some(ordered) = &self.litmus.ordered else { return Vec::new() };
         let taken: Vec<Place> = keys.iter().map(|key| self.of(*key)).collect();
@@ -332,7 +343,7 @@ impl<'a> Places<'a> {
         free.zip(ordered.fillers.iter().copied()).collect()
     }
 
-    /// The shards of these keys' locks, and of their buckets', each once.
+    /// Returns the shards of the locks of these keys and of their buckets, each shard once.
     fn shards(&self, keys: &[u64]) -> Vec<ShardId> {
         let table = self.catalog.table(TABLE);
         let of = |key: &u64| [table.shard_of(*key), shard_of_address(self.of(*key).bucket)];
@@ -340,7 +351,7 @@ impl<'a> Places<'a> {
         shards.into_iter().collect()
     }
 
-    /// An earlier record that this one shares a bin with.
+    /// Returns an earlier record with which this record shares a bin.
     fn partner(&self, record: usize) -> Option<usize> {
         let shares = |set: &&Vec<usize>| set.contains(&record);
         let set = self.litmus.together.iter().find(shares)?;

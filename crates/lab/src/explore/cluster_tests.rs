@@ -1,6 +1,7 @@
 //! Tests of a litmus's small database.
 //!
-//! Invariant checked: neighbours lie apart, records that are put together share a bin, and too many records are refused.
+//! Invariant checked: neighbouring records are in different groups, records that are put together share
+//! a bin, and too many records are refused.
 
 use super::*;
 

@@ -1,7 +1,8 @@
-//! A coordinator of a litmus as a coroutine: its transactions, one after another, by the engine.
+//! A coordinator of a litmus as a coroutine. The coordinator runs its transactions one after another,
+//! with the engine.
 //!
-//! Invariant: the number of tries of a transaction is bounded, so every execution ends. A row holds one number in every
-//! word of its payload: a row with two numbers is torn.
+//! Invariant: the number of tries of a transaction is bounded, so every execution ends. A row holds the
+//! same number in every word of its payload, so a row with two different numbers is torn.
 
 use super::cluster::{Cluster, TABLE};
 use super::desk::Desk;
@@ -23,7 +24,7 @@ use tarn_store::ids::{AbortReason, Explanation, Failure, Resolution, TxnId};
 use tarn_store::schema::range::ScanHandle;
 use tarn_store::schema::{Cells, Key};
 
-/// No pause: when a try comes is the scheduler's to choose.
+/// The engine makes no pause between tries, because the scheduler chooses when each try happens.
 const RETRY: Retry = Retry {
     deadline: None,
     tries_max: 0,
@@ -32,36 +33,37 @@ const RETRY: Retry = Retry {
     patient_tries: 1_000,
 };
 
-/// One coordinator's part of a litmus.
+/// The part of a litmus that one coordinator runs.
 pub struct Part {
     /// The database's plan.
     pub cluster: Rc<Cluster>,
-    /// The cluster.
+    /// The explored cluster.
     pub fabric: ExploreFabric,
-    /// Where it leaves the results of its transactions.
+    /// The desk at which the coordinator leaves the results of its transactions.
     pub desk: Rc<Desk>,
-    /// Which of the litmus's coordinators.
+    /// The number of the coordinator in the litmus.
     pub number: usize,
-    /// The first of its transactions among all.
+    /// The position of the coordinator's first transaction among all transactions of the litmus.
     pub first: usize,
-    /// Where its history goes.
+    /// The sink that receives the coordinator's history.
     pub sink: HistorySink,
-    /// How often each transaction is tried.
+    /// The number of tries of each transaction.
     pub tries: u32,
 }
 
 impl Part {
-    /// Runs its transactions.
+    /// Runs the transactions of the coordinator.
     pub async fn run(self, cx: Rc<Context>) {
         let litmus = Rc::clone(&self.cluster.litmus);
         let succeeds = litmus.coordinators[self.number].succeeds;
         if let Some(of) = succeeds {
-            // A number is never taken from a member.
+            // A coordinator number is never taken from a node that is still a member, so the node is
+            // expelled first.
             let node = self.cluster.node(litmus.coordinators[of].node);
             cx.database().membership.expel(node);
         }
         let scripts = &litmus.coordinators[self.number].transactions;
-        // A call has no body that could give up.
+        // A transaction of one call has no body that could stop the tries, so the engine counts them.
         let is_calling = scripts.iter().any(|script| script.gets().is_some());
         let tries_max = if is_calling { self.tries } else { 0 };
         let number = succeeds.unwrap_or(self.number) as u32;
@@ -77,7 +79,7 @@ impl Part {
         }
     }
 
-    /// Runs one; whether the coordinator can go on.
+    /// Runs one transaction. Returns whether the coordinator can continue.
     async fn transaction(&self, by: &mut Coordinator, index: usize, script: &Script) -> bool {
         self.desk.begins(self.number, index, by.context().port.observed());
         for op in &script.ops {
@@ -117,7 +119,7 @@ impl Part {
             Ok(()) => return (Ended::Committed(once.seen.clone()), true),
             Err(failure) if failure == Failure::user_abort() => return (Ended::Without, true),
             Err(Failure::Abort(AbortReason::UniqueViolation)) => return (Ended::Refused, true),
-            // The last of the bounded tries.
+            // If an abort reaches this point, it ended the last try that the bound on tries allows.
             Err(Failure::Abort(_)) => return (Ended::Without, true),
             Err(failure) => failure,
         };
@@ -142,8 +144,9 @@ impl Part {
     }
 }
 
-/// Returns how a transaction in doubt ended. It asks again while a mender repairs the cause of the failure: a change of the
-/// configuration waits for it.
+/// Returns how a transaction in doubt ended. If a node is down, the function asks again while a mender
+/// (a coroutine that repairs the configuration) is at work, because the answer waits for the change of
+/// the configuration.
 async fn resolve(by: &mut Coordinator, id: TxnId) -> Option<Resolution> {
     loop {
         match by.resolve(id).await {
@@ -160,15 +163,15 @@ async fn resolve(by: &mut Coordinator, id: TxnId) -> Option<Resolution> {
     }
 }
 
-/// One transaction, tried again and again.
+/// One transaction that is tried repeatedly.
 struct Once<'a> {
     cluster: &'a Cluster,
     script: &'a Script,
     /// The results of the reads of the last try.
     seen: Vec<Saw>,
-    /// Its scans, by step.
+    /// The scans of the last try, by step.
     scans: Vec<(usize, ScanHandle)>,
-    /// How many entries its last scan saw.
+    /// The number of entries that the last scan of the try saw.
     count: usize,
     /// Whether a row of the last try was torn.
     torn: bool,
@@ -210,7 +213,7 @@ impl<'a> Once<'a> {
         Ok(())
     }
 
-    /// Runs it as one call.
+    /// Runs the transaction as one call.
     async fn get(&mut self, by: &mut Coordinator, records: &[RecordIndex]) -> Result<(), Failure> {
         let keys: Vec<u64> = records.iter().map(|&record| self.cluster.key(record)).collect();
         let (seen, torn) = (&mut self.seen, &mut self.torn);
@@ -232,7 +235,7 @@ impl<'a> Once<'a> {
         }
     }
 
-    /// Uses the fetched rows, in the order of the steps.
+    /// Uses the fetched rows in the order of the steps.
     fn take(&mut self, tx: &mut Transaction<'_>, step: usize, known: &[Option<Handle>]) {
         let handle = |record: RecordIndex| known[record.0].expect("it was asked for");
         match self.script.ops[step] {
@@ -264,7 +267,7 @@ impl<'a> Once<'a> {
         }
     }
 
-    /// An entry of the index in the litmus's terms: by the first part of its key, and its record.
+    /// Converts an entry of the index to the litmus's terms: the first part of the key, and the record.
     fn entry(&self, key: &[u8], record: Key<'_>) -> Entry {
         let value = u64::from_be_bytes(*key.first_chunk().expect("a number"));
         let holder = match record {
@@ -300,7 +303,7 @@ pub(super) fn write(tx: &mut Transaction<'_>, handle: Handle, value: u64) {
     }
 }
 
-/// Which number a row says in its first word, and whether every word says the same.
+/// Returns the number in the first word of a row, and whether every word of the row has this number.
 pub fn row_says(payload: &[u8]) -> (u64, bool) {
     let (words, _) = payload.as_chunks::<8>();
     (u64::from_le_bytes(words[0]), words.iter().all(|word| *word == words[0]))

@@ -1,7 +1,8 @@
-//! Where the coroutines of one execution leave their results.
+//! The desk: the place where the coroutines of one execution leave their results.
 //!
-//! Invariant: one desk an execution. Stamps are true time ([`tarn_fabric::port::Port::observed`]), and a transaction's
-//! interval is its caller's: from the first try to the reply.
+//! Invariant: each execution has one desk. Stamps are true time
+//! ([`tarn_fabric::port::Port::observed`]). The interval of a transaction is the interval that its
+//! caller sees: from the first try to the reply.
 
 use super::oracle::{Ended, Seen};
 use std::cell::RefCell;
@@ -15,35 +16,38 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::mix;
 use tarn_store::history::RecordedTxn;
 
-/// The results of coroutines.
+/// The results that coroutines have left.
 #[derive(Default)]
 pub struct Left {
-    /// Each transaction of the litmus, coordinator by coordinator.
+    /// The result of each transaction of the litmus, coordinator by coordinator.
     pub seen: Vec<Seen>,
-    /// The transactions that the engine recorded, by coordinator: also of coordinators that died.
+    /// The transactions that the engine recorded, by coordinator. Coordinators that died are included.
     pub sinks: Vec<HistorySink>,
-    /// Where in its coordinator's sink each transaction's tries begin.
+    /// For each transaction, the position in its coordinator's sink at which its tries begin.
     pub first_tries: Vec<(usize, usize)>,
-    /// Every thread, with its decisions about transactions in doubt.
+    /// The contexts of all threads. Each context has the thread's decisions about transactions in
+    /// doubt.
     pub contexts: Vec<Rc<Context>>,
-    /// Pairs of compute nodes: the first has found that the recovery of the second, a dead one, has ended.
+    /// Pairs of compute nodes. The first node has found that the recovery of the second node, which is
+    /// dead, has ended.
     pub recovered: Vec<(NodeId, NodeId)>,
-    /// Events that must not happen.
+    /// Descriptions of events that must not happen.
     pub failures: Vec<String>,
-    /// Rows that said two things, by transaction.
+    /// The transactions that saw a torn row, in which two words have different numbers.
     pub torn: Vec<usize>,
-    /// Phases in which each actor posted its rounds, by actor and round from 1; kept for traces only.
+    /// The phases in which each actor posted its rounds, by actor and round number, counted from 1. The
+    /// phases are kept for traces only.
     pub phases: BTreeMap<(usize, u32), String>,
 }
 
-/// See the module's text.
+/// The desk of one execution.
 #[derive(Default)]
 pub struct Desk {
     pub(super) left: RefCell<Left>,
 }
 
 impl Desk {
-    /// For so many transactions.
+    /// Creates a desk for `transactions` transactions.
     pub fn new(transactions: usize) -> Desk {
         let left = Left {
             seen: vec![Seen::default(); transactions],
@@ -53,14 +57,14 @@ impl Desk {
         Desk { left: RefCell::new(left) }
     }
 
-    /// Where the next coordinator's history goes.
+    /// Returns the sink for the next coordinator's history.
     pub fn sink(&self) -> HistorySink {
         let sink = HistorySink::default();
         self.left.borrow_mut().sinks.push(Rc::clone(&sink));
         sink
     }
 
-    /// A transaction of a coordinator begins.
+    /// Records that a transaction of a coordinator begins.
     pub fn begins(&self, coordinator: usize, index: usize, at: Nanos) {
         let left = &mut *self.left.borrow_mut();
         let before = left.sinks[coordinator].borrow().len();
@@ -68,14 +72,15 @@ impl Desk {
         left.seen[index].began = Some(at.0);
     }
 
-    /// Its caller is told.
+    /// Records that the caller of a transaction is told how it ended.
     pub fn told(&self, index: usize, at: Nanos, ended: Ended) {
         let seen = &mut self.left.borrow_mut().seen[index];
         (seen.told, seen.ended) = (Some(at.0), ended);
     }
 
-    /// A digest of all that coroutines of a compute node have left here, but for stamps: their order is the
-    /// explorer's to know. `coordinators` are those of the node.
+    /// Returns a digest of all results that the coroutines of a compute node have left at the desk. The
+    /// digest omits stamps, because the explorer knows their order. `coordinators` are the coordinators
+    /// of the node.
     pub fn digest_of(&self, node: NodeId, coordinators: &[usize]) -> u64 {
         let left = &*self.left.borrow();
         let mut text = String::new();
@@ -100,7 +105,7 @@ impl Desk {
         text.bytes().fold(text.len() as u64, |digest, byte| mix(digest ^ u64::from(byte)))
     }
 
-    /// Everything, for the judge.
+    /// Returns all results, for the judge.
     pub fn left(&self) -> std::cell::Ref<'_, Left> {
         self.left.borrow()
     }

@@ -1,10 +1,11 @@
 //! Finds the errors of a final state.
 //!
-//! Invariant: four judges that share nothing. The checker knows versions of the recorded history; the oracle knows the
-//! values that callers saw and that are left; the audit knows the memory; the desk knows the engine's own reports. Where a
-//! memory node's death took the last copy, the memory is not looked at, since a part of it cannot be read. Otherwise it is
-//! looked at through the last configuration. The interval of a transaction is its caller's: from its first try to the
-//! reply.
+//! Invariant: four judges share nothing. The checker uses the versions in the recorded history. The
+//! oracle uses the values that callers saw and the final values in memory. The audit uses the memory.
+//! The desk uses the engine's own reports. If a memory node's death destroyed the last copy of some
+//! data, no judge reads memory, because a part of memory cannot be read. If no data has lost its last
+//! copy, memory is read through the last configuration. The interval of a transaction is the interval
+//! that its caller sees: from the first try to the reply.
 
 use super::beside::left_locked;
 use super::cluster::{Cluster, SEED, TABLE};
@@ -29,16 +30,16 @@ use tarn_store::history::{RecordedTxn, enter};
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 
-/// The thread of the steward that looks at memory: no recovery has it.
+/// The number of the steward's thread that reads memory. No recovery uses this thread.
 const LOOKER: u16 = 32;
 
-/// No other coroutine runs beside it.
+/// The pace without pauses, because no other coroutine runs at the same time.
 const PACE: Pace = Pace { blocks: usize::MAX, ..Pace::UNPACED };
 
-/// Returns the contents of the records, if memory could be looked at.
+/// Returns the contents of the records, if memory could be read.
 ///
 /// # Errors
-/// Describes the first error, the most telling kind first.
+/// Describes the first error. More informative kinds of errors come first.
 pub fn judge(
     cluster: &Cluster,
     is_mended: bool,
@@ -64,7 +65,8 @@ pub fn judge(
         return Err(format!("stuck: {} waits for ever", actor.name));
     }
     let memory_died = end.summary.faults.iter().any(|it| matches!(it, Fault::MemoryDied(_)));
-    // A transaction that a death left in doubt keeps its locks.
+    // A transaction that a death left in doubt keeps its locks. So locks are checked only if no memory
+    // node died.
     if let Some(text) = left_locked(&left, end).filter(|_| !memory_died) {
         return Err(format!("locks: {text}"));
     }
@@ -77,15 +79,16 @@ pub fn judge(
     Err(unexplained(cluster, &left, contents.as_deref()))
 }
 
-/// Later than anything.
+/// A time later than any event.
 const LATE: Nanos = Nanos(u64::MAX / 2);
 
-/// Returns the recorded transactions with the decisions about those in doubt, and a contradiction to the reply that a
-/// caller got, if there is one.
+/// Returns the recorded transactions, with the decisions about transactions in doubt. Also returns a
+/// contradiction to the reply that a caller got, if there is a contradiction.
 fn history(left: &Left) -> (Vec<RecordedTxn>, Option<String>) {
     let decided = left.contexts.iter().flat_map(|cx| cx.decisions());
     let mut all = recorded(left);
-    // A recovery found no log of a transaction that is still undecided after it.
+    // If a transaction is still undecided after the recovery of its node, the recovery found no log of
+    // it.
     let is_over = |txn: &RecordedTxn| left.recovered.iter().any(|(_, dead)| *dead == txn.id.node());
     let entered = enter(&mut all, decided, is_over);
     (all, entered.contradictions.into_iter().next())
@@ -109,7 +112,7 @@ fn recorded(left: &Left) -> Vec<RecordedTxn> {
     all
 }
 
-/// Returns the contents of the records at rest.
+/// Returns the contents of the records, read while the cluster is at rest.
 fn look(cluster: &Cluster, left: &Left, end: &End<'_>) -> Result<Vec<Content>, String> {
     let node = cluster.join(&left.contexts[0].node.database, cluster.steward());
     let port = end.port(cluster.steward(), LOOKER, SEED);
@@ -136,8 +139,9 @@ fn look(cluster: &Cluster, left: &Left, end: &End<'_>) -> Result<Vec<Content>, S
     looked.unwrap_or_else(|failure: Failure| Err(format!("memory: it cannot be read: {failure}")))
 }
 
-/// Where locks lie in compute nodes, a trace of the dead may stand in no transaction's way for ever. So a snapshot is taken
-/// now, and must show the records that memory holds.
+/// Compute nodes may hold the locks in local memory. In this case, remains of a dead node in local
+/// memory might block other transactions for ever. So the judge takes a snapshot now, and the snapshot
+/// must show the records that memory holds.
 async fn probe(
     cluster: &Cluster,
     cx: &Rc<Context>,
@@ -160,7 +164,7 @@ async fn probe(
     })
 }
 
-/// For a coordinator that runs alone.
+/// The retry rule of a coordinator that runs alone.
 const PROBE: Retry =
     Retry { deadline: None, tries_max: 2, pause_first_ns: 1, pause_max_ns: 1, patient_tries: 1 };
 
@@ -201,7 +205,7 @@ async fn contents(
     })
 }
 
-/// Describes results that no order of the transactions gives.
+/// Describes results that no order of the transactions can give.
 fn unexplained(cluster: &Cluster, left: &Left, contents: Option<&[Content]>) -> String {
     let litmus = &cluster.litmus;
     let mut text = "values: no order of the transactions gives".to_owned();
@@ -233,7 +237,7 @@ fn shown(content: &Content) -> String {
     content.map_or_else(|| "absent".to_owned(), |value| value.to_string())
 }
 
-/// Entries of a scan: `{3, x = 4}`; fillers are shown by their values.
+/// Formats the entries of a scan, for example `{3, x = 4}`. Fillers are shown by their values.
 fn scanned(entries: &[Entry], names: &[String]) -> String {
     let one = |&(value, holder): &Entry| match holder {
         Holder::Record(record) => format!("{} = {value}", names[record.0]),

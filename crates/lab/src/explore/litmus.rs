@@ -1,7 +1,9 @@
-//! A litmus: a few transactions on a few records, and the result that would be wrong, in a TOML file.
+//! A litmus: a few transactions on a few records, and the result that would be wrong. A TOML file
+//! describes the litmus.
 //!
-//! Invariant: no protocol is named. Unknown keys, steps without a meaning, and outcomes that no order of the transactions
-//! gives are errors, which name the file. The files of the repository are part of the program.
+//! Invariant: a litmus names no protocol. Unknown keys, steps without a meaning, and outcomes that no
+//! order of the transactions gives are errors, and each error names the file. The files of the
+//! repository are part of the program.
 
 use super::oracle;
 use super::ranges::{self, FileOrdered, Ordered};
@@ -15,16 +17,17 @@ use std::path::Path;
 use tarn_check::Isolation;
 use tarn_store::ids::UsageError;
 
-/// Compute nodes that a litmus may have.
+/// The largest number of compute nodes of a litmus.
 pub const COMPUTE_NODES_MAX: u16 = 3;
-/// Transactions of one litmus: all their orders are tried by the oracle.
+/// The largest number of transactions of one litmus. The number is small because the oracle tries all
+/// their orders.
 const TRANSACTIONS_MAX: usize = 6;
-/// Tries of one transaction.
+/// The largest number of tries of one transaction.
 const TRIES_MAX: u32 = 3;
 
 macro_rules! embedded {
     ($($name:literal)+) => {
-        /// The litmuses that come with the program, by name.
+        /// The litmuses that are part of the program, by name.
         const EMBEDDED: &[(&str, &str)] = &[
             $(($name, include_str!(concat!("../../../../scenarios/litmus/", $name, ".toml")))),+
         ];
@@ -41,60 +44,63 @@ embedded! {
     "unique-insert" "user-abort" "write-skew" "write-then-read"
 }
 
-/// See the module's text.
+/// A litmus test.
 #[derive(Clone, Debug)]
 pub struct Litmus {
-    /// Its name, or its file's.
+    /// The name of the litmus, or of its file.
     pub name: String,
-    /// Its subject.
+    /// The subject of the litmus.
     pub title: String,
     /// The result that would be wrong.
     pub wrong: String,
-    /// How its records lie.
+    /// The layout of the litmus's records.
     pub layout: Layout,
-    /// Whether it is as true of records that lie in another way: its file names none.
+    /// Whether the litmus is valid for every layout of records. A litmus is valid for every layout if
+    /// its file names no layout.
     pub any_layout: bool,
-    /// Its ordered index, by the values of records; if it has one.
+    /// The ordered index of the litmus, by the values of records, if the litmus has an index.
     pub ordered: Option<Ordered>,
-    /// Names of its records, ascending.
+    /// The names of the records, ascending.
     pub records: Vec<String>,
     /// The initial contents of the records.
     pub initial: Vec<Content>,
-    /// Records that share one bin of the index: one takes a slot that another left.
+    /// Sets of records that share one bin of the index, so that one record takes a slot that another
+    /// record left.
     pub together: Vec<Vec<usize>>,
     /// The coordinators and their transactions.
     pub coordinators: Vec<Crew>,
-    /// Compute nodes that may be lost, if any may.
+    /// The compute nodes that may be lost, if any may be lost.
     pub mortal: Vec<u16>,
-    /// How often a transaction is tried.
+    /// The number of tries of each transaction.
     pub tries: u32,
-    /// The clusters that it is to run on, the one that tells most first.
+    /// The clusters on which the litmus should run, the most informative cluster first.
     pub shapes: Vec<Shape>,
 }
 
 /// One coordinator and its transactions, which it runs in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Crew {
-    /// Its compute node.
+    /// The compute node of the coordinator.
     pub node: u16,
-    /// Whether it remembers where it saw records.
+    /// Whether the coordinator remembers the addresses at which it saw records.
     pub remembers: bool,
-    /// It begins when this coordinator's node is lost, under that one's number.
+    /// The coordinator whose loss starts this one. This coordinator begins when the other coordinator's
+    /// node is lost, and takes the number of the other coordinator.
     pub succeeds: Option<usize>,
-    /// Its transactions.
+    /// The transactions of the coordinator.
     pub transactions: Vec<Script>,
 }
 
 impl Litmus {
-    /// Names of the litmuses that come with the program.
+    /// Returns the names of the litmuses that are part of the program.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
-    /// The litmus called `name`, or, if it ends in `.toml`, the one in that file.
+    /// Returns the litmus called `name`. If `name` ends in `.toml`, returns the litmus in that file.
     ///
     /// # Errors
-    /// Names the unknown litmus, or the file and its mistake.
+    /// The error names the unknown litmus, or the file and its mistake.
     pub fn load(name: &str) -> Result<Litmus, UsageError> {
         let refuse = |allowed: String| UsageError {
             field: "litmus".into(),
@@ -113,10 +119,10 @@ impl Litmus {
         Litmus::parse(name, &text).map_err(refuse)
     }
 
-    /// Reads a litmus.
+    /// Reads a litmus from its text.
     ///
     /// # Errors
-    /// The mistake, and its place.
+    /// The error describes the mistake and its place.
     pub fn parse(name: &str, text: &str) -> Result<Litmus, String> {
         let file: File = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -124,7 +130,8 @@ impl Litmus {
             format!("a litmus in TOML; line {line}: {}", error.message())
         })?;
         let (litmus, stated) = file.litmus(name)?;
-        // Before any order of its transactions is tried: there may be too many.
+        // The litmus is checked before the orders of its transactions are tried, because it may have
+        // too many transactions.
         litmus.validate()?;
         if !stated.is_empty() {
             litmus.compare(&stated)?;
@@ -132,7 +139,7 @@ impl Litmus {
         Ok(litmus)
     }
 
-    /// Compute nodes that its coordinators need.
+    /// Returns the number of compute nodes that the litmus's coordinators need.
     pub fn compute_nodes(&self) -> u16 {
         self.coordinators.iter().map(|crew| crew.node + 1).max().unwrap_or(1)
     }
@@ -189,9 +196,10 @@ struct File {
     tries: u32,
     shapes: Vec<String>,
     coordinator: Vec<FileCrew>,
-    /// Compute nodes that may be lost; otherwise all of them.
+    /// The compute nodes that may be lost. If the file names none, all compute nodes may be lost.
     mortal: Option<Vec<u16>>,
-    /// Results that are right if all commit: every one of them, and no other.
+    /// The results that are right if all transactions commit. The file must state every such result,
+    /// and no other result.
     #[serde(default)]
     outcome: Vec<BTreeMap<String, Stated>>,
 }
@@ -211,7 +219,7 @@ fn one() -> u32 {
 }
 
 impl File {
-    /// The litmus, not validated yet, and the results that it states.
+    /// Returns the litmus, which is not validated yet, and the results that its file states.
     fn litmus(self, name: &str) -> Result<(Litmus, Vec<Vec<Content>>), String> {
         let records: Vec<String> = self.records.keys().cloned().collect();
         let initial = by_name(&self.records, &records)?;
@@ -255,7 +263,8 @@ impl File {
 }
 
 impl Litmus {
-    /// Whether the results that the file states are those that the orders of its transactions give.
+    /// Checks that the results that the file states are the results that the orders of its transactions
+    /// give.
     fn compare(&self, stated: &[Vec<Content>]) -> Result<(), String> {
         let mut stated = stated.to_vec();
         stated.sort_unstable();

@@ -1,13 +1,15 @@
-//! Litmuses under every order that the contract allows, by the explorer of `tarn-sim`.
+//! Runs litmuses under every order that the contract allows, with the explorer of `tarn-sim`.
 //!
-//! Map: [`litmus`] is the file, [`script`] its language (`parse.rs` reads it), [`ranges`] its ordered index, [`shape`]
-//! where it runs. [`cluster`] is the small database of one, [`model`] the explorer's model of it: coordinators
-//! ([`coordinate`]), keepers that look after the lost ([`recovery`]) as the membership [`service`] lets them, state that
-//! compute nodes keep ([`beside`]), the judges ([`judge`], [`oracle`]). [`order`] lists the items to explore, [`run`]
-//! explores them, [`report`] reports the results. [`diagram`] draws a schedule.
+//! Map of the description of a litmus: [`litmus`] is the file, [`script`] its language (`parse.rs`
+//! reads it), [`ranges`] its ordered index, and [`shape`] the cluster on which it runs. [`cluster`] is
+//! the small database of one litmus, and [`model`] is the explorer's model of it. The model contains
+//! coordinators ([`coordinate`]), keepers that recover lost nodes ([`recovery`]) with the membership
+//! [`service`], the local state of compute nodes ([`beside`]), and the judges ([`judge`], [`oracle`]).
+//! [`order`] lists the items to explore, [`run`] explores them, and [`report`] reports the results.
+//! [`diagram`] draws a schedule.
 //!
-//! Invariant: no litmus and no judge names a protocol: each registered protocol has the suite. The effect of a schedule is
-//! a function of item and schedule, byte for byte.
+//! Invariant: no litmus and no judge names a protocol, so each registered protocol runs the whole
+//! suite. An item and a schedule determine the effect of the schedule, byte for byte.
 
 pub mod beside;
 pub mod cluster;

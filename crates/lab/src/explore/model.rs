@@ -1,7 +1,8 @@
-//! A litmus as the explorer's model: loads the memory, builds the coroutines, judges their results.
+//! A litmus as the explorer's model. The model loads the memory, builds the coroutines and judges their
+//! results.
 //!
-//! Invariant: an execution begins with a desk, a database and contexts of its own. Nothing of one execution reaches the
-//! next but the memory that was loaded, which the explorer restores.
+//! Invariant: an execution begins with its own desk, database and contexts. The only thing that passes
+//! from one execution to the next is the loaded memory, which the explorer restores.
 
 use super::beside;
 use super::cluster::{Cluster, SEED};
@@ -23,21 +24,24 @@ use tarn_engine::site::{ComputeNode, Context, Database};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_sim::explore::{Actor, End, ExploreFabric, FaultBudget, Model, Trigger};
 
-/// Keepers' threads that mend, behind those that recover.
+/// The number of the first thread that repairs the configuration after the death of a memory node.
+/// Threads that recover compute nodes have smaller numbers.
 const MENDERS: u16 = 8;
 
 type Coroutine = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The keepers that wait for a loss.
+/// The keepers that wait for the loss of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Care {
-    /// Compute nodes may be lost: a keeper recovers them.
+    /// Whether compute nodes may be lost, so that a keeper (a coroutine that repairs the cluster) must
+    /// recover them.
     pub recovers: bool,
-    /// Memory nodes may be lost that have copies: a keeper promotes these.
+    /// Whether memory nodes that have copies may be lost, so that a keeper must promote these copies.
     pub repairs: bool,
-    /// The keeper may be lost as well: there are two keepers.
+    /// Whether the keeper may be lost as well, so that the model has two keepers.
     pub has_deputy: bool,
-    /// Tries that each transaction has beyond the litmus's: one for each memory node that it may lose.
+    /// The number of tries that each transaction has in addition to the litmus's number. The number is
+    /// one try for each memory node that the execution may lose.
     pub more_tries: u32,
 }
 
@@ -51,19 +55,19 @@ impl Care {
     }
 }
 
-/// See the module's text.
+/// The explorer's model of a litmus.
 pub struct LitmusModel {
     cluster: Rc<Cluster>,
     care: Care,
     watched: Cell<bool>,
     desk: RefCell<Rc<Desk>>,
-    /// Final states that were judged and in which something had broken.
+    /// The number of final states that were judged and in which a fault had happened.
     broken: Cell<u64>,
-    /// Contents of the records in final states in which nothing had broken.
+    /// The contents of the records in final states in which no fault had happened.
     reached: RefCell<BTreeSet<Vec<Content>>>,
 }
 
-/// The shared parts of one execution's coroutines.
+/// The objects that all coroutines of one execution share.
 struct Stage<'a> {
     fabric: &'a ExploreFabric,
     desk: &'a Rc<Desk>,
@@ -72,7 +76,7 @@ struct Stage<'a> {
 }
 
 impl LitmusModel {
-    /// Makes the model of this cluster.
+    /// Creates the model of this cluster.
     pub fn new(cluster: Cluster, care: Care) -> LitmusModel {
         LitmusModel {
             cluster: Rc::new(cluster),
@@ -84,15 +88,16 @@ impl LitmusModel {
         }
     }
 
-    /// Final states that were judged and in which something had broken.
+    /// Returns the number of final states that were judged and in which a fault had happened.
     pub fn broken(&self) -> u64 {
         self.broken.get()
     }
 
-    /// Returns results that some order of the litmus's transactions gives, and that no final state without a fault held. A
-    /// litmus with a successor that waits for a death has none to give. Under snapshot isolation a result that no order
-    /// gives must be reached as well, if snapshots give one: a variant in which write skew is never found breaks
-    /// its claim. (Ordered indexes may be locked all the same.)
+    /// Returns missing results: some order of the litmus's transactions gives them, but no final state
+    /// without a fault had them. A litmus with a successor that waits for a death has no missing
+    /// results. Under snapshot isolation, the explorer must also reach a result that no order gives, if
+    /// snapshots give such a result. A variant in which the explorer never finds write skew does not
+    /// have the isolation that it claims. (Ordered indexes may be locked in spite of this.)
     pub fn not_reached(&self) -> Vec<String> {
         let litmus = &self.cluster.litmus;
         if litmus.coordinators.iter().any(|crew| crew.succeeds.is_some()) {
@@ -113,22 +118,22 @@ impl LitmusModel {
         missed
     }
 
-    /// The cluster.
+    /// Returns the small database of the litmus.
     pub fn cluster(&self) -> &Rc<Cluster> {
         &self.cluster
     }
 
-    /// The results of the last execution.
+    /// Returns the desk with the results of the last execution.
     pub fn desk(&self) -> Rc<Desk> {
         Rc::clone(&self.desk.borrow())
     }
 
-    /// From now on executions say in which phases rounds were posted.
+    /// Makes all later executions record in which phases rounds were posted.
     pub fn watch(&self) {
         self.watched.set(true);
     }
 
-    /// Names of the actors, in order.
+    /// Returns the names of the actors, in order.
     pub fn actor_names(&self) -> Vec<String> {
         let crews = self.cluster.litmus.coordinators.iter().enumerate();
         let coordinators = crews.map(|(at, crew)| coordinator_name(at, crew.node));
@@ -153,14 +158,14 @@ impl LitmusModel {
         Actor::new(name, node, thread, watched(inner, told))
     }
 
-    /// All compute nodes of one execution, by slot.
+    /// Creates all compute nodes of one execution, by slot.
     fn nodes(&self, database: &Arc<Database>) -> Vec<Arc<ComputeNode>> {
         let slots = 0..self.cluster.compute_nodes() as u16;
         slots.map(|slot| self.cluster.join(database, self.cluster.node(slot))).collect()
     }
 
-    /// The state that the litmus's compute nodes keep beside memory is part of the explored state. The other nodes are
-    /// never asked for locks.
+    /// Makes the local state of the litmus's compute nodes a part of the explored state. The steward
+    /// and the deputy never receive lock requests, so their local state is omitted.
     fn keep(&self, fabric: &ExploreFabric, nodes: &[Arc<ComputeNode>]) {
         let count = usize::from(self.cluster.litmus.compute_nodes());
         let keeps = |node: &Arc<ComputeNode>| node.services().is_some() || node.readers().is_some();
@@ -172,7 +177,7 @@ impl LitmusModel {
         }
     }
 
-    /// Returns the actor with the beginning and the end that the litmus gives it.
+    /// Returns the actor with the start and the protection from faults that the litmus gives it.
     fn fated(&self, actor: Actor, crew: &Crew) -> Actor {
         let litmus = &self.cluster.litmus;
         let actor = match litmus.mortal.contains(&crew.node) {
@@ -185,7 +190,7 @@ impl LitmusModel {
         }
     }
 
-    /// Lists the things to look after, each with its keeper.
+    /// Lists the tasks of keepers: each node that may be lost, with its keeper.
     fn tasks(&self) -> Vec<Task> {
         let Care { recovers, repairs, has_deputy, .. } = self.care;
         let cluster = &self.cluster;
@@ -276,12 +281,12 @@ impl LitmusModel {
     }
 }
 
-/// Something that is to be looked after when it is lost.
+/// A task of a keeper, to be done when a node is lost.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     by: NodeId,
     thread: u16,
-    /// The node that does it before, until it is lost.
+    /// The node that does the task first, until that node is lost.
     after: Option<NodeId>,
     lost: Trigger,
 }
@@ -293,7 +298,8 @@ fn coordinator_name(number: usize, node: u16) -> String {
 impl Model for LitmusModel {
     fn load(&self, fabric: &ExploreFabric) {
         let (database, _) = self.cluster.database(&fabric.groups());
-        // All nodes: those with locks are asked for them, also by the coordinator that gives a tree its shape.
+        // All nodes are created, because every node with locks receives lock requests. The coordinator
+        // that gives a tree its shape also sends such requests.
         let nodes = self.nodes(&database);
         let steward = self.cluster.steward();
         let node = &nodes[usize::from(steward.slot.0)];
@@ -327,7 +333,8 @@ impl Model for LitmusModel {
             fabric.share(move || recovery::digest(&cluster, &database));
         }
         if repairs {
-            // There is a mender for as long as the execution lasts, also before it has started: a coordinator that meets a
+            // The configurations count a mender (a coroutine that repairs the configuration) as long as
+            // the execution lasts, even before the mender has started. So a coordinator that meets a
             // dead node waits for the next configuration.
             std::mem::forget(database.configurations.begin_repairing());
         }

@@ -1,10 +1,14 @@
-//! The possible results of a litmus's transactions: every order of them, run one after another.
+//! The oracle: it computes the possible results of a litmus's transactions. The oracle tries every
+//! order of the transactions, one after another.
 //!
-//! Invariant: this module knows values only, neither versions nor protocols, and so is independent of the checker of
-//! histories. The results are right if some order of the transactions that took effect gives every read and the contents
-//! that are left. In it a transaction that ended before another began comes first. Under snapshot isolation the order is
-//! that of commits. Each transaction runs on the contents after some of the transactions before it, among them all that had
-//! ended before it began; no transaction between writes a record that it writes.
+//! Invariant: this module knows values only, neither versions nor protocols, and so is independent of
+//! the checker of histories. The results are right if some order of the transactions that took effect
+//! gives the result of every read and the final contents. In this order, a transaction that ended
+//! before another transaction began must come first. Under snapshot isolation the order is the order of
+//! commits. Each transaction reads a snapshot: the contents after some of the transactions before it.
+//! The snapshot of a transaction includes all transactions that had ended before the transaction began.
+//! No transaction that commits between this snapshot and the transaction's own commit writes a record
+//! that the transaction writes.
 
 use super::litmus::Litmus;
 use super::script::{Content, RecordIndex, Saw, Script};
@@ -13,29 +17,32 @@ use tarn_check::Isolation;
 /// How one transaction of a litmus ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Ended {
-    /// Not begun, or dead in the middle: whatever it did may be there or not.
+    /// The transaction did not begin, or its coordinator died in the middle. The effects of such a
+    /// transaction may be in memory or not.
     #[default]
     Unknown,
-    /// Acknowledged; the results of its reads, in order.
+    /// The transaction was acknowledged. The field holds the results of its reads, in order.
     Committed(Vec<Saw>),
-    /// A unique index refused it, so it took no effect: at its place another record must have said the same.
+    /// A unique index refused the transaction, so it took no effect. At its place in the order, another
+    /// record must have had the same value.
     Refused,
-    /// It took no effect: aborted in every try, or failed before anything was committed.
+    /// The transaction took no effect: it aborted in every try, or failed before it committed.
     Without,
 }
 
-/// One transaction as it was seen.
+/// One transaction, as its caller saw it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
-    /// When it began; `None`: never.
+    /// The time at which the transaction began. `None` means that the transaction never began.
     pub began: Option<u64>,
-    /// When its caller was told.
+    /// The time at which the transaction's caller got the reply.
     pub told: Option<u64>,
-    /// How it ended.
+    /// How the transaction ended.
     pub ended: Ended,
 }
 
-/// Every result of a litmus whose transactions all commit under this isolation, ascending.
+/// Returns every result of a litmus whose transactions all commit under this isolation, in ascending
+/// order.
 pub fn results(litmus: &Litmus, isolation: Isolation) -> Vec<Vec<Content>> {
     let scripts = scripts(litmus);
     let seen: Vec<Seen> = scripts
@@ -56,8 +63,8 @@ pub fn results(litmus: &Litmus, isolation: Isolation) -> Vec<Vec<Content>> {
     all
 }
 
-/// Whether some order explains the results and the contents that are left; `left` is `None` where memory could not be
-/// looked at.
+/// Returns whether some order explains the results and the final contents. `left` is the final
+/// contents, or `None` if memory could not be read.
 pub fn explains(
     (litmus, isolation): (&Litmus, Isolation),
     seen: &[Seen],
@@ -72,7 +79,7 @@ pub fn explains(
     })
 }
 
-/// All scripts, coordinator by coordinator.
+/// Returns all scripts, coordinator by coordinator.
 fn scripts(litmus: &Litmus) -> Vec<&Script> {
     litmus.coordinators.iter().flat_map(|crew| &crew.transactions).collect()
 }
@@ -81,18 +88,18 @@ struct Orders<'a> {
     litmus: &'a Litmus,
     scripts: &'a [&'a Script],
     seen: &'a [Seen],
-    /// Which transactions every order has.
+    /// The transactions that every order must contain.
     must: &'a [bool],
     isolation: Isolation,
 }
 
-/// A beginning of an order.
+/// The first part of an order of transactions.
 struct Path {
-    /// Which transactions it has.
+    /// The transactions that the first part of the order contains.
     done: Vec<bool>,
-    /// The same in order, each with the records that it wrote.
+    /// The transactions of the first part of the order, in order, each with the records that it wrote.
     commits: Vec<(usize, Vec<RecordIndex>)>,
-    /// The contents of the records before and after each.
+    /// The contents of the records before the first transaction and after each transaction.
     contents: Vec<Vec<Content>>,
 }
 
@@ -104,8 +111,9 @@ impl Path {
 }
 
 impl Orders<'_> {
-    /// Goes through every order that begins with `done`. It passes to `is_it` the contents after each beginning, and
-    /// whether nothing must follow. Returns whether `is_it` returned true once.
+    /// Goes through every order that begins with `done`. The function passes to `is_it` the contents
+    /// after each beginning, and whether the order may end there. Returns whether `is_it` returned true
+    /// for any beginning.
     fn walk(&self, path: &mut Path, is_it: &mut dyn FnMut(&[Content], bool) -> bool) -> bool {
         let whole = self.must.iter().zip(&path.done).all(|(must, done)| !must || *done);
         if is_it(path.contents.last().expect("the initial ones"), whole) {
@@ -136,8 +144,9 @@ impl Orders<'_> {
         false
     }
 
-    /// Returns the contents after `next` and the records it wrote, if `next` may commit now with a snapshot after `from`
-    /// commits, and if its results are then those that were seen.
+    /// Returns the contents after the transaction `next` and the records that it wrote. The result is
+    /// `None` if `next` cannot commit now with a snapshot after `from` commits. The result is also
+    /// `None` if the results of `next` would differ from the results that its caller saw.
     fn commit(
         &self,
         next: usize,
@@ -158,7 +167,7 @@ impl Orders<'_> {
         let mut after = path.contents.last().expect("the initial ones").clone();
         written.iter().for_each(|it| after[it.0] = own[it.0]);
         if !written.is_empty() && ordered.is_some_and(|it| it.refuses(&after)) {
-            // Another that it has not seen says the same by now.
+            // By now another record, which is not in the transaction's snapshot, has the same value.
             reads = None;
         }
         let is_as_seen = match &self.seen[next].ended {
@@ -177,7 +186,8 @@ impl Orders<'_> {
         self.must[at] || (seen.ended == Ended::Unknown && seen.began.is_some())
     }
 
-    /// Whether it may come after those that are done, and before those that must still come.
+    /// Returns whether a transaction may follow the transactions of the order, and precede the
+    /// transactions that must still follow.
     fn is_next(&self, next: usize, done: &[bool]) -> bool {
         (0..self.scripts.len()).filter(|at| *at != next).all(|at| match done[at] {
             true => !self.is_before(next, at),
@@ -185,7 +195,7 @@ impl Orders<'_> {
         })
     }
 
-    /// Whether one of two had ended when the other began.
+    /// Returns whether transaction `one` had ended when transaction `other` began.
     fn is_before(&self, one: usize, other: usize) -> bool {
         let (told, began) = (self.seen[one].told, self.seen[other].began);
         matches!((told, began), (Some(told), Some(began)) if told < began)

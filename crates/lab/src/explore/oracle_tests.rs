@@ -1,6 +1,6 @@
 //! Tests of the oracle.
 //!
-//! Invariant checked: each isolation allows its results, and no others.
+//! Invariant checked: each isolation level allows its results, and no other results.
 
 use super::*;
 
@@ -29,10 +29,12 @@ fn write_skew_has_two_results_and_not_the_third() {
 
 #[test]
 fn real_time_and_doubt_count() {
-    // The second read the value that the first wrote, but its caller had the reply before the first began.
+    // The second transaction read the value that the first transaction wrote. But the caller of the
+    // second transaction had its reply before the first transaction began, so no order allows this.
     let late = [committed(5, 9, &[Some(0)]), committed(1, 3, &[Some(1)])];
     assert!(!explains((&skew(), STRICT), &late, None));
-    // In doubt, it may have taken effect or not; never begun, it did not.
+    // A transaction in doubt may have taken effect or not. A transaction that never began took no
+    // effect.
     let doubt = Seen { began: Some(0), ..Seen::default() };
     for left in [[Some(0), Some(1)], [Some(2), Some(1)]] {
         let seen = [doubt.clone(), committed(1, 3, &[Some(0)])];
@@ -65,7 +67,8 @@ fn snapshots_give_write_skew_and_respect_real_time() {
     assert!(explains((litmus, SNAPSHOTS), &skewed, Some(&both)));
     assert!(!explains((litmus, SNAPSHOTS), &skewed, Some(&one)));
     assert!(!explains((litmus, STRICT), &skewed, Some(&both)));
-    // The second began when the first was over: its snapshot has the value that the first wrote.
+    // The second transaction began when the first transaction had ended. So the snapshot of the second
+    // transaction has the value that the first transaction wrote.
     let apart = [committed(0, 3, &[Some(0)]), committed(5, 8, &[Some(0)])];
     assert!(!explains((litmus, SNAPSHOTS), &apart, None));
     let apart = [committed(0, 3, &[Some(0)]), committed(5, 8, &[Some(1)])];
@@ -74,7 +77,7 @@ fn snapshots_give_write_skew_and_respect_real_time() {
 
 #[test]
 fn snapshots_give_nothing_else() {
-    // Litmuses of one order's results: only skew of reads and writes may add to them.
+    // Snapshots may add results to a litmus only if the litmus allows skew of reads and writes.
     let more = |name: &str| {
         let litmus = Litmus::load(name).expect("a litmus");
         results(&litmus, SNAPSHOTS).len() > results(&litmus, STRICT).len()
@@ -92,7 +95,7 @@ fn snapshots_give_nothing_else() {
 #[test]
 fn a_reader_beside_snapshots_may_see_an_order_that_the_writers_do_not_have() {
     let litmus = Litmus::load("read-only-anomaly").expect("a litmus");
-    // The withdrawal has not seen the deposit, the reader has seen the deposit alone.
+    // The withdrawal has not seen the deposit. The reader has seen only the deposit.
     let seen =
         [committed(1, 2, &[]), committed(0, 9, &[Some(0)]), committed(3, 4, &[Some(0), Some(20)])];
     let left = [Some(1), Some(20)];

@@ -1,6 +1,8 @@
-//! The items to explore: which litmuses, on which shapes, with which faults, within which bounds.
+//! The order for an exploration: which litmuses, on which shapes, with which faults, within which
+//! bounds.
 //!
-//! Invariant: an item is explored alike in every order, and its replay names everything that it depends on.
+//! Invariant: an item is explored in the same way in every order that contains it. The replay command
+//! of an item names everything that the item depends on.
 
 use super::litmus::Litmus;
 use super::shape::Shape;
@@ -15,28 +17,28 @@ use tarn_engine::protocol::AnyProtocol;
 use tarn_sim::explore::{Bounds, FaultBudget};
 use tarn_store::ids::UsageError;
 
-/// Crashes of one execution.
+/// The largest number of crashes of one execution.
 pub const CRASHES_MAX: u32 = 3;
 
 /// A kind of fault that may happen at every point of an execution.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// Nothing.
+    /// No fault happens.
     None,
-    /// A compute node dies; another one recovers it.
+    /// A compute node dies. Another compute node recovers the dead node.
     Compute,
-    /// A compute node is declared dead and recovered, and goes on meanwhile.
+    /// A compute node is declared dead and recovered, but continues to run meanwhile.
     Zombie,
-    /// A memory node dies; where there are copies, one is promoted, and a spare filled.
+    /// A memory node dies. If its groups have copies, one copy is promoted, and a spare node is filled.
     Memory,
 }
 
 impl FaultKind {
-    /// Every kind that breaks something.
+    /// Every kind that causes a fault.
     pub const ALL: [FaultKind; 3] = [FaultKind::Compute, FaultKind::Zombie, FaultKind::Memory];
 
-    /// Its name.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             FaultKind::None => "none",
@@ -46,9 +48,10 @@ impl FaultKind {
         }
     }
 
-    /// Returns how many faults of this kind one execution may have on this shape. No group loses its last copy as long as
-    /// it has others. The crashes that remain are compute nodes', the mender's among them, where the protocol `recovers`
-    /// from that.
+    /// Returns how many faults of this kind one execution may have on this shape. A group that has
+    /// several copies never loses its last copy. The remaining crashes are crashes of compute nodes,
+    /// including the node that repairs the configuration, if the protocol `recovers` from crashes of
+    /// compute nodes.
     pub fn budget(self, crashes: u32, shape: Shape, recovers: bool) -> FaultBudget {
         let mut budget = FaultBudget::NONE;
         match self {
@@ -80,30 +83,30 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// See the module's text.
+/// An order for an exploration.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Names or files; `all` are those of the program.
+    /// The names or files of litmuses. The name `all` means all litmuses of the program.
     pub litmuses: Vec<String>,
     /// The protocol's name.
     pub protocol: String,
-    /// Its variant.
+    /// The variant of the protocol.
     pub variant: String,
-    /// On this shape; otherwise on each litmus's first.
+    /// The shape on which litmuses run. If none is given, each litmus runs on its first shape.
     pub shape: Option<Shape>,
-    /// On every shape of each litmus.
+    /// Whether each litmus runs on all its shapes.
     pub deep: bool,
-    /// With records that lie so, where a litmus names no layout itself.
+    /// The layout of records for litmuses whose files name no layout.
     pub layout: Option<Layout>,
-    /// Crashes of one execution.
+    /// The number of crashes of one execution.
     pub crashes: u32,
-    /// The kind of the crashes; otherwise each kind by itself.
+    /// The kind of the crashes. If none is given, each kind is explored separately.
     pub fault: Option<FaultKind>,
-    /// When an item is given up.
+    /// The bounds at which the exploration of an item stops.
     pub bounds: Bounds,
-    /// When all of it is given up, shared among the items.
+    /// The time after which the whole order stops. The items of the order share this time.
     pub budget: Option<Duration>,
-    /// Items at a time.
+    /// The number of items that are explored at the same time.
     pub jobs: usize,
 }
 
@@ -112,14 +115,15 @@ pub struct Order {
 pub struct Item {
     /// The litmus.
     pub litmus: Litmus,
-    /// Where it runs.
+    /// The shape of the cluster on which the litmus runs.
     pub shape: Shape,
-    /// The kind of fault.
+    /// The kind of fault that may happen.
     pub fault: FaultKind,
 }
 
 impl Order {
-    /// All litmuses of the program for a protocol's variant: no faults, no bounds.
+    /// Creates an order for all litmuses of the program and one variant of a protocol, without faults
+    /// and without bounds.
     pub fn all(protocol: &str, variant: &str) -> Order {
         Order {
             litmuses: vec!["all".to_owned()],
@@ -139,7 +143,7 @@ impl Order {
     /// Returns the items to explore, in a fixed order.
     ///
     /// # Errors
-    /// Names the unknown value, and the allowed ones.
+    /// The error names the unknown value, and the allowed values.
     pub fn items(&self) -> Result<Vec<Item>, UsageError> {
         let caps = self.caps()?;
         if self.fault.is_some() && self.crashes == 0 {
@@ -159,17 +163,17 @@ impl Order {
                 let mut litmus = Litmus::load(name)?;
                 if let Some(layout) = self.layout {
                     if !litmus.any_layout {
-                        continue; // it is about its own
+                        continue; // the litmus has its own layout
                     }
                     litmus.layout = layout;
                 }
                 if !caps.ranges && litmus.ordered.is_some() {
-                    continue; // nor for ranges
+                    continue; // the protocol offers no ranges
                 }
                 for shape in self.shapes(&litmus) {
                     let item = |fault| Item { litmus: litmus.clone(), shape, fault };
                     let kinds = self.faults().into_iter();
-                    // A protocol that promises no recovery is not asked for it.
+                    // A kind of fault is omitted if the protocol does not promise to recover from it.
                     let kinds = kinds.filter(|kind| match kind {
                         FaultKind::None => true,
                         FaultKind::Compute | FaultKind::Zombie => caps.crash_recovery,
@@ -182,7 +186,8 @@ impl Order {
         if items.is_empty() { Err(self.nothing_left()) } else { Ok(items) }
     }
 
-    /// Nothing that was asked for is something that the protocol promises, or takes the layout that was asked for.
+    /// Returns the error for an order without items. Either the protocol promises none of the requested
+    /// features, or no litmus takes the requested layout.
     fn nothing_left(&self) -> UsageError {
         let (protocol, litmuses) = (&self.protocol, self.litmuses.join(" "));
         let (field, value, allowed) = match self.fault {
@@ -203,10 +208,10 @@ impl Order {
         UsageError { field: field.into(), value, allowed }
     }
 
-    /// Whether the protocol promises to survive the death of a compute node.
+    /// Returns whether the protocol promises to survive the death of a compute node.
     ///
     /// # Errors
-    /// Names the unknown value, and the allowed ones.
+    /// The error names the unknown value, and the allowed values.
     pub fn recovers(&self) -> Result<bool, UsageError> {
         Ok(self.caps()?.crash_recovery)
     }
@@ -215,7 +220,8 @@ impl Order {
         Ok(AnyProtocol::by_name(&self.protocol, &self.variant)?.info().caps)
     }
 
-    /// The isolation that histories are judged by, in words; `None` if there is no such protocol or variant.
+    /// Returns the name of the isolation level that histories must satisfy. The result is `None` if no
+    /// such protocol or variant exists.
     pub fn isolation(&self) -> Option<&'static str> {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant).ok()?;
         Some(guaranteed(&protocol).name())
@@ -237,12 +243,12 @@ impl Order {
         }
     }
 
-    /// The command that runs one schedule of an item again.
+    /// Returns the command that runs one schedule of an item again.
     pub fn replay(&self, item: &Item, schedule: &str) -> String {
         format!("{} --replay {schedule}", self.command(item))
     }
 
-    /// The command that explores one item.
+    /// Returns the command that explores one item.
     pub fn command(&self, item: &Item) -> String {
         let Item { litmus, shape, fault } = item;
         let mut command = format!("tarn explore {} --shape {shape}", litmus.name);

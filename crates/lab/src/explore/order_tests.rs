@@ -1,6 +1,8 @@
 //! Tests of orders for the explorer.
 //!
-//! Invariant checked: items are litmuses by shapes by faults; no protocol is asked for more than it promises; a replay names all that it depends on.
+//! Invariant checked: the items are all combinations of litmuses, shapes and faults. No item demands
+//! more of a protocol than the protocol promises. A replay command names everything that the replay
+//! depends on.
 
 use super::*;
 
@@ -26,7 +28,7 @@ fn an_order_of_which_nothing_is_left_is_refused() {
     let order = Order { crashes: 1, ..Order::all("drtm", "corrected") };
     let deadly = Order { fault: Some(FaultKind::Memory), ..order.clone() };
     assert_eq!(refused(deadly), "fault = memory; allowed: a death that drtm promises to survive");
-    // Every protocol has ranges by now.
+    // Every registered protocol offers ranges by now, so this test calls the error directly.
     let ranges = Order { litmuses: vec!["merge-scan".into()], ..order };
     let told = ranges.nothing_left().to_string();
     assert!(told.starts_with("litmus = merge-scan; allowed: without ranges"), "{told}");

@@ -1,23 +1,23 @@
-//! Steps of litmus files as they are written.
+//! Reads the steps of litmus files from their text.
 //!
-//! Invariant: a step that cannot be read is refused with the allowed steps. [`super::script`] gives the meaning of steps
-//! that can be read.
+//! Invariant: a step that cannot be read is refused, and the error lists the allowed steps.
+//! [`super::script`] gives the meaning of steps that can be read.
 
 use super::ranges::Range;
 use super::script::{Base, Expression, Op, RecordIndex};
 use tarn_store::index::btree::work::TreeTask;
 
-/// Most entries that a scan with a limit may ask for.
+/// The largest number of entries that a scan with a limit may request.
 const LIMIT_MAX: u32 = 100;
 
 const STEPS: &str = "read R, get R, update R = E, insert R = E, delete R, scan N..N with back and limit N behind \
                      it, split N, merge N, fetch, abort; E is a number, R or count, with + or - a number \
                      behind it";
 
-/// Reads a step; `names` are the litmus's records.
+/// Reads a step. `names` are the names of the litmus's records.
 ///
 /// # Errors
-/// The steps that are allowed in its place.
+/// The error lists the steps that are allowed in place of the unreadable step.
 pub(super) fn parse_op(step: &str, names: &[String]) -> Result<Op, String> {
     let (left, right) = match step.split_once('=') {
         Some((left, right)) => (left, Some(right)),

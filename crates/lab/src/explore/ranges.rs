@@ -1,8 +1,9 @@
 //! The ordered index of a litmus: which records have entries in it, and the entries that a scan of it must show.
 //!
-//! Invariant: the index orders records by their values, then by name. Keys of records ascend with their names, so both
-//! orders mean the same. This module knows values only: it is the map that the engine's trees are held against. Fillers are
-//! records that no script names; they give trees their shape and never change.
+//! Invariant: the index orders records by their values, then by name. Keys of records ascend with their
+//! names, so the order by key and the order by name are the same. This module knows values only, and
+//! the results of the engine's trees are compared with its results. Fillers are records that no script
+//! names. Fillers give trees their shape and never change.
 
 use super::litmus::Litmus;
 use super::script::{Content, RecordIndex};
@@ -13,21 +14,22 @@ use tarn_store::layout::index_plan::KeyBytes;
 use tarn_store::schema::range::{IndexKey, Scan};
 use tarn_store::schema::{ColumnId, INDEX_KEY_BYTES_MAX, IndexId, IndexPart, TableSchema};
 
-/// The only index.
+/// The only index of the table.
 pub const INDEX: IndexId = IndexId(0);
-/// Most fillers of a litmus: a few leaves.
+/// The largest number of fillers of a litmus. This number of fillers fills a few leaves.
 const FILLERS_MAX: usize = 200;
 
-/// See the module's text.
+/// The ordered index of a litmus.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ordered {
-    /// Whether no two records may say the same.
+    /// Whether the index is unique, so that no two records may have the same value.
     pub unique: bool,
-    /// Values of fillers, ascending, one record each.
+    /// The values of the fillers, ascending. Each value belongs to one filler.
     pub fillers: Vec<u64>,
-    /// Before anything else, the leaves of these values are split.
+    /// The values whose leaves are split before all other changes.
     pub splits: Vec<u64>,
-    /// Fillers that come after the splits, by transactions: leaves are loaded three quarters full.
+    /// The values of fillers that transactions insert after the splits. Loading alone fills leaves only
+    /// to three quarters.
     pub late: Vec<u64>,
 }
 
@@ -37,21 +39,21 @@ pub struct Ordered {
 pub struct FileOrdered {
     #[serde(default)]
     unique: bool,
-    /// Ranges of the values of fillers, both ends included.
+    /// The ranges of the values of fillers. Both ends of a range are included.
     #[serde(default)]
     fillers: Vec<(u64, u64)>,
     #[serde(default)]
     splits: Vec<u64>,
-    /// As `fillers`.
+    /// The ranges of the values of late fillers. Both ends of a range are included.
     #[serde(default)]
     late: Vec<(u64, u64)>,
 }
 
 impl FileOrdered {
-    /// The index.
+    /// Returns the index.
     ///
     /// # Errors
-    /// Names the range of fillers that cannot be.
+    /// The error names the impossible range of fillers.
     pub fn ordered(&self) -> Result<Ordered, String> {
         let mut fillers = BTreeSet::new();
         let mut of = |ranges: &[(u64, u64)]| -> Result<Vec<u64>, String> {
@@ -77,21 +79,21 @@ impl FileOrdered {
     }
 }
 
-/// A range of values that a step wants to see.
+/// The range of values that a scan step reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// The least value.
+    /// The smallest value of the range.
     pub from: u64,
-    /// The greatest value, included.
+    /// The largest value of the range, which is included.
     pub to: u64,
-    /// No more entries than this, if it is said.
+    /// The largest number of entries that the scan shows, if a limit is given.
     pub limit: Option<u32>,
-    /// From the greatest to the least.
+    /// Whether the scan goes from the largest value to the smallest.
     pub backward: bool,
 }
 
 impl Range {
-    /// The engine's.
+    /// Returns the engine's form of this scan.
     pub fn scan(self) -> Scan {
         let key = |value| IndexKey::new().u64(value);
         let mut scan = Scan::range(key(self.from), key(self.to));
@@ -107,7 +109,7 @@ pub enum Holder {
     Record(RecordIndex),
     /// A filler.
     Filler,
-    /// A record that no transaction made.
+    /// A record that no transaction created.
     Nobody,
 }
 
@@ -115,7 +117,7 @@ pub enum Holder {
 pub type Entry = (u64, Holder);
 
 impl Ordered {
-    /// The table's schema with the index, laid out for all records.
+    /// Returns the table's schema with the index, laid out for all records.
     pub fn schema(&self, table: TableSchema, records: usize) -> TableSchema {
         let parts = [IndexPart::Column(ColumnId(0))];
         let mut table = table.index("by_value", &parts, self.unique);
@@ -123,7 +125,7 @@ impl Ordered {
         table
     }
 
-    /// Returns the entries that a scan shows where the records hold `contents`.
+    /// Returns the entries that a scan shows if the records hold `contents`.
     pub fn entries(&self, range: Range, contents: &[Content]) -> Vec<Entry> {
         let named = contents.iter().enumerate();
         let named = named.filter_map(|(at, it)| Some(((*it)?, Holder::Record(RecordIndex(at)))));
@@ -138,7 +140,7 @@ impl Ordered {
         all
     }
 
-    /// Whether the index refuses that the records come to hold `contents`.
+    /// Returns whether the index refuses a change after which the records would hold `contents`.
     pub fn refuses(&self, contents: &[Content]) -> bool {
         let mut values: Vec<u64> = contents.iter().flatten().copied().collect();
         values.sort_unstable();
@@ -148,14 +150,14 @@ impl Ordered {
     }
 }
 
-/// The request to change the shape of the tree where a value belongs: its leaf.
+/// Returns the request to change the shape of the tree at the leaf to which a value belongs.
 pub fn work(task: TreeTask, value: u64) -> TreeWork {
     let mut key: KeyBytes = [0; INDEX_KEY_BYTES_MAX];
     key[..8].copy_from_slice(&value.to_be_bytes());
     TreeWork { index: INDEX, task, level: 0, key }
 }
 
-/// Describes a mistake in a litmus's use of its index, or in its having none.
+/// Describes a mistake in a litmus's use of its ordered index, or of the missing index.
 pub fn mistake(litmus: &Litmus) -> Option<String> {
     if litmus.records.iter().any(|name| name == "count") {
         return Some("a record called count; allowed: another name".into());

@@ -1,6 +1,7 @@
 //! Tests of a litmus's ordered index.
 //!
-//! Invariant checked: a scan shows the values of records and fillers, and a unique index refuses a number twice.
+//! Invariant checked: a scan shows the values of records and fillers, and a unique index refuses a
+//! second record with the same value.
 
 use super::*;
 

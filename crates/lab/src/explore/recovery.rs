@@ -1,9 +1,11 @@
-//! Keepers, as coroutines: they recover compute nodes, promote backups and fill spares. Digests of the state beside memory
-//! that they and the coordinators depend on.
+//! Keepers: coroutines that recover compute nodes, promote backups and fill spares. This file also
+//! computes digests of the state outside of memory on which the keepers and the coordinators depend.
 //!
-//! Invariant: keepers use the engine's own recovery and mending, and begin by declaring the lost node dead. A refused step
-//! is tried again when something has changed; the judge finds a keeper that never comes to its end. Locks without a log are
-//! left to the transactions that meet them. The judge sweeps away those that were never met, before it looks for any.
+//! Invariant: keepers use the engine's own recovery and mending, and begin by declaring the lost node
+//! dead. A keeper tries a refused step again after a change of the state. The judge finds a keeper that
+//! never ends. A keeper does not remove locks without a log, because the transactions that meet these
+//! locks remove them. Before the judge checks for remaining locks, it removes the locks without a log
+//! that no transaction met.
 
 use super::cluster::Cluster;
 use super::desk::Desk;
@@ -20,21 +22,23 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::mix;
 use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
-/// How long is waited before something is tried again: more than a look at the clock takes.
+/// The time that a keeper waits before it tries again. This time is longer than one reading of the
+/// clock takes.
 pub const LOOK_AGAIN: Nanos = Nanos(1_000);
-/// No member is expelled for being slow: an expelled member is lost by the scheduler's choice.
+/// No member is expelled for being slow, because the scheduler chooses which members are lost and
+/// expelled.
 const TERMS: Terms = Terms { patience_ns: u64::MAX / 2, look_every_ns: LOOK_AGAIN.0 };
-/// No pause: the scheduler chooses the steps between.
+/// The pace has no pauses, because the scheduler chooses which steps happen in between.
 const PACE: Pace =
     Pace { blocks: usize::MAX, pause_ns: 0, look_every_ns: LOOK_AGAIN.0, ..Pace::UNPACED };
 
-/// A coroutine that looks after the lost.
+/// A coroutine that repairs the cluster after the loss of a node.
 pub struct Keeper {
-    /// His thread.
+    /// The context of the keeper's thread.
     pub cx: Rc<Context>,
-    /// The node that does it before this one, until it is lost.
+    /// The node that has the same task before this keeper, until that node is lost.
     pub after: Option<NodeId>,
-    /// Where it notes the recoveries that have ended.
+    /// The desk at which the keeper records the recoveries that have ended.
     pub desk: Rc<Desk>,
 }
 
@@ -43,7 +47,8 @@ impl Keeper {
         self.cx.database().membership.standing(node)
     }
 
-    /// Whether it is too early for this keeper: the first one is a member, and has not done the work.
+    /// Returns whether it is too early for this keeper to begin its work. The work of the second keeper
+    /// is too early while the first keeper's node is a member and has not done the work.
     fn is_early(&self) -> bool {
         self.after.is_some_and(|first| self.standing(first) == Standing::Member)
     }
@@ -52,7 +57,7 @@ impl Keeper {
         self.cx.port.last_error() == Some(FabricError::Fenced)
     }
 
-    /// Recovers `dead`.
+    /// Recovers the compute node `dead`.
     pub async fn recover(self, dead: NodeId) {
         self.cx.database().membership.expel(dead);
         loop {
@@ -63,10 +68,10 @@ impl Keeper {
                 match recovery::recover(&self.cx, dead).await {
                     Ok(Attempt::Recovered(_) | Attempt::Done) => break,
                     Ok(Attempt::NotNow) => {}
-                    // This keeper is no member any more: another takes over.
+                    // This keeper's node is no member any more, so another keeper continues its work.
                     Ok(Attempt::Refused) => return,
                     Err(_) if self.is_fenced() => return,
-                    // A memory node died meanwhile.
+                    // A memory node died during the recovery, so the keeper tries again.
                     Err(_) => {}
                 }
             }
@@ -99,8 +104,9 @@ impl Keeper {
         }
     }
 
-    /// Whether the map is as good as it can be. A mender begins when a node has died: until that is in the map or reported,
-    /// the map is not.
+    /// Returns whether the map of groups needs no further repair. A keeper begins this work when a
+    /// memory node has died. As long as the death is neither in the map nor reported, the map still
+    /// needs repair.
     fn is_mended(&self) -> bool {
         let configurations = &self.cx.database().configurations;
         let open = configurations.open();
@@ -111,7 +117,7 @@ impl Keeper {
     }
 }
 
-/// Returns a digest of all that coordinators may learn of the cluster otherwise than from memory.
+/// Returns a digest of all that coordinators may learn of the cluster by other ways than memory.
 pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
     let nodes = (0..cluster.compute_nodes() as u16).map(|slot| cluster.node(slot));
     let standing = |node: NodeId| match database.membership.standing(node) {
@@ -145,10 +151,11 @@ fn of_shards(cluster: &Cluster, database: &Database) -> u64 {
     acks.fold(mix(first), |digest, word| mix(digest ^ word))
 }
 
-/// Between two groups: no memory node.
+/// A value that separates two groups in the digest. The value names no memory node.
 const SEPARATOR: tarn_fabric::address::NodeSlot = tarn_fabric::address::NodeSlot(u16::MAX);
 
-/// Returns a digest of the state that only keepers see: which node claimed which recovery, and which keepers are busy.
+/// Returns a digest of the state that only keepers see: which node claimed which recovery, and which
+/// keepers are at work.
 pub fn keepers_digest(database: &Database, service: &Service) -> u64 {
     let configurations = &database.configurations;
     let mut digest = mix(service.claims() ^ mix(database.membership.view().0));

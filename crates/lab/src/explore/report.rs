@@ -1,7 +1,8 @@
-//! The results of an order: a row an item, and the sum.
+//! The results of an order: one row for each item, and the sum of all rows.
 //!
-//! Invariant: "exhausted" is the explorer's word, and of the sum only if it is every row's. A state, an execution, a step
-//! is counted once, where it was. Rates are of real time.
+//! Invariant: the word "exhausted" is taken from the explorer. The sum is called exhausted only if
+//! every row is. Each state, execution or step is counted once, in the exploration in which it
+//! happened. Rates are per second of real time.
 
 use super::order::{FaultKind, Item, Order};
 use crate::harness::layout::Layout;
@@ -12,68 +13,69 @@ use std::fmt;
 use std::time::Duration;
 use tarn_sim::explore::{Bound, Explored, Outcome};
 
-/// The bound of an item whose time was up.
+/// The name of the bound of an item whose time was over.
 pub(super) const GAVE_UP: &str = "budget";
 
-/// One violation, made small.
+/// One violation, after its schedule was made smaller.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Found {
     /// A description of the violation.
     pub text: String,
-    /// Verbs that landed, and other events.
+    /// The number of verbs that landed and of other events.
     pub steps: usize,
-    /// Choices of the execution: lines, starts, faults.
+    /// The number of choices of the execution: lines, starts and faults.
     pub transitions: u32,
-    /// The choices.
+    /// The schedule, which is the list of choices.
     pub schedule: String,
-    /// The command that runs it again.
+    /// The command that runs the violation again.
     pub replay: String,
 }
 
 /// The results of one item.
 #[derive(Clone, Default, Debug, Serialize)]
 pub struct Row {
-    /// The litmus.
+    /// The name of the litmus.
     pub litmus: String,
-    /// Memory nodes and replicas.
+    /// The shape: the numbers of memory nodes and replicas.
     pub shape: String,
     /// The kind of fault that may happen.
     pub fault: &'static str,
-    /// Runs from the start.
+    /// The number of executions, which all run from the start.
     pub executions: u64,
-    /// Different states.
+    /// The number of different states.
     pub states: u64,
-    /// Different final states, each of which was judged.
+    /// The number of different final states. Each final state was judged.
     pub judged: u64,
-    /// Steps that were executed, those again that lead back to a choice included.
+    /// The number of steps that were executed. Steps that were repeated to return to a choice are
+    /// included.
     pub steps: u64,
-    /// Steps that were executed for the first time on their path.
+    /// The number of steps that were executed for the first time on their path.
     pub steps_new: u64,
-    /// Steps by seconds.
+    /// The number of steps per second.
     pub steps_per_s: f64,
-    /// Real time.
+    /// The real time of the exploration, in seconds.
     pub seconds: f64,
-    /// Most choices of one execution.
+    /// The largest number of choices of one execution.
     pub depth_max: u32,
-    /// Lines that more than one actor touches.
+    /// The number of lines that more than one actor touches.
     pub shared_lines: u64,
-    /// Final states in which a coroutine waits for ever.
+    /// The number of final states in which a coroutine waits for ever.
     pub stuck: u64,
-    /// Final states in which something had broken.
+    /// The number of final states in which a fault had happened.
     pub broken: u64,
-    /// Results that some order of the transactions gives, and that no execution had: of items that are
-    /// exhausted and in which nothing may break.
+    /// Results that some order of the transactions gives, and that no execution had. Such results are
+    /// listed only for exhausted items in which no fault may happen.
     pub not_reached: Vec<String>,
-    /// `exhausted` or `bounded`.
+    /// The outcome: `exhausted` or `bounded`.
     pub outcome: &'static str,
-    /// The bound, if it was bounded.
+    /// The bound that ended the exploration, if the outcome is `bounded`.
     pub bounded_by: Option<&'static str>,
     /// The violations.
     pub violations: Vec<Found>,
 }
 
 impl Row {
-    /// Makes the row of an item whose exploration broke an invariant of ours; `command` runs it again.
+    /// Creates the row of an item whose exploration panicked. `command` runs the item again.
     pub fn panicked(item: &Item, text: String, command: String) -> Row {
         let found =
             Found { text, steps: 0, transitions: 0, schedule: String::new(), replay: command };
@@ -88,7 +90,7 @@ impl Row {
         }
     }
 
-    /// Makes the row of an item that was explored.
+    /// Creates the row of an item that was explored.
     pub fn new(item: &Item, explored: &Explored, took: Duration, violations: Vec<Found>) -> Row {
         let progress = &explored.progress;
         let steps = progress.steps_new + progress.steps_again;
@@ -139,51 +141,51 @@ fn bound_name(bound: Bound) -> &'static str {
 /// The sum of rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Total {
-    /// Runs from the start.
+    /// The number of executions of all items.
     pub executions: u64,
-    /// Different states, item by item.
+    /// The number of different states, counted separately for each item and added.
     pub states: u64,
-    /// Steps.
+    /// The number of steps of all items.
     pub steps: u64,
-    /// Steps by the sum of the items' seconds: of one processor.
+    /// The number of steps divided by the sum of the items' times, which is the rate of one processor.
     pub steps_per_s: f64,
-    /// `exhausted` if every item is.
+    /// The outcome: `exhausted` if every item is exhausted.
     pub outcome: &'static str,
-    /// Items that are.
+    /// The number of exhausted items.
     pub exhausted: usize,
-    /// Items.
+    /// The number of items.
     pub items: usize,
-    /// How many are wrong.
+    /// The number of violations.
     pub violations: usize,
-    /// Real time of all.
+    /// The real time of the whole order, in seconds.
     pub seconds: f64,
 }
 
 /// The results of an order.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sum {
-    /// The protocol.
+    /// The name of the protocol.
     pub protocol: String,
-    /// Its variant.
+    /// The variant of the protocol.
     pub variant: String,
-    /// The isolation that histories and values were held against.
+    /// The isolation level that histories and values must satisfy.
     pub isolation: Option<&'static str>,
-    /// How records lie, where litmuses name no layout and another was asked for.
+    /// The requested layout of records, for litmuses that name no layout.
     pub layout: Option<&'static str>,
-    /// Crashes of one execution.
+    /// The number of crashes of one execution.
     pub crashes: u32,
-    /// Item by item.
+    /// The rows of the items.
     pub litmus: Vec<Row>,
-    /// All of it.
+    /// The sum of all rows.
     pub total: Total,
-    /// Items at a time.
+    /// The number of items that were explored at the same time.
     pub jobs: usize,
-    /// The machine that it ran on.
+    /// The machine on which the exploration ran.
     pub machine: String,
 }
 
 impl Sum {
-    /// Adds up these rows.
+    /// Creates the sum of these rows.
     pub fn new(order: &Order, litmus: Vec<Row>, took: Duration) -> Sum {
         let sum = |of: fn(&Row) -> u64| litmus.iter().map(of).sum::<u64>();
         let exhausted = litmus.iter().filter(|row| row.bounded_by.is_none()).count();
@@ -212,12 +214,12 @@ impl Sum {
         }
     }
 
-    /// Whether nothing is wrong, and nothing that is right was missed.
+    /// Returns whether no violation was found and no right result was missed.
     pub fn is_good(&self) -> bool {
         self.total.violations == 0 && self.litmus.iter().all(|row| row.not_reached.is_empty())
     }
 
-    /// Everything that is wrong.
+    /// Returns all violations, each with its row.
     pub fn violations(&self) -> impl Iterator<Item = (&Row, &Found)> {
         self.litmus.iter().flat_map(|row| row.violations.iter().map(move |found| (row, found)))
     }

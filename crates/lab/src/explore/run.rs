@@ -1,9 +1,10 @@
-//! Explores an order's items side by side, within one budget of time.
+//! Explores several items of an order at the same time, within one budget of time.
 //!
-//! Invariant: the rest of the budget is shared among the items that have not begun, so an item that ends early leaves its
-//! time to the others. The time that is left when all have had their turn goes to the items that gave up. They begin anew
-//! as long as they would get further. A violation is shrunk, and its replay is one command. Rows come out in the order of
-//! the items, whichever ended first.
+//! Invariant: the rest of the budget is shared among the items that have not begun, so an item that
+//! ends early leaves its time to the others. When all items have run, the remaining time goes to the
+//! items that stopped because their time was over. An item whose time was over restarts if it gets more
+//! time than before. A violation is shrunk, and its replay is one command. The rows of the report are
+//! in the order of the items, whichever item ended first.
 
 use super::cluster::Cluster;
 use super::model::{Care, LitmusModel};
@@ -22,23 +23,23 @@ use tarn_sim::explore::{
 };
 use tarn_store::ids::UsageError;
 
-/// How far an order is.
+/// The progress of an order.
 #[derive(Clone, Copy, Debug)]
 pub struct Now<'a> {
-    /// Items that are done.
+    /// The number of items that are done.
     pub done: usize,
-    /// Items in all.
+    /// The number of all items.
     pub all: usize,
-    /// The item that is telling.
+    /// The item that reports its progress.
     pub item: &'a Item,
-    /// How far that one is.
+    /// The progress of the item that reports.
     pub progress: &'a Progress,
 }
 
-/// Explores; `watch` is told now and then, by any item.
+/// Explores all items of an order. Any item may call `watch` from time to time to report its progress.
 ///
 /// # Errors
-/// Names the unknown value, and the allowed ones.
+/// The error names the unknown value, and the allowed values.
 #[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
 pub fn run(order: &Order, watch: &(dyn Fn(&Now<'_>) + Sync)) -> Result<Sum, UsageError> {
     let items = order.items()?;
@@ -55,7 +56,7 @@ pub fn run(order: &Order, watch: &(dyn Fn(&Now<'_>) + Sync)) -> Result<Sum, Usag
     Ok(Sum::new(order, rows.into_iter().flatten().collect(), start.elapsed()))
 }
 
-/// Explores the items of `round` side by side, each from its beginning.
+/// Explores several items of `round` at the same time. Each item starts from its beginning.
 #[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
 fn run_round(
     order: &Order,
@@ -88,7 +89,8 @@ fn run_round(
     Ok(rows.into_inner().expect("nobody panics with it"))
 }
 
-/// Explores an item; a panic is a finding of it, and the other items go on.
+/// Explores an item. A panic becomes a violation of the item, and the exploration of the other items
+/// continues.
 fn or_panicked(
     order: &Order,
     item: &Item,
@@ -99,14 +101,15 @@ fn or_panicked(
     })
 }
 
-/// When to give up.
+/// The time at which the order must stop.
 struct Budget {
     end: Option<Instant>,
     jobs: usize,
 }
 
 impl Budget {
-    /// Until when one of `waiting` items, itself included, may go on.
+    /// Returns the time until which one of `waiting` items may run. The number `waiting` includes the
+    /// item itself.
     fn until(&self, now: Instant, waiting: usize) -> Option<Instant> {
         let end = self.end?;
         let left = end.saturating_duration_since(now);
@@ -114,8 +117,9 @@ impl Budget {
         Some(now + share.min(left))
     }
 
-    /// Returns the items that are explored again, because the others left more time than these had: of those that gave up
-    /// for want of time, as many as would get further than before.
+    /// Returns the items that are explored again, because the other items left more time than these
+    /// items had. Candidates are the items that stopped because their time was over. As many candidates
+    /// are chosen as would get more time than before.
     fn again(&self, now: Instant, rows: &[Option<Row>]) -> Vec<usize> {
         let gave_up = |row: &Row| row.bounded_by == Some(GAVE_UP) && row.violations.is_empty();
         let rows = rows.iter().enumerate().filter_map(|(at, row)| Some((at, row.as_ref()?)));
@@ -137,7 +141,7 @@ impl Budget {
 /// Returns the model of an item, and the configuration of its exploration.
 ///
 /// # Errors
-/// Names the value that cannot be used.
+/// The error names the value that cannot be used.
 pub fn prepare(order: &Order, item: &Item) -> Result<(LitmusModel, ExploreConfig), UsageError> {
     let litmus = Rc::new(item.litmus.clone());
     let cluster = Cluster::new(&litmus, item.shape, (&order.protocol, &order.variant))?;
@@ -148,7 +152,8 @@ pub fn prepare(order: &Order, item: &Item) -> Result<(LitmusModel, ExploreConfig
         spares: item.shape.spares,
         faults: item.fault.budget(order.crashes, item.shape, order.recovers()?),
         bounds: order.bounds,
-        // A coroutine sleeps until there is news, or for no reason of its own: no deadline, no patience.
+        // A coroutine's sleep ends when there is news, or without a special reason. The coroutine has
+        // no deadline and no limit of patience.
         idle_sleeps: 1,
         ..ExploreConfig::new(nodes.0, nodes.1, group_bytes)
     };
@@ -175,7 +180,7 @@ fn explore_item(
     let explored = explore(&model, &config, &mut progress).map_err(usage)?;
     let seconds = start.elapsed();
     let broken = model.broken();
-    // Only an exhausted exploration can say that a result is missing.
+    // Only an exhausted exploration can show that a result is missing.
     let has_all = item.fault == FaultKind::None && explored.outcome == Outcome::Exhausted;
     let not_reached = if has_all { model.not_reached() } else { Vec::new() };
     let found = found(order, item, (&model, &config), &explored)?;
@@ -205,7 +210,8 @@ fn found(
     Ok(all)
 }
 
-/// Returns the length of a trace: verbs that landed, each counted once whatever lines it has, and other events at nodes.
+/// Returns the length of a trace: the number of verbs that landed and of other events at nodes. A verb
+/// counts once, however many lines it has.
 pub fn steps(trace: &[Step]) -> usize {
     let mut verbs: Vec<(Option<usize>, u32, u32)> = Vec::new();
     let mut events = 0;
@@ -221,10 +227,10 @@ pub fn steps(trace: &[Step]) -> usize {
     verbs.len() + events
 }
 
-/// Runs one schedule of an item again, watched; the returned model holds the results.
+/// Runs one schedule of an item again, with the phases recorded. The returned model holds the results.
 ///
 /// # Errors
-/// A schedule with a choice that there is not.
+/// The schedule names a choice that does not exist.
 pub fn replay_item(
     order: &Order,
     item: &Item,
@@ -238,7 +244,7 @@ pub fn replay_item(
 
 fn usage(error: ConfigError) -> UsageError {
     let ConfigError { field, value, allowed } = error;
-    // A schedule is given to be replayed.
+    // The user gives a schedule with the option `--replay`, so the error names this option.
     let field = if field == "schedule" { "replay".to_owned() } else { field.replace('_', "-") };
     UsageError { field, value, allowed }
 }

@@ -1,6 +1,7 @@
 //! Tests of a round of items.
 //!
-//! Invariant checked: a panic is a finding of its item, and the other items go on.
+//! Invariant checked: a panic becomes a violation of its item, and the exploration of the other items
+//! continues.
 
 use super::*;
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! The small language of litmus files: the requests of a transaction, one step a string.
+//! The small language of litmus files. The language describes the requests of a transaction, with one
+//! string for each step.
 //!
-//! Invariant: a step means the same to the engine ([`super::coordinate`]) and to the interpreter that the engine is held
-//! against ([`super::oracle`]). Steps take effect in order, an expression uses values that the transaction itself read and
-//! wrote, an absent record counts as 0.
+//! Invariant: a step means the same to the engine ([`super::coordinate`]) and to the interpreter with
+//! which the engine is compared ([`super::oracle`]). Steps take effect in order. An expression uses
+//! values that the transaction itself read and wrote. A record that does not exist counts as 0.
 //!
 //! ```text
 //! read x            look at x
@@ -17,7 +18,8 @@
 //! abort             give up: nothing of it may remain
 //! ```
 //!
-//! Instead of a record an expression may say `count`: the number of entries that the scan before it showed.
+//! In place of a record, an expression may contain the word `count`. The word `count` means the number
+//! of entries that the previous scan showed.
 
 use super::parse::parse_op;
 use super::ranges::{Entry, Ordered, Range};
@@ -25,44 +27,45 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tarn_store::index::btree::work::TreeTask;
 
-/// A record, by position among the names of its litmus.
+/// A record, given by its position among the names of its litmus.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RecordIndex(pub usize);
 
-/// The value of a record: `None` if it is not there.
+/// The value of a record. `None` means that the record does not exist.
 pub type Content = Option<u64>;
 
 /// The result of a step of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Saw {
-    /// A read: the record.
+    /// The result of a read: the content of the record.
     Content(Content),
-    /// A scan: its entries, in its order.
+    /// The result of a scan: its entries, in the order of the scan.
     Entries(Vec<Entry>),
 }
 
 /// The first part of an expression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Base {
-    /// Nothing.
+    /// The number zero.
     Zero,
-    /// A record's content; an absent record counts as 0.
+    /// The content of a record. A record that does not exist counts as 0.
     Record(RecordIndex),
-    /// How many entries the scan before it saw.
+    /// The number of entries that the previous scan saw.
     Count,
 }
 
-/// The value that a write writes: a number, or a result and a number, wrapping.
+/// The value that a write writes: a number, or a result plus a number, with wrapping addition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expression {
-    /// The value that the number is added to.
+    /// The value to which the number is added.
     pub base: Base,
     /// The number to add, as two's complement.
     pub number: u64,
 }
 
 impl Expression {
-    /// Its value, where a record's content is known, and how many entries were counted.
+    /// Returns the value of the expression. `content` gives the content of a record, and `count` is the
+    /// number of entries that the previous scan saw.
     pub fn value(self, content: impl Fn(RecordIndex) -> Content, count: usize) -> u64 {
         let base = match self.base {
             Base::Zero => 0,
@@ -76,28 +79,28 @@ impl Expression {
 /// One step of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// Looks at a record.
+    /// Reads a record.
     Read(RecordIndex),
-    /// Looks at a record, in one call with all that its transaction looks at.
+    /// Reads a record, in one call with all records that its transaction reads.
     Get(RecordIndex),
-    /// Changes a record that is there.
+    /// Changes a record that exists.
     Update(RecordIndex, Expression),
-    /// Makes a record that is not there.
+    /// Creates a record that does not exist.
     Insert(RecordIndex, Expression),
     /// Removes a record.
     Delete(RecordIndex),
-    /// Looks at a range of the ordered index.
+    /// Reads a range of the ordered index.
     Scan(Range),
-    /// Asks, before the transaction, that the leaf of a value change its shape.
+    /// Requests, before the transaction, that the leaf of a value changes its shape.
     Reshape(TreeTask, u64),
-    /// Brings the rows that were asked for.
+    /// Fetches the rows that the earlier steps requested.
     Fetch,
-    /// Gives up.
+    /// Aborts the transaction.
     Abort,
 }
 
 impl Op {
-    /// The record that it is about.
+    /// Returns the record on which the step acts, if it acts on one.
     pub fn record(self) -> Option<RecordIndex> {
         match self {
             Op::Read(record) | Op::Update(record, _) | Op::Insert(record, _) => Some(record),
@@ -106,7 +109,7 @@ impl Op {
         }
     }
 
-    /// Whether it needs an ordered index.
+    /// Returns whether the step needs an ordered index.
     pub fn is_ordered(self) -> bool {
         matches!(self, Op::Scan(_) | Op::Reshape(..))
     }
@@ -119,26 +122,27 @@ impl Op {
 /// The steps of one transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Script {
-    /// In order.
+    /// The steps, in order.
     pub ops: Vec<Op>,
 }
 
 impl Script {
-    /// Whether it only looks at records: then it is declared to.
+    /// Returns whether the transaction only reads. A transaction that only reads is declared as
+    /// read-only.
     pub fn only_reads(&self) -> bool {
         self.ops.iter().all(|op| matches!(op, Op::Read(_) | Op::Scan(_) | Op::Fetch))
     }
 
-    /// The records that it looks at, if it is one call.
+    /// Returns the records that the transaction reads, if the transaction is one call.
     pub fn gets(&self) -> Option<Vec<RecordIndex>> {
         let get = |op: &Op| if let Op::Get(record) = *op { Some(record) } else { None };
         self.ops.iter().map(get).collect()
     }
 
-    /// Reads the steps; `names` are the litmus's records.
+    /// Reads the steps from their text. `names` are the names of the litmus's records.
     ///
     /// # Errors
-    /// Names the step, and the allowed ones.
+    /// The error names the step, and the allowed steps.
     pub fn parse(steps: &[String], names: &[String]) -> Result<Script, String> {
         let mut ops = Vec::new();
         for step in steps {
@@ -153,12 +157,13 @@ impl Script {
         }
     }
 
-    /// Whether it gives up.
+    /// Returns whether the transaction aborts itself.
     pub fn gives_up(&self) -> bool {
         self.ops.contains(&Op::Abort)
     }
 
-    /// Returns a step that the engine does not offer, or that would mean nothing.
+    /// Describes a step that the engine does not offer or that would have no meaning, if the script has
+    /// such a step.
     fn mistake(&self, names: &[String]) -> Option<String> {
         let name = |record: RecordIndex| &names[record.0];
         let mut asked: Vec<RecordIndex> = Vec::new();
@@ -191,7 +196,8 @@ impl Script {
                     ));
                 }
                 Op::Delete(record) => deleted.push(record),
-                // A scan shows the changes before its fetch.
+                // A scan does not show changes that the transaction made after its last fetch. So a
+                // fetch must stand between a change and a scan.
                 Op::Scan(_) if changes => {
                     return Some("a scan after a change; allowed: with a fetch between".into());
                 }
@@ -207,13 +213,15 @@ impl Script {
         None
     }
 
-    /// Runs it alone on `state`, whose index, if it has one, is `ordered`; returns the results of its reads. `None`, with
-    /// nothing changed: a unique index refuses it. An aborted script changes nothing.
+    /// Runs the transaction alone on `state` and returns the results of its reads. `ordered` is the
+    /// index of `state`, if `state` has one. If a unique index refuses the transaction, the result is
+    /// `None` and `state` is unchanged. An aborted script also changes nothing.
     pub fn interpret(&self, ordered: Option<&Ordered>, state: &mut [Content]) -> Option<Vec<Saw>> {
         self.interpret_noting(ordered, state, &mut Vec::new())
     }
 
-    /// As [`Self::interpret`]; `written` are the records that it wrote, in order, whether or not their values changed.
+    /// Like [`Self::interpret`]. In addition it adds to `written` the records that the transaction
+    /// wrote, in order, whether or not their values changed.
     pub fn interpret_noting(
         &self,
         ordered: Option<&Ordered>,
@@ -256,11 +264,11 @@ impl Script {
     }
 }
 
-/// Records with their contents, for people: `x = 1, y absent`.
+/// Records with their contents in readable form: `x = 1, y absent`.
 pub struct Contents<'a> {
     /// The records' names.
     pub names: &'a [String],
-    /// Their contents.
+    /// The contents of the records.
     pub contents: &'a [Content],
 }
 
@@ -277,7 +285,7 @@ impl fmt::Display for Contents<'_> {
     }
 }
 
-/// Contents by name, as litmus files state them.
+/// Converts contents by name, as litmus files state them.
 pub(super) fn by_name(
     stated: &BTreeMap<String, Stated>,
     names: &[String],

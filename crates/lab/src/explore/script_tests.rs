@@ -1,6 +1,7 @@
 //! Tests of the language of litmus files.
 //!
-//! Invariant checked: steps take effect in order; a step that means nothing is refused by name.
+//! Invariant checked: steps take effect in order. A step without a meaning is refused, and the error
+//! names the step.
 
 use super::super::ranges::Holder;
 use super::*;

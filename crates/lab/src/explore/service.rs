@@ -1,8 +1,9 @@
-//! The membership service of a litmus, which notes each claim of a recovery.
+//! The membership service of a litmus. The service records each claim of a recovery.
 //!
-//! Invariant: it answers as the engine's own service does, which it asks. It notes claims, since the result of another
-//! claim depends on them, and the explorer has to tell such states apart. It does not count changes of shards:
-//! [`super::beside`] looks at the litmus's own.
+//! Invariant: the service passes all questions to the engine's own service and returns that service's
+//! answers. The service also records claims of recoveries, because the result of a later claim depends
+//! on the earlier ones, and the explorer must distinguish such states. The service does not count
+//! changes of shards, because [`super::beside`] reads the litmus's own shards.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,18 +17,20 @@ use tarn_fabric::rng::mix;
 use tarn_store::ids::{UsageError, ViewNumber};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord};
 
-/// See the module's text.
+/// The membership service of one execution.
 pub struct Service {
     inner: EmbeddedMembership,
-    /// By dead life, a digest of the nodes that its recovery was granted to, one after another.
+    /// For each dead incarnation, a digest of the nodes to which its recovery was granted, one after
+    /// another.
     claims: Mutex<BTreeMap<NodeId, u64>>,
 }
 
 impl Service {
-    /// For so many slots, whose members need not ask to stay; readers' leases are so long.
+    /// Creates a service with `compute_nodes` slots. The members need not renew their membership, and
+    /// readers' leases last `read_lease_ns`.
     ///
     /// # Panics
-    /// If they are too long.
+    /// If the leases are too long.
     pub fn new(compute_nodes: usize, read_lease_ns: u32) -> Arc<Service> {
         let inner = EmbeddedMembership::new(compute_nodes).leasing_reads(read_lease_ns);
         let inner = inner.expect("a short lease");
@@ -46,13 +49,14 @@ impl ShardRecord for Service {
         self.inner.shard(shard)
     }
 
-    /// Nothing that anybody must go through 4,096 shards for: those of the litmus are looked at in each poll.
+    /// No change is reported, so that no node reads all 4,096 shards again. Each poll reads the shards
+    /// of the litmus anyway.
     fn shard_changes(&self) -> u64 {
         0
     }
 }
 
-/// Methods that the engine's own service answers.
+/// The methods that the engine's own service answers.
 macro_rules! asked {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;)+) => {
         $(fn $name(&self, $($argument: $type),*) $(-> $answer)? {

@@ -1,29 +1,30 @@
-//! The cluster that a litmus runs on: memory nodes, copies of each record, empty nodes beside them.
+//! The cluster on which a litmus runs: the numbers of memory nodes, of copies of each record, and of
+//! spare memory nodes.
 //!
-//! Invariant: written `NODESxREPLICAS`, with no more replicas than nodes, and `+SPARES` behind it if there
-//! are any; compute nodes are the litmus's.
+//! Invariant: a shape is written `NODESxREPLICAS`, with no more replicas than nodes. If the shape has
+//! spares, `+SPARES` follows. The litmus determines the compute nodes.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Memory nodes that an exhaustive run can bear.
+/// The largest number of memory nodes with which an exhaustive run is feasible.
 const NODES_MAX: usize = 4;
-/// Spares: one copy is made at a time.
+/// The largest number of spares. One is enough, because one copy is made at a time.
 const SPARES_MAX: usize = 1;
 
-/// See the module's text.
+/// The shape of a cluster of memory nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Shape {
-    /// Memory nodes, each the primary of one replica group.
+    /// The number of memory nodes. Each memory node is the primary of one replica group.
     pub memory_nodes: usize,
-    /// Copies of each record.
+    /// The number of copies of each record.
     pub replicas: usize,
-    /// Empty memory nodes, to which a lost copy goes.
+    /// The number of empty memory nodes, on which a lost copy is made again.
     pub spares: usize,
 }
 
 impl Shape {
-    /// Without spares.
+    /// Creates a shape without spares.
     pub const fn plain(memory_nodes: usize, replicas: usize) -> Shape {
         Shape { memory_nodes, replicas, spares: 0 }
     }

@@ -1,8 +1,11 @@
-//! The explorer's source of timestamps, a word of the pool, in every order.
+//! Tests the explorer's source of timestamps, a word of the memory pool, in every order of events.
 //!
-//! Invariant checked: the promises of each source (`tarn_engine::requests::timestamp`) hold for two nodes that each take a
-//! start and a commit, and for one that takes a start after its commit. Commits are given once and ascend. A start is not
-//! below a commit that was acknowledged before the start was asked for, nor above a commit that is given later.
+//! Invariant checked: the promises of each source (`tarn_engine::requests::timestamp`) hold for two
+//! nodes that each take a start timestamp and a commit timestamp. The promises also hold for one node
+//! that takes a start timestamp after its commit timestamp. Each commit timestamp is given only once,
+//! and commit timestamps ascend. A start timestamp is not below a commit timestamp that was
+//! acknowledged before the start was requested. A start timestamp is not above a commit timestamp that
+//! is given later.
 
 use super::cluster::{Cluster, SEED};
 use super::litmus::Litmus;
@@ -14,7 +17,7 @@ use tarn_engine::site::Context;
 use tarn_sim::explore::{Actor, End, ExploreConfig, ExploreFabric, Model, Outcome, explore};
 use tarn_store::ids::Timestamp;
 
-/// The results of the callers, in their order.
+/// The timestamps that the callers got, in the order of the callers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Seen {
     Asked(usize),
@@ -25,7 +28,7 @@ enum Seen {
 struct Takers {
     cluster: Rc<Cluster>,
     seen: RefCell<Rc<RefCell<Vec<Seen>>>>,
-    /// Different ends: commits by taker.
+    /// The different final results: the commit timestamps of each node.
     ends: RefCell<BTreeSet<Vec<Seen>>>,
 }
 
@@ -103,6 +106,7 @@ fn a_word_of_the_pool_keeps_what_every_source_promises() {
     let explored = explored.expect("a configuration");
     assert_eq!(explored.outcome, Outcome::Exhausted);
     assert!(explored.violations.is_empty(), "{}", explored.violations[0].text);
-    // Four commits, two a taker, may be given in each order of takers: 4 over 2.
+    // Two nodes take two commit timestamps each. The four can be given in any order of the nodes, which
+    // makes "4 choose 2" orders.
     assert_eq!(takers.ends.borrow().len(), 6);
 }

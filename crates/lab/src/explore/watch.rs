@@ -1,19 +1,22 @@
-//! A coroutine that is watched: which phases its protocol entered when it posted its rounds.
+//! A coroutine that is watched: it records which phases its protocol entered when it posted its rounds.
 //!
-//! Invariant: the coroutine is polled as it would be. Only replays are watched.
+//! Invariant: a watched coroutine is polled in the same way as an unwatched one. Only replays are
+//! watched.
 
 use super::desk::Desk;
 use std::future::poll_fn;
 use std::rc::Rc;
 use tarn_engine::site::Context;
 
-/// Returns `inner`, the coroutine of actor number `actor`, which tells the desk in which phases it posted each round.
+/// Returns `inner`, the coroutine of actor number `actor`, in watched form: it tells the desk in which
+/// phases it posted each round.
 pub fn watched(
     inner: impl Future<Output = ()> + 'static,
     (cx, desk, actor): (Rc<Context>, Rc<Desk>, usize),
 ) -> impl Future<Output = ()> + 'static {
     let mut inner = Box::pin(inner);
-    // The phases that it entered last: a round that enters none belongs to them.
+    // The phases that the coroutine entered last. A round in which the coroutine enters no phase
+    // belongs to these last phases.
     let mut last = String::new();
     poll_fn(move |task| {
         let (phases, rounds) = (cx.metrics.snapshot(), cx.port.counts().rounds);
@@ -26,7 +29,8 @@ pub fn watched(
             last = names.join(" + ");
         }
         for at in 0..posted {
-            // With as many phases as rounds each round has one. Otherwise they share them.
+            // If the coroutine entered as many phases as it posted rounds, each round has one phase.
+            // Otherwise all rounds share all phases.
             let own = match names.len() as u64 == posted {
                 true => names[at as usize].to_owned(),
                 false => last.clone(),

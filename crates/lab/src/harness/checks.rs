@@ -1,7 +1,8 @@
-//! The findings of a run's checks, on any fabric.
+//! The results of a run's checks, on any fabric.
 //!
-//! Invariant: the verdict on serializability is of the verification phase, never of the measured one; the workload's and
-//! the engine's rules are judged on the memory that both phases left.
+//! Invariant: the verdict on serializability always concerns the verification phase, never the
+//! measured phase. The workload's rules and the engine's rules are judged on the memory after both
+//! phases.
 
 use super::lines::{length, named_values, row, verdict};
 use super::named::named;
@@ -15,32 +16,32 @@ use tarn_engine::cluster::info;
 use tarn_engine::site::system::System;
 use tarn_workloads::{Invariant, Workload};
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checks {
-    /// The workload's own results beside counts, over all phases.
+    /// The results that the workload itself reports, beside counts, over all phases.
     pub outcomes: BTreeMap<&'static str, String>,
-    /// The workload's own rules, judged on the memory that was left.
+    /// The verdicts on the workload's own rules, judged on the memory after the run.
     pub invariants: Invariants,
-    /// The engine's rules, likewise.
+    /// The verdict on the engine's rules, judged on the memory after the run.
     pub audit: AuditReport,
     /// The verdict on the verification phase.
     pub history: HistoryReport,
-    /// Failures that no retry could overcome, in either phase.
+    /// Failures that no retry could overcome, in the measured or the verification phase.
     pub failures: Vec<String>,
 }
 
-/// The verdict on a variant that isolates nothing.
+/// The text that replaces a verdict for a protocol variant that isolates no transactions.
 pub const UNSAFE_VARIANT: &str = "not checked: unsafe variant";
 
 /// Verdicts of the workload's invariants.
 #[derive(Clone, Debug, Serialize)]
 pub struct Invariants {
-    /// Whether all hold.
+    /// Whether all invariants hold.
     pub ok: bool,
-    /// Their numbers, in words.
+    /// The invariants' numbers, in words.
     pub detail: String,
-    /// One by one.
+    /// The verdict on each invariant.
     pub each: Vec<OneInvariant>,
 }
 
@@ -49,28 +50,28 @@ pub struct Invariants {
 pub struct OneInvariant {
     /// The rule that must hold.
     pub name: &'static str,
-    /// Whether it does.
+    /// Whether the rule holds.
     pub ok: bool,
-    /// The numbers.
+    /// The numbers behind this verdict.
     pub detail: String,
 }
 
-/// The engine's audit.
+/// The result of the engine's audit.
 #[derive(Clone, Debug, Serialize)]
 pub struct AuditReport {
-    /// Whether nothing is wrong.
+    /// Whether the audit found no error.
     pub ok: bool,
-    /// The numbers in words.
+    /// The audit's numbers, in words.
     pub detail: String,
-    /// Locks without a holder that lives.
+    /// The number of locks whose holder is no longer alive.
     pub locks_left: u64,
-    /// Lines of a backup that differ from the primary's.
+    /// The number of a backup's lines that differ from the primary's.
     pub replicas_differ: u64,
-    /// Records where their keys do not lead.
+    /// The number of records at places to which their keys do not lead.
     pub misplaced: u64,
-    /// Nodes of ordered indexes that do not fit their neighbours, parents or entries.
+    /// The number of nodes of ordered indexes that do not fit their neighbours, parents or entries.
     pub nodes_wrong: u64,
-    /// Entries without their record, and records without an entry.
+    /// The number of index entries without a record, and of records without an index entry.
     pub entries_differ: u64,
 }
 
@@ -79,19 +80,19 @@ pub struct AuditReport {
 pub struct HistoryReport {
     /// `accepted`, `violated`, `not recorded`, or `not checked: unsafe variant`.
     pub verdict: &'static str,
-    /// Transactions recorded.
+    /// The number of recorded transactions.
     pub transactions: u64,
-    /// The isolation that the history was held against.
+    /// The isolation level that the checker required of the history.
     pub isolation: &'static str,
-    /// Which phase recorded it: never the measured one.
+    /// The name of the phase that recorded the history: never the measured phase.
     pub recorded_in: &'static str,
-    /// Length of that phase.
+    /// The length of the recording phase.
     pub seconds: f64,
-    /// Anomalies found, by name.
+    /// The number of anomalies found, by the anomaly's name.
     pub anomalies: BTreeMap<&'static str, u64>,
-    /// The checker's whole report, if it found any.
+    /// The checker's whole report, if the checker found an anomaly.
     pub counterexample: Option<String>,
-    /// Where the history was written.
+    /// The file to which the history was written.
     pub file: Option<String>,
 }
 
@@ -102,15 +103,16 @@ named! {
         History = "history",
         /// A rule of the workload is broken.
         Invariant = "invariant",
-        /// Locks are left, replicas differ, or records are misplaced.
+        /// A lock has no live holder, replicas differ, or records are misplaced.
         Audit = "audit",
-        /// A transaction failed, or never ended.
+        /// A transaction failed, or a transaction never ended.
         Failure = "failure",
     }
 }
 
 impl Checks {
-    /// Puts together the workload's results, the judgement of the memory, the verdict on the history, and the failures.
+    /// Combines the workload's results, the verdicts on the memory, the verdict on the history, and
+    /// the failures.
     pub(crate) fn of<W: Workload>(
         workload: &W,
         tally: &W::Tally,
@@ -127,7 +129,7 @@ impl Checks {
         }
     }
 
-    /// Which checks failed.
+    /// Returns the kinds of checks that failed.
     pub fn failed(&self) -> Vec<CheckKind> {
         CheckKind::ALL
             .into_iter()
@@ -141,7 +143,8 @@ impl Checks {
     }
 }
 
-/// Returns the isolation that histories of a protocol are held against: the guarantee of its variant.
+/// Returns the isolation level that a protocol's histories must satisfy: the guarantee of the
+/// protocol's variant.
 pub fn guaranteed(protocol: &dyn System) -> Isolation {
     match protocol.isolation() {
         info::Isolation::StrictSerializable => Isolation::StrictSerializable,
@@ -150,7 +153,7 @@ pub fn guaranteed(protocol: &dyn System) -> Isolation {
 }
 
 impl HistoryReport {
-    /// Checks a history against `isolation`, which was recorded in `seconds` and written to `file`.
+    /// Checks against `isolation` a history that was recorded in `seconds` and written to `file`.
     pub fn judge(
         (history, isolation): (&History, Isolation),
         seconds: f64,
@@ -170,12 +173,12 @@ impl HistoryReport {
         }
     }
 
-    /// There was no verification phase.
+    /// The report of a run without a verification phase.
     pub fn not_recorded(isolation: Isolation) -> HistoryReport {
         HistoryReport::none("not recorded", isolation)
     }
 
-    /// The variant isolates nothing: there is nothing to check.
+    /// The report of a variant that isolates no transactions: its history is not checked.
     pub fn of_unsafe_variant(isolation: Isolation) -> HistoryReport {
         HistoryReport::none(UNSAFE_VARIANT, isolation)
     }

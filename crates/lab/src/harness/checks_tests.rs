@@ -1,13 +1,15 @@
 //! Tests of verdicts on histories.
 //!
-//! Invariant checked: a history is held against the guarantee of the variant, and against nothing else.
+//! Invariant checked: a history is checked against the guarantee of the protocol's variant, and
+//! against no other level.
 
 use super::*;
 use tarn_check::WriteKind::Update;
 use tarn_check::{RecordId, Transaction};
 use tarn_engine::protocol::{self, AnyProtocol};
 
-/// Each reads the record that the other overwrites; by hand, as no protocol offers snapshot isolation yet.
+/// Two transactions: each reads the record that the other overwrites. The history is written by
+/// hand, because no protocol offers snapshot isolation yet.
 fn write_skew() -> History {
     let (x, y) = (RecordId::new(0, 1), RecordId::new(0, 2));
     let transactions = vec![

@@ -1,6 +1,7 @@
-//! Why a run has no report.
+//! The reasons for which a run has no report.
 //!
-//! Invariant: a value that cannot be used and work that failed are never mixed: the program's exit code depends on it.
+//! Invariant: the two variants, unusable values and failed work, are never mixed, because the
+//! program's exit code depends on the variant.
 
 use super::explained;
 use std::fmt;
@@ -8,17 +9,17 @@ use tarn::cluster::OpenError;
 use tarn_engine::site::Context;
 use tarn_store::ids::{Failure, UsageError};
 
-/// Why there is no report.
+/// The reason for which a run has no report.
 #[derive(Debug)]
 pub enum RunError {
-    /// A value that cannot be used.
+    /// The caller gave a value that cannot be used.
     Usage(UsageError),
-    /// The work failed.
+    /// The run's work failed.
     Failed(String),
 }
 
 impl RunError {
-    /// The failure of a transaction of this thread, explained.
+    /// Explains the failure of a transaction of this thread.
     pub(crate) fn explained(cx: &Context, failure: Failure) -> RunError {
         RunError::Failed(explained(cx, failure))
     }

@@ -1,7 +1,7 @@
-//! Hands the engine's records to the checker, which knows no engine.
+//! Converts the engine's records of transactions for the checker, which depends on no engine.
 //!
-//! Invariant: nothing is added or left out; a transaction's id is its owner tag, which no other transaction of the cluster
-//! ever has.
+//! Invariant: the conversion adds no transaction and omits none. A transaction's id is its owner
+//! tag, which no other transaction of the cluster ever has.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +13,11 @@ use tarn_store::history::{self as engine, RecordedOutcome, RecordedTxn};
 use tarn_store::ids::UsageError;
 use tarn_store::schema::TableSchema;
 
-/// Opens a history file; before anything runs, so that a path that cannot be written costs nothing.
-/// It appears under its name only when it is whole.
+/// Opens a history file. The caller opens the file before the run starts, so that a path that
+/// cannot be written costs no work. The file appears under its name only when it is whole.
 ///
 /// # Errors
-/// A path that cannot be, or no phase that could be recorded.
+/// A path that cannot be written, or a run without a phase to record.
 pub fn create(
     path: &Path,
     is_recorded: bool,
@@ -42,13 +42,13 @@ pub fn create(
 /// Writes the recorded transactions, and ends the file.
 ///
 /// # Errors
-/// The file's.
+/// The errors of writing the file.
 pub fn write_all(mut writer: HistoryWriter, recorded: &[RecordedTxn]) -> Result<(), HistoryError> {
     recorded.iter().try_for_each(|txn| writer.write(&transaction(txn)))?;
     writer.finish()
 }
 
-/// A run's history in the checker's terms, in the order in which transactions were invoked.
+/// Returns a run's history in the checker's terms, in the order in which transactions were invoked.
 pub fn history_of(
     meta: BTreeMap<String, String>,
     schemas: &[TableSchema],
@@ -60,7 +60,8 @@ pub fn history_of(
     History { meta, tables, transactions }
 }
 
-/// The tables' names, by id; then those of ordered indexes, whose leaves are records of their own.
+/// Returns the tables' names, by id, and then the names of ordered indexes, whose leaves are
+/// records of their own.
 pub fn table_names(schemas: &[TableSchema]) -> Vec<String> {
     let tables = schemas.iter().map(|schema| schema.name.clone());
     let name = |schema: &TableSchema, index: &str| format!("{}.{index}", schema.name);
@@ -70,7 +71,7 @@ pub fn table_names(schemas: &[TableSchema]) -> Vec<String> {
     tables.chain(indexes).collect()
 }
 
-/// One recorded transaction in the checker's terms.
+/// Returns one recorded transaction in the checker's terms.
 pub fn transaction(txn: &RecordedTxn) -> Transaction {
     Transaction {
         id: TxnId(txn.id.word()),

@@ -1,6 +1,7 @@
-//! How the records of random schedules and of litmuses lie in memory.
+//! The memory layouts of the records in random schedules and in litmus tests.
 //!
-//! Invariant: every column is whole words, so that a row can say one number in each of them.
+//! Invariant: every column is a whole number of words, so that a row can repeat one number in each
+//! of its words.
 
 use super::named::named;
 use std::str::FromStr;
@@ -11,21 +12,22 @@ use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 const A: ColumnId = ColumnId(0);
 
 named! {
-    /// How a table's records lie.
+    /// The memory layout of a table's records.
     pub enum Layout {
-        /// 16 bytes: a slot of one line.
+        /// 16 bytes: the record's slot takes one line.
         Narrow = "narrow",
-        /// 88 bytes: a slot of two lines.
+        /// 88 bytes: the record's slot takes two lines.
         Double = "double",
-        /// 264 bytes, away from the slot.
+        /// 264 bytes, stored apart from the slot.
         Apart = "apart",
-        /// 8 bytes: two slots share a line; directory records have fingerprints.
+        /// 8 bytes: the slots of two records share a line, and directory records have fingerprints.
         Half = "half",
     }
 }
 
 impl Layout {
-    /// The table, which has the layout's name, laid out for one record: four buckets, which overflow and grow.
+    /// The schema of a table with the layout's name, with space for one record: four buckets, which
+    /// overflow and grow.
     pub(crate) fn schema(self) -> TableSchema {
         let table = TableSchema::new(self.name(), 1).column("a", ColumnType::U64);
         match self {
@@ -46,8 +48,8 @@ impl FromStr for Layout {
     }
 }
 
-/// Writes `value` to every word of a row of so many bytes: columns are as wide as the row's length
-/// says, see [`Layout`].
+/// Writes `value` to every word of a row of `row_bytes` bytes. The row's length determines its
+/// columns' widths, see [`Layout`].
 pub(crate) fn fill(tx: &mut Transaction<'_>, row: Handle, row_bytes: usize, value: u64) {
     let bytes = value.to_le_bytes().repeat(row_bytes / 8);
     tx.set(row, A, value);

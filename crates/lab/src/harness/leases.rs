@@ -1,7 +1,9 @@
-//! Readers' leases of a run: how long they were, which reads skipped the second look, and the cost of adjusting them.
+//! Readers' leases of a run: their lengths, the reads that skipped validation because their lease
+//! held, and the cost of adjusting the lengths.
 //!
-//! Invariant: of all phases of a run, since a length that was adjusted in one is that of the next; times are of the
-//! fabric's own clock. A run without leases and without a manager has no such report.
+//! Invariant: the report covers all phases of a run, since a lease length that one phase adjusted
+//! also holds in the next phase. Times are of the fabric's own clock. A run without leases and
+//! without a manager has no such report.
 
 use super::lines::row;
 use serde::Serialize;
@@ -12,61 +14,64 @@ use tarn_engine::cluster::lease::{SAMPLE, Stage};
 use tarn_engine::services::lease_desk::Adjustment;
 use tarn_engine::site::Database;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, Debug, Serialize)]
 pub struct LeaseReport {
-    /// How long they were at first.
+    /// The length of a lease at the start of the run.
     pub first_ns: u32,
-    /// How long at the end.
+    /// The length of a lease at the end of the run.
     pub last_ns: u32,
-    /// Read-only transactions that had a window.
+    /// The number of read-only transactions that had a lease window.
     pub reads: u64,
-    /// Share of these transactions that were in lease, in percent.
+    /// The percentage of read-only transactions with a lease window whose window ended within the
+    /// lease.
     pub in_lease_percent: f64,
-    /// The time that 80 of a hundred of their windows did not exceed, by a tenth too long at the most; 0 if there were
-    /// none.
+    /// The 80th percentile of the windows of read-only transactions, overestimated by a tenth at
+    /// the most; 0 if no such transaction ran.
     pub read_p80_us: f64,
-    /// Read-write transactions whose stages were timed, one in so many.
+    /// The number of read-write transactions whose stages were timed: the run times only a sample.
     pub sampled: u64,
-    /// The average time of each of these stages.
+    /// The average time of each stage of the timed read-write transactions.
     pub stages_us: BTreeMap<&'static str, f64>,
-    /// The manager of their length.
+    /// The report on the manager that adjusts the lease length.
     pub manager: Option<ManagerReport>,
 }
 
-/// A manager's part.
+/// The report on the manager that adjusts the lease length.
 #[derive(Clone, Debug, Serialize)]
 pub struct ManagerReport {
-    /// How often it was to look.
+    /// The interval at which the manager decides on the lease length.
     pub every_ns: u64,
-    /// The shortest lease that it asks for.
+    /// The shortest lease that the manager may request.
     pub least_ns: u32,
-    /// The longest.
+    /// The longest lease that the manager may request.
     pub most_ns: u32,
-    /// How often it has looked.
+    /// The number of times the manager has decided.
     pub looks: u64,
-    /// Changes that have come.
+    /// The number of completed changes of the lease length.
     pub changes: u64,
-    /// The longest time to adjust: from when a change was asked for until the last node had acknowledged its second word.
+    /// The longest time to adjust: from the request for a change until the last node had
+    /// acknowledged the second of the change's two lease words.
     pub time_to_adjust_us: Option<f64>,
-    /// The first changes.
+    /// The first changes of the lease length.
     pub first: Vec<ChangeReport>,
-    /// Nodes that were expelled for their clocks.
+    /// The number of nodes that were expelled because of their clocks.
     pub expelled_for_clocks: usize,
 }
 
-/// One change.
+/// One change of the lease length.
 #[derive(Clone, Debug, Serialize)]
 pub struct ChangeReport {
-    /// When it was asked for, since the fabric began.
+    /// The time of the request for the change, since the fabric began.
     pub asked_us: f64,
-    /// From this length.
+    /// The lease length before the change.
     pub from_ns: u32,
-    /// To this one.
+    /// The lease length after the change.
     pub to_ns: u32,
-    /// Time to adjust.
+    /// The time that this change took, from its request to its end.
     pub took_us: f64,
-    /// Share of the read-only transactions behind the decision that were in lease, in percent; `None` if there were none.
+    /// The percentage of read-only transactions in lease, among the transactions on which the
+    /// manager based its decision; `None` if it had no such transactions.
     pub in_lease_percent: Option<f64>,
 }
 
@@ -79,7 +84,7 @@ fn us(ns: u64) -> f64 {
 }
 
 impl LeaseReport {
-    /// Reports on a database that nothing runs on any more; `None` without leases and manager.
+    /// Reports on a database on which no thread runs any more; `None` without leases and manager.
     pub fn of(database: &Database, config: &ClusterConfig) -> Option<LeaseReport> {
         let is_asked = config.read_lease_ns > 0 || config.read_lease_policy.is_some();
         if !is_asked || !database.protocol.needs().read_leases {
@@ -133,7 +138,7 @@ impl ChangeReport {
     }
 }
 
-/// Changes of which a line is printed.
+/// The number of changes of which the report prints a line.
 const PRINTED: usize = 4;
 
 impl fmt::Display for LeaseReport {

@@ -1,18 +1,19 @@
 //! Letters on a line of a drawing for terminals.
 //!
-//! Invariant: a letter takes one column; letters that do not fit on a line are left out.
+//! Invariant: a letter takes one column; letters that do not fit on a line are omitted.
 
-/// Puts `text` on a line from a column on.
+/// Puts `text` on a line, from column `at` on.
 pub(crate) fn put(line: &mut [char], at: usize, text: &str) {
     line.iter_mut().skip(at).zip(text.chars()).for_each(|(place, letter)| *place = letter);
 }
 
-/// Returns the line without the blanks at its end.
+/// Returns the line without the spaces at its end.
 pub(crate) fn trimmed(line: &[char]) -> String {
     line.iter().collect::<String>().trim_end().to_owned()
 }
 
-/// Returns `text`, cut to so many letters; the last one shows that it was cut.
+/// Returns `text`, cut to at most `most` letters; the last letter is an ellipsis if the text was
+/// cut.
 pub(crate) fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

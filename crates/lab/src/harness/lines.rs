@@ -1,33 +1,33 @@
-//! Lines of the tables that people read.
+//! Lines of the tables in reports for human readers.
 //!
-//! Invariant: one form for every report: a name, then the figures.
+//! Invariant: every report's line has the same form: a name, then the figures.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use tarn_store::placement::catalog::Placement;
 
-/// One line of formatted text: `row!(f, "name" => "{} of {}", done, all)`.
+/// Writes one line of formatted text: `row!(f, "name" => "{} of {}", done, all)`.
 macro_rules! formatted_row {
     ($f:expr, $name:expr => $($text:tt)+) => { row($f, $name, format_args!($($text)+)) };
 }
 pub(crate) use formatted_row as row;
 
-/// Writes a line: `put!(to => "{} of {}", done, all)`.
+/// Writes a line of formatted text: `put!(to => "{} of {}", done, all)`.
 macro_rules! put {
     ($to:expr => $($text:tt)+) => { writeln!($to, $($text)+) };
 }
-/// The same without the end of the line.
+/// Writes formatted text like `put!`, but without the end of the line.
 macro_rules! put_part {
     ($to:expr => $($text:tt)+) => { write!($to, $($text)+) };
 }
 pub(crate) use {put, put_part};
 
-/// One line.
+/// Writes one line: a name and its value.
 pub(crate) fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
     writeln!(f, "  {name:<18} {value}")
 }
 
-/// Where records go, in one word.
+/// Returns the rule that places records on nodes, in one word.
 pub(crate) fn placement_name(placement: Placement) -> &'static str {
     match placement {
         Placement::Hash => "hash",
@@ -35,18 +35,18 @@ pub(crate) fn placement_name(placement: Placement) -> &'static str {
     }
 }
 
-/// A verdict in one word.
+/// Returns a verdict in one word.
 pub(crate) fn verdict(ok: bool) -> &'static str {
     if ok { "ok" } else { "FAILED" }
 }
 
-/// Values with their names, in order.
+/// Returns values with their names, in the map's order.
 pub(crate) fn named_values(map: &BTreeMap<&'static str, String>) -> String {
     let all: Vec<String> = map.iter().map(|(name, value)| format!("{name} {value}")).collect();
     all.join(", ")
 }
 
-/// The parts that are not zero, in order.
+/// Returns the entries that are not zero, in the map's order.
 pub(crate) fn parts<V: Copy + PartialOrd + Default>(
     map: &BTreeMap<&'static str, V>,
     show: impl Fn(V) -> String,
@@ -59,7 +59,7 @@ pub(crate) fn parts<V: Copy + PartialOrd + Default>(
     if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
 
-/// A length of time in the unit that shows it.
+/// Returns a duration in the unit that fits its size.
 pub(crate) fn length(seconds: f64) -> String {
     match seconds {
         seconds if seconds >= 1.0 => format!("{seconds:.2} s"),

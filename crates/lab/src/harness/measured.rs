@@ -1,7 +1,7 @@
-//! The sum of a measured phase: the figures that every fabric has.
+//! The sum of a measured phase: the figures that every fabric reports.
 //!
-//! Invariant: times are of the fabric's own clock, which is virtual on a simulated cluster; no history was recorded while
-//! they were taken.
+//! Invariant: times are of the fabric's own clock, which is virtual on a simulated cluster. No
+//! history was recorded while the figures were measured.
 
 use super::lines::{length, parts, row};
 use super::phase::Phase;
@@ -13,55 +13,56 @@ use tarn_fabric::counters::VERB_NAMES;
 use tarn_store::ids::AbortReason;
 use tarn_workloads::Workload;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// Transactions of the measured phase by kind, as drawn and ended.
+    /// The number of transactions of the measured phase that were drawn and ended, by kind.
     pub mix_run: BTreeMap<&'static str, u64>,
-    /// Transactions acknowledged in the measured phase.
+    /// The number of transactions acknowledged in the measured phase.
     pub committed: u64,
-    /// Length of the measured phase.
+    /// The length of the measured phase.
     pub seconds: f64,
-    /// Committed transactions a second.
+    /// The number of committed transactions per second.
     pub throughput_per_s: f64,
-    /// Latencies, sampled.
+    /// Latencies of the sampled transactions.
     pub latency_us: Latency,
-    /// Aborted tries by reason; `user` is the transaction's own decision.
+    /// The number of aborted tries by reason; the reason `user` is the transaction's own decision.
     pub aborts: BTreeMap<&'static str, u64>,
-    /// Why the workload's own transactions give up, in words; for the table.
+    /// The reason for which the workload's own transactions abort themselves, in words for the
+    /// table.
     #[serde(skip)]
     pub gives_up: &'static str,
-    /// Tries aborted by the protocol, of all tries.
+    /// The share of all tries that the protocol aborted.
     pub conflict_rate: f64,
-    /// How often each phase of the protocol was entered.
+    /// The number of times that each phase of the protocol was entered.
     pub phases: BTreeMap<&'static str, u64>,
-    /// The cost of one committed transaction, aborted tries included.
+    /// The cost of one committed transaction, including the cost of its aborted tries.
     pub per_txn: PerTxn,
 }
 
 /// Latencies in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Latency {
-    /// Median.
+    /// The median latency.
     pub p50: f64,
-    /// One in a hundred is longer.
+    /// The 99th percentile: one latency in a hundred is longer.
     pub p99: f64,
-    /// One in a thousand is longer.
+    /// The 99.9th percentile: one latency in a thousand is longer.
     pub p999: f64,
-    /// How many transactions were timed.
+    /// The number of transactions that were timed.
     pub samples: u64,
 }
 
-/// Per committed transaction.
+/// Averages per committed transaction.
 #[derive(Clone, Debug, Serialize)]
 pub struct PerTxn {
-    /// Round trips, those without a coroutine that waits included.
+    /// The number of round trips, including the round trips for which no coroutine waits.
     pub rounds: f64,
-    /// Verbs by kind.
+    /// The number of verbs by kind.
     pub verbs: BTreeMap<&'static str, f64>,
-    /// Messages.
+    /// The number of messages.
     pub messages: f64,
-    /// Payload in both directions.
+    /// The number of payload bytes in both directions.
     pub bytes: f64,
 }
 
@@ -108,7 +109,8 @@ impl PerTxn {
 }
 
 impl Measured {
-    /// Tries that the protocol aborted, and apart from them transactions that ended by their own decision: no failure.
+    /// Writes the tries that the protocol aborted, and separately the transactions that ended by
+    /// their own decision, which is no failure.
     fn aborts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut conflicts = self.aborts.clone();
         let own = conflicts.remove(AbortReason::User.name()).unwrap_or_default();

@@ -1,14 +1,17 @@
-//! Steps that several kinds of runs have in common.
+//! Steps that several kinds of runs share.
 //!
-//! Map: [`phase`] is a part of a run with its counters, `desk` the coroutines of a phase; [`watch`] is told how far a run
-//! is, and [`error`] says why there is none; `recording` is the verification phase's history and [`history`] hands it to
-//! the checker; [`measured`] is the sum of a phase, [`checks`] the verdicts on a run, [`leases`] the lengths of readers'
-//! leases; `lines` is the form of all tables, `letters` that of drawings for terminals, `named` an enum with names.
-//! `simulated` makes a database on simulated hardware; `rest` loads tables and looks at memory while nothing runs; `mortal`
-//! are coroutines that die with their compute node, `panics` are caught as findings, and `layout` is the shape of records in
-//! random schedules and litmuses.
+//! Map:
+//! - [`phase`]: a part of a run with its counters. `desk`: the coroutines of a phase.
+//! - [`watch`]: receives the progress of a run. [`error`]: the reason for which a run has no report.
+//! - `recording`: the verification phase's history. [`history`]: converts this history for the checker.
+//! - [`measured`]: the sum of a phase. [`checks`]: the verdicts on a run. [`leases`]: the lengths of readers' leases.
+//! - `lines`: the form of all tables. `letters`: text in drawings for terminals. `named`: enums with names.
+//! - `simulated`: makes a database on simulated hardware.
+//! - `rest`: loads tables and checks the memory while no coordinator runs.
+//! - `mortal`: coroutines that die with their compute node. `panics`: catches panics as findings.
+//! - `layout`: the memory layouts of records in random schedules and litmus tests.
 //!
-//! Invariant: nothing here knows which kind of run calls it.
+//! Invariant: no module in this folder depends on the kind of run that calls it.
 
 pub mod checks;
 pub mod error;
@@ -31,12 +34,12 @@ pub(crate) mod worker;
 use tarn_engine::site::Context;
 use tarn_store::ids::{Explanation, Failure};
 
-/// Why a transaction of this thread failed, in words.
+/// Returns the reason for which a transaction of this thread failed, in words.
 pub(crate) fn explained(cx: &Context, failure: Failure) -> String {
     in_words(failure, cx.explanation(failure))
 }
 
-/// The explanation of a failure if there is one, else its name.
+/// Returns the explanation of a failure if an explanation exists, else the failure's name.
 pub(crate) fn in_words(failure: Failure, explanation: Option<Explanation>) -> String {
     explanation.map_or_else(|| failure.to_string(), |it| it.to_string())
 }

@@ -1,7 +1,8 @@
 //! Coroutines that die with their compute node.
 //!
-//! Invariant: after its node has died a coroutine is not polled again, and nothing of it is dropped before the graveyard is: a
-//! process that dies runs no destructors.
+//! Invariant: after its node has died, a coroutine is not polled again. The state of a dead
+//! coroutine is not dropped before the graveyard is dropped, because a process that dies runs no
+//! destructors.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -12,14 +13,14 @@ use tarn_engine::site::Context;
 use tarn_sim::fabric::SimFabric;
 use tarn_sim::scheduler::Scheduler;
 
-/// A coroutine.
+/// A boxed coroutine.
 type Coroutine<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
-/// The coroutines of the dead.
+/// The graveyard keeps the coroutines of dead nodes.
 pub(crate) type Graveyard<'a> = Rc<RefCell<Vec<Coroutine<'a>>>>;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 struct Mortal<'a> {
-    /// `None`: buried.
+    /// The coroutine itself; `None` once the coroutine is in the graveyard.
     body: Option<Coroutine<'a>>,
     is_dead: Rc<Cell<bool>>,
     graveyard: Graveyard<'a>,
@@ -39,19 +40,19 @@ impl Future for Mortal<'_> {
     }
 }
 
-/// A scheduler of mortal coroutines, and the graveyard of those that died.
+/// A scheduler of mortal coroutines, and the graveyard of the dead coroutines.
 pub(crate) struct Lives<'a> {
     pub(crate) scheduler: Scheduler<'a>,
     pub(crate) graveyard: Graveyard<'a>,
 }
 
 impl<'a> Lives<'a> {
-    /// No coroutines yet.
+    /// Makes a scheduler without coroutines.
     pub(crate) fn new(fabric: &SimFabric) -> Lives<'a> {
         Lives { scheduler: Scheduler::new(fabric), graveyard: Graveyard::default() }
     }
 
-    /// Adds a coroutine to a thread; it dies when `is_dead` says so.
+    /// Adds a coroutine to a thread; the coroutine dies when `is_dead` becomes true.
     pub(crate) fn spawn(
         &mut self,
         is_dead: &Rc<Cell<bool>>,
@@ -63,7 +64,8 @@ impl<'a> Lives<'a> {
         self.scheduler.spawn(&cx.port, mortal);
     }
 
-    /// The thread answers requests of others, if the protocol sends any, until `is_over` says so and it has no coordinators.
+    /// Lets the thread answer requests of other threads, if the protocol sends requests, until
+    /// `is_over` is true and the thread has no coordinators.
     pub(crate) fn serve(
         &mut self,
         is_dead: &Rc<Cell<bool>>,

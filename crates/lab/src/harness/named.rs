@@ -1,8 +1,8 @@
 //! Enums whose values have names.
 //!
-//! Invariant: the list of the values says each name once, beside its value.
+//! Invariant: the list of values states each name once, beside its value.
 
-/// Defines an enum; `ALL` are its values in order, `name` is a value as it is written.
+/// Defines an enum: `ALL` lists its values in order, and `name` returns the text of a value.
 macro_rules! named {
     (
         $(#[$meta:meta])* pub enum $enum:ident {
@@ -17,7 +17,7 @@ macro_rules! named {
             /// Every value, in order.
             pub const ALL: [$enum; [$($name),+].len()] = [$($enum::$value),+];
 
-            /// As it is written.
+            /// Returns the value's name.
             pub fn name(self) -> &'static str {
                 match self { $($enum::$value => $name),+ }
             }

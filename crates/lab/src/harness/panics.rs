@@ -1,6 +1,7 @@
-//! Panics as findings: a seed that breaks an invariant of ours ends, and the others go on.
+//! Panics as findings: a seed whose run panics on a broken invariant ends, and the runs of other
+//! seeds go on.
 //!
-//! Invariant: outside of [`catch`] panics are told as they always are.
+//! Invariant: outside of [`catch`], panics are reported by the hook that was installed before.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -13,7 +14,7 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs `body`; returns the message of its panic, if it did not come to its end.
+/// Runs `body`; returns the panic's message if `body` panicked.
 pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let before = take_hook();
@@ -33,7 +34,7 @@ pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     SAID.set(Some(String::new()));
-    // State that it leaves half done is dropped with the run.
+    // Unwind safety holds because the half-changed state of the run is dropped with the run.
     let result = catch_unwind(AssertUnwindSafe(body));
     let said = SAID.take().unwrap_or_default();
     result.map_err(|_| said)

@@ -1,7 +1,7 @@
-//! A phase of a run: how long it is to be, how far it is, and the sums of its threads.
+//! A phase of a run: its planned length, its progress, and the sums of its threads.
 //!
-//! Invariant: counters only grow, so the difference of two readings is the work between them. A recorded phase has no
-//! warm-up: its history begins with the phase.
+//! Invariant: counters only grow, so the difference of two readings is the work between the two
+//! readings. A recorded phase has no warm-up, so its history begins with the phase.
 
 use super::worker::{WorkerShared, histogram};
 use hdrhistogram::Histogram;
@@ -11,62 +11,64 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::counters::Counts;
 use tarn_store::history::RecordedTxn;
 
-/// How long a phase runs, by the fabric's clock.
+/// The length of a phase, by the fabric's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
-    /// Not counted. A recorded phase has none.
+    /// The length of the warm-up, whose transactions are not counted. A recorded phase has no
+    /// warm-up.
     pub warm_up: Nanos,
-    /// Counted.
+    /// The length of the part whose transactions are counted.
     pub measured: Nanos,
-    /// Ends earlier when so many transactions have been recorded.
+    /// The phase ends earlier when this number of transactions has been recorded.
     pub transactions_max: u64,
-    /// Whether to record history.
+    /// Whether the phase records a history.
     pub record: bool,
 }
 
 impl Length {
-    /// A phase that is measured and not recorded.
+    /// Returns the length of a phase that is measured and not recorded.
     pub fn measured(warm_up: Nanos, measured: Nanos) -> Length {
         Length { warm_up, measured, transactions_max: u64::MAX, record: false }
     }
 
-    /// A phase that is recorded until it has lasted so long or has so many transactions.
+    /// Returns the length of a phase that is recorded until its time ends or it has
+    /// `transactions_max` transactions.
     pub fn recorded(measured: Nanos, transactions_max: u64) -> Length {
         Length { warm_up: Nanos(0), measured, transactions_max, record: true }
     }
 }
 
-/// How far a phase is.
+/// The progress of a phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// Virtual time since the phase began.
+    /// The virtual time since the phase began.
     pub passed: Nanos,
     /// The whole length of the phase, warm-up included.
     pub of: Nanos,
 }
 
-/// The sums of one phase's threads.
+/// The sums over one phase's threads.
 pub struct Phase {
-    /// Between the two readings of every thread's counters.
+    /// The time between the first and the second reading of every thread's counters.
     pub seconds: f64,
-    /// Transactions and aborts in that time.
+    /// The numbers of transactions and of aborts between the two readings.
     pub tally: Tally,
-    /// Verbs and messages in that time.
+    /// The numbers of verbs and of messages between the two readings.
     pub counts: Counts,
-    /// Transactions by kind in that time, as drawn and finished.
+    /// The number of transactions that were drawn and finished between the two readings, by kind.
     pub mix: Vec<u64>,
-    /// Transactions that were given up in that time.
+    /// The number of transactions between the two readings whose tries were all aborted.
     pub given_up: u64,
     /// Sampled latencies in nanoseconds.
     pub latency_ns: Histogram<u64>,
-    /// Recorded transactions.
+    /// The recorded transactions.
     pub history: Vec<RecordedTxn>,
     /// Failures that no retry could overcome, and transactions that never ended.
     pub failures: Vec<String>,
 }
 
 impl Phase {
-    /// A phase of no threads yet, for workloads with so many kinds of transactions.
+    /// A phase without threads, for workloads with `kinds` kinds of transactions.
     pub(crate) fn empty(kinds: usize) -> Phase {
         Phase {
             seconds: 0.0,
@@ -80,7 +82,7 @@ impl Phase {
         }
     }
 
-    /// Adds another thread's part.
+    /// Adds the sums of another thread.
     pub(crate) fn add(&mut self, other: Phase) {
         self.seconds = self.seconds.max(other.seconds);
         self.tally.add(&other.tally);
@@ -93,7 +95,7 @@ impl Phase {
     }
 }
 
-/// All counters of some threads at one moment.
+/// The values of all counters of some threads at one moment.
 pub(crate) struct Reading {
     at: Nanos,
     tally: Tally,
@@ -103,7 +105,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Reads the counters of these threads and of the desk that they share.
+    /// Reads the counters of `threads` and of the desk that these threads share.
     pub(crate) fn take<'a, T>(
         threads: impl IntoIterator<Item = &'a Context>,
         desk: &WorkerShared<T>,

@@ -1,7 +1,7 @@
-//! The verification phase's history: its file, its head, the checker's verdict.
+//! The verification phase's history: the history's file, its header, and the checker's verdict.
 //!
-//! Invariant: a path that cannot be written is refused before anything runs; the file appears under its name only when it
-//! is whole.
+//! Invariant: a path that cannot be written is refused before the run starts. The file appears
+//! under its name only when it is whole.
 
 use super::checks::HistoryReport;
 use super::error::RunError;
@@ -15,7 +15,7 @@ use tarn_store::ids::UsageError;
 use tarn_store::schema::TableSchema;
 use tarn_workloads::Workload;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 pub(crate) struct Recording {
     meta: BTreeMap<String, String>,
     schemas: Vec<TableSchema>,
@@ -24,7 +24,7 @@ pub(crate) struct Recording {
     file: Option<String>,
 }
 
-/// Returns the head of a run's history; `own` is the part of its fabric.
+/// Returns the header of a run's history; `own` has the fabric's entries of this header.
 fn meta<W: Workload>(
     workload: &W,
     cluster: &ClusterConfig,
@@ -46,10 +46,11 @@ fn meta<W: Workload>(
 }
 
 impl Recording {
-    /// Opens the file, if there is to be one; `is_recorded` says whether there is a phase for it.
+    /// Opens the history file, if the caller gave a path; `is_recorded` says whether the run has a
+    /// phase to record.
     ///
     /// # Errors
-    /// A path that cannot be written, or no phase.
+    /// A path that cannot be written, or a run without a phase to record.
     pub(crate) fn open<W: Workload>(
         workload: &W,
         cluster: &ClusterConfig,
@@ -62,10 +63,11 @@ impl Recording {
         Ok(Recording { meta, schemas, writer, file })
     }
 
-    /// Writes the transactions that the phase recorded, if there is a file, and has them checked.
+    /// Writes the transactions that the phase recorded, if the caller gave a path, and lets the
+    /// checker judge them.
     ///
     /// # Errors
-    /// The file's.
+    /// The errors of writing the file.
     pub(crate) fn judge(
         self,
         phase: &Phase,

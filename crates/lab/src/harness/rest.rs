@@ -1,6 +1,7 @@
-//! Loading tables and looking at memory while nothing runs.
+//! Loading tables and checking memory while no coordinator runs.
 //!
-//! Invariant: no coordinator runs meanwhile, so that every future here ends without anything beside it.
+//! Invariant: no coordinator runs during these functions, so that every future in this file ends
+//! without waiting for another coroutine.
 
 use tarn_engine::admin::inspect::{Audit, audit};
 use tarn_engine::admin::load::{Loader, Part};
@@ -10,11 +11,11 @@ use tarn_fabric::executor::block_on;
 use tarn_store::ids::Failure;
 use tarn_workloads::{Invariant, Workload};
 
-/// All of a table's records, for one loader.
+/// The part of a table that contains all of its records, for a single loader.
 pub(crate) const ALL: Part = Part { index: 0, of: 1 };
 
-/// Loads a part of the workload's tables. `tell` is called with the number of records since its last call. Returns
-/// how many this thread has loaded.
+/// Loads a part of the workload's tables. The function calls `tell` with the number of records
+/// since the last call. Returns the number of records that this thread has loaded.
 pub(crate) fn load<W: Workload>(
     workload: &W,
     cx: &Context,
@@ -28,8 +29,9 @@ pub(crate) fn load<W: Workload>(
     })
 }
 
-/// Whether nothing is left to be looked after: the dead are recovered, their shards are open, the map has only memory nodes that
-/// are `alive`, and each group has as many members as are `wanted`.
+/// Returns whether all repairs are complete: dead nodes are recovered, and their shards are open.
+/// The map has only memory nodes that are `alive`, and each group has as many members as `wanted`
+/// says.
 pub(crate) fn is_mended(
     database: &Database,
     alive: impl FnMut(NodeSlot) -> bool,

@@ -1,7 +1,7 @@
-//! A database on simulated hardware, laid out and empty.
+//! A database on simulated hardware, with its tables laid out and without records.
 //!
-//! Invariant: the catalog decides how much memory a node has, and spares are known to the database in the order of
-//! their slots behind the memory nodes.
+//! Invariant: the catalog decides the size of a node's memory. The database lists the spare nodes
+//! in the order of their slots, after the memory nodes.
 
 use std::sync::Arc;
 use tarn_engine::cluster::membership::Membership;
@@ -15,10 +15,11 @@ use tarn_store::ids::UsageError;
 use tarn_store::placement::catalog::Catalog;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 
-/// Makes the hardware that `config` describes, with `spares` more memory nodes, and a database on it.
+/// Makes the hardware that `config` describes, with `spares` additional memory nodes, and a
+/// database on this hardware.
 ///
 /// # Errors
-/// A shape that the simulator refuses.
+/// A configuration that the simulator refuses.
 pub(crate) fn database(
     (config, spares): (&SimConfig, usize),
     (protocol, catalog): (AnyProtocol, Catalog),
@@ -34,7 +35,7 @@ pub(crate) fn database(
     Ok((fabric, database))
 }
 
-/// Returns the simulator's refusal, named as the flags are.
+/// Converts the simulator's refusal, so that it names the field as the command-line flag does.
 pub(crate) fn refused(error: ConfigError) -> UsageError {
     let ConfigError { field, value, allowed } = error;
     UsageError { field: field.replace('_', "-"), value, allowed }

@@ -1,27 +1,28 @@
-//! Progress of a run, as its caller is told.
+//! Progress of a run, as the run reports it to its caller.
 //!
-//! Invariant: a run does the same with each watch. A watch hears of each step that concerns it and may leave out any.
+//! Invariant: a run does the same work with each watch. A watch is told of each step of the run,
+//! and may ignore any step.
 
 use super::phase::Now;
 use std::time::Duration;
 
-/// Is told how far a run is.
+/// A watch is told the progress of a run.
 pub trait Watch: Sync {
-    /// Loading goes on: `_done` of `_all` records are there.
+    /// Loading goes on: `_done` of `_all` records are loaded.
     fn loading(&self, _done: u64, _all: u64) {}
-    /// Loading is over.
+    /// Loading has ended after `_seconds`, with `_records` records loaded.
     fn loaded(&self, _records: u64, _seconds: f64) {}
-    /// A phase in real time begins, and takes this long.
+    /// A phase in real time begins, and takes the time `_length`.
     fn phase(&self, _name: &str, _length: Duration) {}
-    /// A phase in virtual time is so far.
+    /// A phase in virtual time has made the progress `_now`.
     fn running(&self, _phase: &'static str, _now: Now) {}
-    /// The memory is judged, which takes about as long as loading did.
+    /// The check of the memory begins, which takes about as long as loading did.
     fn judging(&self, _about_seconds: f64) {}
-    /// Something that a person may want to change.
+    /// A hint about a setting that the user may want to change.
     fn notice(&self, _text: &str) {}
 }
 
-/// Shows nothing.
+/// A watch that shows no progress.
 pub struct Silent;
 
 impl Watch for Silent {}

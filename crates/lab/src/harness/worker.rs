@@ -1,7 +1,8 @@
-//! A phase's coroutines, and the desk at which they leave their results.
+//! A phase's coroutines, and the desk: the shared place where these coroutines leave their results.
 //!
-//! Invariant: a coroutine's tally and history are handed over when its future is dropped, so a transaction which never ends
-//! costs its own outcome and nothing else. Nothing here knows whether time is the machine's or virtual.
+//! Invariant: a coroutine hands over its tally and its history when its future is dropped. So a
+//! transaction which never ends loses only its own outcome. Nothing in this file depends on whether
+//! time is the machine's or virtual.
 
 use crate::harness::explained;
 use hdrhistogram::Histogram;
@@ -13,12 +14,12 @@ use tarn_fabric::rng::Rng;
 use tarn_store::history::RecordedTxn;
 use tarn_workloads::Workload;
 
-/// The stages of a phase, which its threads look at between turns.
+/// The stages of a phase, which the phase's threads read between transactions.
 pub(crate) const WARM_UP: u8 = 0;
 const MEASURE: u8 = 1;
 pub(crate) const STOP: u8 = 2;
 
-/// How the driver and its threads talk during a phase.
+/// The signals between the driver and its threads during a phase.
 #[derive(Default)]
 pub(crate) struct Signals {
     stage: AtomicU8,
@@ -34,7 +35,7 @@ impl Signals {
         self.stage.store(STOP, Ordering::Release);
     }
 
-    /// Transactions finished while recording.
+    /// The number of transactions that finished while the phase recorded a history.
     pub(crate) fn recorded(&self) -> u64 {
         self.recorded.load(Ordering::Relaxed)
     }
@@ -48,7 +49,7 @@ impl Signals {
     }
 }
 
-/// The results of coroutines.
+/// The results that coroutines have left at the desk.
 #[derive(Default)]
 pub(crate) struct Left<T> {
     pub(crate) tallies: Vec<T>,
@@ -56,20 +57,20 @@ pub(crate) struct Left<T> {
     pub(crate) failures: Vec<String>,
 }
 
-/// Nanoseconds up to a minute, to three digits.
+/// An empty histogram of nanoseconds, up to one minute, with three significant digits.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds")
 }
 
-/// It is told of each transaction of a coroutine.
+/// A witness is told when each transaction of a coroutine begins and ends.
 pub(crate) trait Witness {
-    /// One of this kind begins.
+    /// A transaction of this kind begins.
     fn begins(&self, kind: usize);
-    /// It has ended.
+    /// The transaction has ended.
     fn ends(&self);
 }
 
-/// No witness.
+/// The empty witness, which ignores all transactions.
 impl Witness for () {
     #[inline(always)]
     fn begins(&self, _: usize) {}
@@ -77,15 +78,16 @@ impl Witness for () {
     fn ends(&self) {}
 }
 
-/// Where a coroutine's transactions come from.
+/// The source from which a coroutine takes its transactions.
 pub(crate) trait Source<W: Workload> {
-    /// The next one, and since when it waits, if it is not drawn only now; `None` if there will be none.
+    /// Returns the next transaction, and the time since which it has been waiting (`None` if it is
+    /// drawn only now). Returns `None` if no further transaction will follow.
     async fn next(&self, workload: &W, rng: &mut Rng) -> Option<(W::Input, Option<Nanos>)>;
-    /// It has ended; whether it is done, and not given up.
+    /// The transaction has ended; `is_done` says whether it succeeded rather than failed.
     fn ended(&self, is_done: bool);
 }
 
-/// The coroutine draws them itself.
+/// With this source the coroutine draws its transactions itself.
 impl<W: Workload> Source<W> for () {
     #[inline(always)]
     async fn next(&self, workload: &W, rng: &mut Rng) -> Option<(W::Input, Option<Nanos>)> {
@@ -122,7 +124,8 @@ pub(crate) async fn coroutine<W: Workload>(
         source.ended(ended.is_ok());
         if let Err(failure) = ended {
             if failure.is_retryable() {
-                // It was tried as often as its coordinator tries: the next one is drawn.
+                // The coordinator has used all its tries for this transaction, so the next
+                // transaction is drawn.
                 seat.desk.given_up.set(seat.desk.given_up.get() + 1);
                 continue;
             }
@@ -143,10 +146,10 @@ pub(crate) async fn coroutine<W: Workload>(
     seat.stands = false;
 }
 
-/// Looks up so often from a pause whether the phase has stopped.
+/// The interval at which a pausing coroutine checks whether the phase has stopped.
 const LOOK_UP: Nanos = Nanos(10_000_000);
 
-/// Waits, unless the phase stops before; whether it goes on.
+/// Waits for `pause`, unless the phase stops earlier; returns whether the phase goes on.
 #[cold]
 async fn wait<W: Workload>(seat: &Worker<'_, W>, pause: Nanos, signals: &Signals) -> bool {
     let port = &seat.coordinator.context().port;
@@ -161,12 +164,13 @@ async fn wait<W: Workload>(seat: &Worker<'_, W>, pause: Nanos, signals: &Signals
     false
 }
 
-/// A coroutine's place at its thread's desk: its results are handed over when it leaves.
+/// A coroutine's place at its thread's desk: when this place is dropped, the coroutine's results go
+/// to the desk.
 pub(crate) struct Worker<'a, W: Workload> {
     coordinator: Coordinator,
     tally: W::Tally,
     desk: &'a WorkerShared<W::Tally>,
-    /// Still in a transaction.
+    /// Whether the coroutine is still in a transaction.
     stands: bool,
 }
 
@@ -188,16 +192,16 @@ impl<W: Workload> Drop for Worker<'_, W> {
     }
 }
 
-/// The shared part of coroutines: of one thread, or of a whole simulated cluster.
+/// The state that coroutines share: the coroutines of one thread, or of a whole simulated cluster.
 pub(crate) struct WorkerShared<T> {
     mix: Vec<Cell<u64>>,
-    /// Transactions that were aborted as often as their coordinator tries.
+    /// The number of transactions that were aborted as often as their coordinator tries.
     given_up: Cell<u64>,
     pub(crate) latency_ns: RefCell<Histogram<u64>>,
     pub(crate) left: RefCell<Left<T>>,
-    /// One transaction in so many is timed.
+    /// One transaction in this number is timed.
     timed_one_in: u64,
-    /// A transaction that has not ended so long after its phase never will.
+    /// A transaction that has not ended this long after its phase is taken as one that never ends.
     pub(crate) patience: Nanos,
 }
 
@@ -219,17 +223,17 @@ impl<T> WorkerShared<T> {
         self.mix[kind].set(self.mix[kind].get() + 1);
     }
 
-    /// Coroutines that have left it.
+    /// The number of coroutines that have left the desk.
     pub(crate) fn has_left(&self) -> usize {
         self.left.borrow().tallies.len()
     }
 
-    /// Transactions given up so far.
+    /// The number of transactions so far whose tries were all aborted.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up.get()
     }
 
-    /// Transactions finished so far, by kind.
+    /// The number of transactions finished so far, by kind.
     pub(crate) fn mix(&self) -> Vec<u64> {
         self.mix.iter().map(Cell::get).collect()
     }

@@ -1,36 +1,37 @@
-//! The accounts of an outage's coordinators: the outcomes that each was told, and the transaction that it was at when it
-//! died.
+//! The accounts of an outage's coordinators. An account holds the outcomes of which its coordinator
+//! was told, and the transaction that the coordinator ran when its node crashed.
 //!
-//! Invariant: after each transaction its coordinator's account equals its tally, and while one runs the account holds its
-//! input. So, whenever a node dies, the transactions that are not counted are those whose inputs are known, one of each
-//! coordinator at the most.
+//! Invariant: after each transaction, the coordinator's account equals the coordinator's tally.
+//! While a transaction runs, the account holds the transaction's input. So, whenever a node
+//! crashes, the inputs of all uncounted transactions are known: at most one transaction of each
+//! coordinator.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_workloads::{Untold, Workload};
 
-/// One coordinator's.
+/// The account of one coordinator.
 pub(super) struct Account<W: Workload> {
     tally: RefCell<W::Tally>,
     running: RefCell<Option<Rc<W::Input>>>,
 }
 
 impl<W: Workload> Account<W> {
-    /// A transaction begins.
+    /// A transaction with this input begins.
     pub(super) fn begin(&self, input: W::Input) -> Rc<W::Input> {
         let input = Rc::new(input);
         *self.running.borrow_mut() = Some(Rc::clone(&input));
         input
     }
 
-    /// It has ended, and is counted in the tally.
+    /// The transaction has ended, and the tally already counts it.
     pub(super) fn end(&self, tally: &W::Tally) {
         self.tally.borrow_mut().clone_from(tally);
         *self.running.borrow_mut() = None;
     }
 }
 
-/// All coordinators', of every life.
+/// The accounts of all coordinators, from every incarnation of every compute node.
 pub(super) struct Books<W: Workload>(RefCell<Vec<Rc<Account<W>>>>);
 
 impl<W: Workload> Default for Books<W> {
@@ -40,7 +41,7 @@ impl<W: Workload> Default for Books<W> {
 }
 
 impl<W: Workload> Books<W> {
-    /// A coordinator's account.
+    /// Opens an account for one coordinator.
     pub(super) fn open(&self) -> Rc<Account<W>> {
         let (tally, running) = (RefCell::default(), RefCell::new(None));
         let account = Rc::new(Account { tally, running });
@@ -48,7 +49,8 @@ impl<W: Workload> Books<W> {
         account
     }
 
-    /// Returns the sum of all accounts, and the number of transactions in doubt.
+    /// Closes all accounts: returns the sum of their tallies, and the number of transactions in
+    /// doubt.
     pub(super) fn close(&self, workload: &W) -> (W::Tally, u64) {
         let (mut sum, mut unknown) = (W::Tally::default(), 0);
         for account in self.0.take() {

@@ -1,8 +1,9 @@
 //! Judges the memory after an outage.
 //!
-//! Invariant: acknowledged transactions are held against memory exactly; only transactions in doubt ([`super::books`]) may
-//! have had an effect or none. A lock that is left where the sweep has said that there is none is a failure, although the
-//! judge takes it away before it looks on.
+//! Invariant: the memory must show exactly the effects of the acknowledged transactions. Only a
+//! transaction in doubt ([`super::books`]) may or may not have had its effect. If the sweep has
+//! reported that no lock of a crashed node remains, then a remaining lock is a failure. The judge
+//! still removes this lock before it checks the rest of the memory.
 
 use super::report::Checks;
 use crate::harness::error::RunError;
@@ -14,33 +15,33 @@ use tarn_fabric::executor::block_on;
 use tarn_store::ids::Failure;
 use tarn_workloads::Workload;
 
-/// The facts that are known when all is over.
+/// The facts that are known at the end of an outage.
 pub(super) struct Known<T> {
-    /// The counts of coordinators.
+    /// The sum of the coordinators' counts.
     pub(super) tally: T,
-    /// Transactions in doubt.
+    /// The number of transactions in doubt.
     pub(super) unknown: u64,
     /// Whether a sweep after the last recovery has ended.
     pub(super) is_swept: bool,
-    /// Members of the group that has fewest.
+    /// The number of members of the smallest replica group.
     pub(super) copies: usize,
-    /// Whether every coroutine of the living came to its end.
+    /// Whether every coroutine of the live nodes ended.
     pub(super) all_ended: bool,
-    /// Transactions that failed in a way that no crash explains.
+    /// The failures of transactions that no crash explains.
     pub(super) failures: Vec<String>,
 }
 
-/// Looks at memory at rest.
+/// Checks the memory while no transaction runs.
 ///
 /// # Errors
-/// It could not be looked at.
+/// The memory could not be read.
 pub(super) fn judge<W: Workload>(
     workload: &W,
     cx: &Rc<Context>,
     known: Known<W::Tally>,
 ) -> Result<Checks, RunError> {
     let judged = block_on(async {
-        // At rest no time passes, so no coroutine may sleep.
+        // No virtual time passes here, so the sweep must not sleep.
         let freed = sweep(cx, Pace::UNPACED).await?.freed;
         let rules = workload.check(cx, &known.tally).await?;
         Ok::<_, Failure>((freed, audit(cx).await?, rules))

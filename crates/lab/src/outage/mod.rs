@@ -1,12 +1,17 @@
-//! Nodes that crash under load on a simulated cluster: the cost in throughput, and how long it lasts.
+//! Nodes that crash under load on a simulated cluster: the loss of throughput, and the time until
+//! throughput recovers.
 //!
-//! Map: [`Plan`] is the course of an outage; `stage` is the cluster with its keepers; [`run`] plays the course; `books`
-//! keep the acknowledged transactions, and `judge` holds them against memory; [`report`] is the result, in words, as an
-//! object and as a picture.
+//! Map:
+//! - [`Plan`]: the course of an outage.
+//! - `stage`: the cluster and its compute nodes. [`run`]: executes the plan.
+//! - `books`: records the acknowledged transactions. `judge`: compares them with the memory.
+//! - [`report`]: the result as text, as an object and as a picture.
 //!
-//! Invariant: a function of plan and seed: all times are virtual. A crashed compute node stops between two turns of its
-//! coroutines; the verbs that it had posted go on until its access is revoked. The plan says when a restarted machine is
-//! there again; a profile's times for registering and connecting (`cluster`) are for the author of a plan.
+//! Invariant: the result depends only on plan and seed, because all times are virtual. A crashed
+//! compute node stops between two polls of its coroutines. The verbs that the node had posted
+//! continue until its access is revoked. The plan states when a restarted machine is available
+//! again. A profile's times for registering and connecting (`cluster`) help the author of a plan to
+//! choose this time.
 
 mod books;
 mod judge;
@@ -20,59 +25,62 @@ use serde::Serialize;
 use tarn_sim::profile::Profile;
 use tarn_store::ids::UsageError;
 
-/// The configuration of a run, and the nodes that die.
+/// The configuration of a run, and the nodes that crash.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The hardware.
+    /// The hardware profile.
     pub profile: Profile,
-    /// The protocol's name, and its variant.
+    /// The names of the protocol and of its variant.
     pub protocol: (String, String),
-    /// Machines, and the deaths.
+    /// The numbers of machines, and the crashes.
     pub shape: Shape,
-    /// Seed of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
 }
 
-/// The cluster's shape, and its fate.
+/// The cluster's shape and its crashes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shape {
-    /// Compute nodes.
+    /// The number of compute nodes.
     pub compute_nodes: usize,
-    /// Memory nodes.
+    /// The number of memory nodes.
     pub memory_nodes: usize,
-    /// Empty memory nodes beside them.
+    /// The number of empty spare memory nodes in addition.
     pub spare_nodes: usize,
-    /// Copies of every record.
+    /// The number of copies of every record.
     pub replicas: usize,
-    /// Threads of each compute node that run transactions; one more keeps its lease, recovers and mends.
+    /// The number of threads of each compute node that run transactions. One more thread renews the
+    /// node's lease, recovers dead nodes, and restores lost copies.
     pub threads: usize,
-    /// Coordinators of each thread.
+    /// The number of coordinators of each thread.
     pub coroutines: usize,
-    /// Virtual milliseconds in all.
+    /// The length of the whole run, in virtual milliseconds.
     pub virtual_ms: f64,
-    /// When it happens.
+    /// The virtual time of the crash.
     pub crash_at_ms: f64,
-    /// So many compute nodes crash, the last ones.
+    /// The number of compute nodes that crash: the nodes with the highest numbers.
     pub crash_compute: usize,
-    /// So many memory nodes crash, the first ones.
+    /// The number of memory nodes that crash: the nodes with the lowest numbers.
     pub crash_memory: usize,
-    /// So long after the crash the compute nodes' machines are there again; they join when their logs are recovered.
+    /// The time from the crash until the machines of the crashed compute nodes are available again.
+    /// The restarted machines join when their logs are recovered.
     pub restart_ms: f64,
-    /// A crash of a compute node is known after so long; 0: at once, as the published measurement has it.
+    /// The time until the crash of a compute node is noticed; 0 means immediately, as in the
+    /// published measurement.
     pub lease_ms: f64,
-    /// Most of a memory node's time that the sweep for locks of the dead may take.
+    /// The largest share of a memory node's time that the sweep for locks of dead nodes may take.
     pub sweep_share_percent: u16,
-    /// Most of a memory node's time that filling a spare may take.
+    /// The largest share of a memory node's time that copying data to a spare may take.
     pub copy_share_percent: u16,
-    /// Throughput is counted in intervals of this length.
+    /// The length of the intervals in which throughput is counted.
     pub interval_ms: f64,
 }
 
 impl Shape {
-    /// Refuses a shape that cannot be.
+    /// Refuses a shape that is not possible.
     ///
     /// # Errors
-    /// Names the field, its value, and the allowed ones.
+    /// The error names the field, its value, and the allowed values.
     pub fn validate(&self) -> Result<(), UsageError> {
         let refuse = |field: &str, value: String, allowed: String| {
             Err(UsageError { field: field.into(), value, allowed })

@@ -1,8 +1,10 @@
-//! The cost of an outage: throughput in intervals, the drop, the time until it is made good.
+//! The cost of an outage: the throughput of each interval, the drop, and the time until throughput
+//! has recovered.
 //!
-//! Invariant: *before* is the mean of the intervals between warm-up and crash; the *drop* is that of the mean of the first
-//! five intervals after the crash; throughput is *back* with the first of five intervals in a row whose mean is within a
-//! twentieth of before. No figure is smoothed.
+//! Invariant: *before* is the mean throughput of the intervals between warm-up and crash. The
+//! *drop* compares *before* with the mean of the first five intervals after the crash. Throughput
+//! is *back* at the first of five consecutive intervals whose mean is at least 95 % of *before*. No
+//! figure is smoothed.
 
 use super::{Plan, Shape};
 use crate::harness::checks::{AuditReport, Invariants};
@@ -12,82 +14,83 @@ use serde::Serialize;
 use std::fmt::{self, Write as _};
 use tarn_workloads::Workload;
 
-/// Intervals that a mean is taken of.
+/// The number of intervals over which a mean is taken.
 const MEAN_OF: usize = 5;
 /// The share of the time before the crash that is warm-up.
 const WARM_UP: f64 = 0.25;
-/// Back is so much of before.
+/// Throughput is *back* when it reaches this share of *before*.
 const BACK: f64 = 0.95;
 const BAR: usize = 50;
 
-/// Something that happened.
+/// An event of the run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Event {
-    /// Virtual milliseconds since the phase began.
+    /// The event's virtual time in milliseconds, since the phase began.
     pub at_ms: f64,
-    /// The event.
+    /// A description of the event.
     pub what: String,
 }
 
-/// The state of the memory afterwards.
+/// The state of the memory after the outage.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checks {
-    /// The engine's audit of it.
+    /// The engine's audit of the memory.
     pub audit: AuditReport,
-    /// The workload's rules, held against the acknowledged transactions.
+    /// The verdicts on the workload's rules, given the acknowledged transactions.
     pub rules: Invariants,
-    /// Transactions in doubt: the rules allow for each to have committed or not.
+    /// The number of transactions in doubt: the rules allow each of these transactions to have
+    /// committed or not.
     pub unknown: u64,
-    /// Locks of the dead that a sweep has left which was over.
+    /// The number of locks of dead nodes that remained although a sweep had reported its end.
     pub locks_missed: u64,
-    /// Members of the group that has fewest.
+    /// The number of members of the smallest replica group.
     pub copies: usize,
-    /// Whether every coroutine of the living came to its end.
+    /// Whether every coroutine of the live nodes ended.
     pub all_ended: bool,
-    /// Transactions that failed in a way that no crash explains.
+    /// The failures of transactions that no crash explains.
     pub failures: Vec<String>,
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outage {
-    /// Its workload.
+    /// The workload's name.
     pub workload: &'static str,
-    /// Records loaded.
+    /// The number of records loaded.
     pub records: u64,
-    /// The protocol.
+    /// The protocol's name.
     pub protocol: String,
-    /// Its variant.
+    /// The protocol's variant.
     pub variant: String,
-    /// The hardware profile.
+    /// The hardware profile's name.
     pub profile: String,
-    /// The cluster and its fate.
+    /// The cluster's shape and its crashes.
     pub shape: Shape,
-    /// Seed of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
-    /// Acknowledged transactions a second, in each interval.
+    /// The number of acknowledged transactions per second, in each interval.
     pub throughput_per_s: Vec<f64>,
-    /// Its mean before the crash.
+    /// The mean throughput before the crash.
     pub before_per_s: f64,
-    /// Its mean in the first intervals after it.
+    /// The mean throughput in the first intervals after the crash.
     pub after_per_s: f64,
-    /// By how much that is less, in percent.
+    /// The drop of the mean throughput after the crash, in percent of the mean before the crash.
     pub drop_percent: f64,
-    /// The lowest interval after the crash.
+    /// The throughput of the slowest interval after the crash.
     pub lowest_per_s: f64,
-    /// From the crash until throughput is back; none if it did not come back.
+    /// The time from the crash until throughput is back; `None` if throughput did not come back.
     pub back_after_ms: Option<f64>,
-    /// From the crash until the last dead compute node is recovered.
+    /// The time from the crash until the last dead compute node is recovered.
     pub recovered_after_ms: Option<f64>,
-    /// From the crash until no lock of the dead is left.
+    /// The time from the crash until no lock of a dead node remains.
     pub swept_after_ms: Option<f64>,
-    /// From the crash until backups are promoted.
+    /// The time from the crash until backups are promoted.
     pub promoted_after_ms: Option<f64>,
-    /// From the crash until every group has all its copies again.
+    /// The time from the crash until every group has all its copies again.
     pub whole_after_ms: Option<f64>,
-    /// The events, in order.
+    /// The events, in the order of their times.
     pub events: Vec<Event>,
-    /// The memory afterwards.
+    /// The verdicts on the memory after the outage.
     pub checks: Checks,
 }
 
@@ -103,7 +106,8 @@ impl Outage {
         let shape = plan.shape.clone();
         let per_s = 1e3 / shape.interval_ms;
         let throughput_per_s: Vec<f64> = counts.iter().map(|&it| it as f64 * per_s).collect();
-        // The interval of the crash is one of those after it. A whole number may come out a little less.
+        // The interval that contains the crash counts as an interval after the crash. The small
+        // addend corrects a quotient that rounding has left a little below a whole number.
         let crash = (shape.crash_at_ms / shape.interval_ms + 1e-6) as usize;
         let crash = crash.min(throughput_per_s.len());
         let warm = (crash as f64 * WARM_UP) as usize;
@@ -141,7 +145,7 @@ impl Outage {
         }
     }
 
-    /// Returns the errors of the memory.
+    /// Returns the errors that the checks of the memory found.
     pub fn failed(&self) -> Vec<String> {
         let Checks { audit, rules, locks_missed, copies, all_ended, failures, .. } = &self.checks;
         let mut failed = failures.clone();
@@ -159,7 +163,7 @@ impl Outage {
         failed
     }
 
-    /// Throughput over time as a picture.
+    /// Draws the throughput over time as a picture.
     pub fn picture(&self) -> String {
         let (width, height, left, top) = (760.0, 250.0, 52.0, 34.0);
         let most = self.throughput_per_s.iter().copied().fold(1.0, f64::max);

@@ -1,6 +1,6 @@
-//! Lets an outage happen.
+//! Runs an outage: starts the nodes, crashes some of them, and restarts them.
 //!
-//! Invariant: only transactions are counted whose caller was told that they are committed.
+//! Invariant: a transaction is counted only if its caller was told that it is committed.
 
 use super::books::{Account, Books};
 use super::judge::{Known, judge};
@@ -26,12 +26,14 @@ use tarn_sim::scheduler::Ended;
 use tarn_store::ids::{Explanation, Failure, Resolution};
 use tarn_workloads::{Untold, Workload};
 
-/// The driver looks around so often.
+/// The virtual time between two checks of the cluster by the driver.
 const SLICE: Nanos = Nanos(20_000);
-/// A transaction that has not ended so long after the end never will.
+/// A transaction that has not ended this long after the end of the run is taken as one that never
+/// ends.
 const PATIENCE: Nanos = Nanos(100_000_000);
-/// A death is known by its lease, or at once: patience is for members that are stuck. A thread of a full cluster may need
-/// milliseconds until its last try has ended, and must not be taken for one.
+/// A lapsed lease (or, without leases, the crash itself) reveals a dead node, so this patience
+/// concerns only members that hang. A thread of a loaded cluster may need milliseconds to end its
+/// last try, and must not be treated as hanging.
 const TERMS: Terms = Terms { patience_ns: 20_000_000, look_every_ns: 1_000 };
 const LOOK_EVERY_NS: u64 = 10_000;
 
@@ -41,13 +43,13 @@ fn pace(shape: &Shape) -> Pace {
     Pace { sweep_share, copy_share, look_every_ns: LOOK_EVERY_NS, ..Pace::default() }
 }
 
-/// The shared part of coroutines.
+/// The state that all coroutines share.
 struct Desk {
     stop: Cell<bool>,
-    /// Acknowledged transactions, by interval.
+    /// The number of acknowledged transactions in each interval.
     counts: RefCell<Vec<u64>>,
     interval_ns: u64,
-    /// When the phase began.
+    /// The time at which the phase began.
     start: Cell<Nanos>,
     events: RefCell<Vec<Event>>,
     failures: RefCell<Vec<String>>,
@@ -67,18 +69,19 @@ impl Desk {
     }
 }
 
-/// The nodes and their coordinators.
+/// The nodes of an outage, with their coordinators.
 struct Cast<W: Workload> {
     workload: Rc<W>,
     books: Books<W>,
     desk: Rc<Desk>,
     shape: Shape,
-    /// Whether each slot's latest life is dead.
+    /// Whether the latest incarnation of each slot is dead.
     dead: RefCell<Vec<Rc<Cell<bool>>>>,
 }
 
 impl<W: Workload + 'static> Cast<W> {
-    /// A life of a compute node: its coordinators and its keepers.
+    /// Starts an incarnation of a compute node: its coordinators, and its coroutines for leases,
+    /// recovery and copies.
     fn bring(
         &self,
         stage: &Stage,
@@ -131,7 +134,7 @@ async fn coordinate<W: Workload>(
         let now = cx.port.observed();
         let ended = result.map_err(|failure| (failure, cx.explanation(failure)));
         if let Err((_, Some(Explanation::Unknown(id)))) = ended {
-            // If it dies here, it is in doubt.
+            // If the node crashes at this point, the transaction is in doubt.
             let resolved = by.resolve(id).await;
             let untold = match resolved {
                 Ok(Resolution::Committed) => Untold::Committed,
@@ -186,10 +189,11 @@ async fn keep_copies((cx, desk): (Rc<Context>, Rc<Desk>), pace: Pace) {
     let _ = repair(&cx, TERMS, pace, || desk.stop.get(), report).await;
 }
 
-/// Runs a workload through an outage; `progress` is told how much of it is over, in thousandths.
+/// Runs a workload through an outage; the function tells `progress` the elapsed part of the run, in
+/// thousandths.
 ///
 /// # Errors
-/// A plan that cannot be run, or work that failed.
+/// A plan that cannot be run, or a run whose work failed.
 pub fn run<W: Workload + 'static>(
     workload: W,
     plan: &Plan,
@@ -198,7 +202,7 @@ pub fn run<W: Workload + 'static>(
     run_and_meddle(workload, plan, progress, &|_| {})
 }
 
-/// As [`run`]; `meddle` changes memory before it is judged.
+/// Runs like [`run`], but calls `meddle`, which changes the memory before the judge checks it.
 pub(super) fn run_and_meddle<W: Workload + 'static>(
     workload: W,
     plan: &Plan,
@@ -247,7 +251,7 @@ pub(super) fn run_and_meddle<W: Workload + 'static>(
     Ok(outage)
 }
 
-/// Members of the group that has fewest.
+/// Returns the number of members of the smallest replica group.
 fn copies(stage: &Stage) -> usize {
     let groups = stage.database.groups();
     let members = (0..groups.count() as u16).map(|group| groups.members(GroupId(group)).len());
@@ -263,7 +267,8 @@ fn load<W: Workload>(workload: &W, stage: &Stage) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The whole play: calm, crash, restart, end. Whether every coroutine of the living came to its end.
+/// Executes the whole plan: the time before the crash, the crash, the restart, and the end. Returns
+/// whether every coroutine of the live nodes ended.
 fn play<W: Workload + 'static>(
     cast: &Cast<W>,
     stage: &Stage,
@@ -285,7 +290,8 @@ fn play<W: Workload + 'static>(
     let (mut to_crash, mut is_unswept) = (true, false);
     let crashing = shape.compute_nodes - shape.crash_compute..shape.compute_nodes;
     let mut to_restart: Vec<u16> = crashing.map(|slot| slot as u16).collect();
-    // A node that died so late that it is not made good at the end is made good before memory is judged.
+    // If a node crashed so late that its recovery is not complete at the end, the recovery is
+    // completed before the memory is judged.
     let is_due = |now: Nanos| now < end || now < end + PATIENCE && !is_mended(cast, stage);
     while is_due(stage.fabric.now()) {
         let now = stage.fabric.now();
@@ -322,8 +328,9 @@ fn play<W: Workload + 'static>(
     Ok(lives.scheduler.run_until(stage.fabric.now() + PATIENCE) == Ended::Finished)
 }
 
-/// Whether the dead are expelled, recovered and swept after, their shards are open, and each copy that was lost is on a spare, as
-/// far as there are any.
+/// Returns whether all repairs are complete. The dead nodes must be expelled and recovered, their
+/// locks swept, and their shards open. Each lost copy must be on a spare, as far as the cluster has
+/// spares.
 fn is_mended<W: Workload>(cast: &Cast<W>, stage: &Stage) -> bool {
     let shape = &cast.shape;
     let lost = shape.crash_memory.saturating_sub(shape.spare_nodes);

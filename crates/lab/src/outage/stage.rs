@@ -1,6 +1,7 @@
-//! The cluster of an outage: memory with spares, compute nodes with leases.
+//! The cluster of an outage: memory nodes with spares, and compute nodes with leases.
 //!
-//! Invariant: a slot is free for its next life only when its last one is expelled and recovered.
+//! Invariant: a slot is free for its next incarnation only when its last incarnation is expelled
+//! and recovered.
 
 use super::Plan;
 use crate::harness::simulated;
@@ -18,10 +19,10 @@ use tarn_store::ids::UsageError;
 use tarn_store::placement::catalog::Options;
 use tarn_workloads::workload::Workload;
 
-/// How often a node asks for a new lease, of its length.
+/// The number of times that a node requests a new lease during the length of one lease.
 const RENEWALS_A_LEASE: f64 = 4.0;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 pub(super) struct Stage {
     pub(super) fabric: SimFabric,
     pub(super) database: Arc<Database>,
@@ -32,7 +33,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Fresh memory, laid out.
+    /// Makes a cluster with new memory, with the tables laid out.
     pub(super) fn new<W: Workload>(workload: &W, plan: &Plan) -> Result<Stage, OpenError> {
         let shape = &plan.shape;
         let options = Options {
@@ -64,28 +65,30 @@ impl Stage {
         Ok(Stage { fabric, database, membership, seed: plan.seed, threads, compute_nodes })
     }
 
-    /// A compute node joins. Its slot's last life runs no coordinator any more: see [`Stage::is_free`].
+    /// Lets a compute node join. The slot's last incarnation must not run any coordinator: see
+    /// [`Stage::is_free`].
     pub(super) fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let services = ServiceOptions::new(self.threads, self.compute_nodes);
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
-    /// Whether the logs of all of a slot's lives are recovered. A crashed life is a member until the crash is noticed: a
-    /// new life that joined before would write over logs that are needed.
+    /// Returns whether the logs of all incarnations of a slot are recovered. A crashed incarnation
+    /// is a member until the crash is noticed. If a new incarnation joined before that, it would
+    /// overwrite logs that recovery needs.
     pub(super) fn is_free(&self, slot: u16) -> bool {
         let is_unrecovered = |dead: NodeId| dead.slot.0 == slot;
         self.members_of(slot).is_empty()
             && !self.membership.unrecovered().into_iter().any(is_unrecovered)
     }
 
-    /// In any slot that lives.
+    /// Lets a compute node join in any slot that is free.
     pub(super) fn join_any(&self, slots: usize) -> Result<Arc<ComputeNode>, UsageError> {
         let lives = (0..slots as u16).find_map(|slot| self.join(slot).ok());
         lives.map_or_else(|| self.join(0), Ok)
     }
 
-    /// A slot's lives that are members.
+    /// Returns the incarnations of a slot that are members.
     pub(super) fn members_of(&self, slot: u16) -> Vec<NodeId> {
         let life =
             |incarnation| NodeId { slot: NodeSlot(slot), incarnation: Incarnation(incarnation) };
@@ -105,9 +108,10 @@ impl Stage {
     }
 }
 
-/// So many of a slot's lives are looked at: the loader's, and the one that crashes.
+/// The number of a slot's incarnations that [`Stage::members_of`] checks, the loader's and the
+/// crashing node's among them.
 const LIVES_LOOKED_AT: u16 = 4;
-/// Addresses that a thread remembers.
+/// The number of addresses that a thread caches.
 const ADDRESS_CACHE: usize = 0;
 
 fn terms(lease_ms: f64) -> LeaseTerms {

@@ -1,7 +1,7 @@
-//! Planted faults: the judge of an outage notices each.
+//! Planted faults: these tests show that the judge of an outage notices each fault.
 //!
-//! Invariant: each test does one thing to a memory that would have been found sound, just before it is judged, by the
-//! engine's own hooks; it fails if that goes unnoticed.
+//! Invariant: each test makes one change to a correct memory, through the engine's own test hooks,
+//! just before the judge checks it. The test fails if the judge does not notice the change.
 
 use super::report::Outage;
 use super::run::run_and_meddle;
@@ -58,7 +58,7 @@ fn outage<W: Workload + 'static>(
     run_and_meddle(workload, &plan, &|_| {}, meddle).expect("it runs")
 }
 
-/// Lives in these standings.
+/// Returns the incarnations whose membership status is `wanted`.
 fn lives(cx: &Context, wanted: Standing) -> Vec<NodeId> {
     let slots = (0..COMPUTE_NODES).flat_map(|slot| (1..4).map(move |life| (slot, life)));
     slots
@@ -67,19 +67,21 @@ fn lives(cx: &Context, wanted: Standing) -> Vec<NodeId> {
         .collect()
 }
 
-/// The entries in the log areas of the living: the last transaction of each, which was acknowledged.
+/// Returns the log entries of live incarnations: the last transaction of each coordinator, which
+/// was acknowledged.
 fn left_by_the_living(cx: &Context) -> Vec<Logged> {
     let members = lives(cx, Standing::Member);
     let all = members.into_iter().map(|life| logged(cx, life));
     all.flat_map(|each| block_on(each).expect("nothing is broken")).collect()
 }
 
-/// Undoes one of them, whole, as a recovery would that has it wrong.
+/// Undoes one logged transaction completely, as a faulty recovery would do.
 fn reverse(cx: &Context, one: &Logged) {
     block_on(plant_undone(cx, one.id)).expect("nothing is broken");
 }
 
-/// Undoes the first transaction that changed so many records; returns the judge's findings.
+/// Undoes the first transaction that changed at least `records` records; returns the judge's
+/// findings.
 fn reversed<W: Workload + 'static>(mix: (&str, u64), records: usize) -> Vec<String> {
     let meddle = |cx: &Rc<Context>| {
         let all = left_by_the_living(cx);
@@ -98,7 +100,8 @@ fn an_acknowledged_transaction_that_is_undone_whole_is_noticed() {
     assert!(said.iter().any(|it| it.starts_with("rows as loaded and as committed")), "{said:?}");
 }
 
-/// SmallBank's transactions that change one record bring money in or take it out.
+/// SmallBank's transactions that change one record add money to the bank or remove money from the
+/// bank.
 #[test]
 fn money_of_a_transaction_that_is_undone_whole_is_noticed() {
     let meddle = |cx: &Rc<Context>| {
@@ -109,7 +112,7 @@ fn money_of_a_transaction_that_is_undone_whole_is_noticed() {
     assert!(said.iter().any(|it| it.starts_with("money is neither made nor lost")), "{said:?}");
 }
 
-/// The judge allows for each transaction in doubt, and for no more.
+/// The judge accepts commit and abort of each transaction in doubt, and no further difference.
 #[test]
 fn what_crashes_leave_in_doubt_is_allowed_for_and_no_more() {
     let (mut unknown, mut noticed) = (0, 0);
@@ -118,7 +121,8 @@ fn what_crashes_leave_in_doubt_is_allowed_for_and_no_more() {
         assert_eq!(sound.failed(), [""; 0], "seed {seed}");
         unknown += sound.checks.unknown;
         let meddle = |cx: &Rc<Context>| {
-            // As many as may have been in doubt, and one more.
+            // The number of undone transactions exceeds the largest possible number of transactions
+            // in doubt.
             let all = left_by_the_living(cx);
             assert!(all.len() > 4, "{} logged", all.len());
             all.iter().for_each(|one| reverse(cx, one));

@@ -1,26 +1,26 @@
-//! Times of a published system's own software that differ from the testbed's profile.
+//! Charges: times of a published system's own software that differ from the profile of the testbed.
 //!
-//! Invariant: a charge is a constant of the profile with another value, and says where that value is from
-//! and how far it can be trusted, as the profile does. Charges belong to a system, never to a figure: none
-//! is chosen by its outcome.
+//! Invariant: a charge replaces the value of one constant of the profile. Like the profile, it
+//! states the source of this value and how reliable the value is. Charges belong to a system, never
+//! to a single figure, and no charge is chosen by the result that it gives.
 
 use super::text::{self, Kept};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tarn_sim::profile::{Profile, Standing};
 
-/// One constant, for one system.
+/// The changed value of one constant, for one system.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Charge {
-    /// Its section and name in the profile.
+    /// The constant's section and name in the profile.
     #[serde(deserialize_with = "text::kept_from")]
     pub key: Kept,
-    /// Its value, in the unit that the name ends in.
+    /// The constant's new value, in the unit with which the constant's name ends.
     pub value: f64,
-    /// How far it can be trusted.
+    /// The reliability of this value.
     pub standing: Standing,
-    /// Where it is from.
+    /// The source of this value.
     #[serde(deserialize_with = "text::kept_from")]
     pub source: Kept,
 }
@@ -36,15 +36,16 @@ impl fmt::Display for Charge {
     }
 }
 
-/// Charges of clocks: a cluster's clocks are drawn when it is made.
+/// Returns the charges of clocks. A cluster's clock errors are drawn when the cluster is made, so
+/// the charges of clocks must be known at that time.
 pub fn of_clocks(charges: &[Charge]) -> Vec<Charge> {
     charges.iter().filter(|charge| charge.key.starts_with("clock.")).copied().collect()
 }
 
-/// The testbed as a system with such software meets it.
+/// Returns the profile of the testbed, changed by the charges of a system's software.
 ///
 /// # Panics
-/// If a charge names no constant of a profile, or a value that it does not allow.
+/// If a charge names no constant of the profile, or if the profile does not allow the value.
 pub fn charged(testbed: Profile, charges: &[Charge]) -> Profile {
     charges.iter().fold(testbed, |profile, Charge { key, value, .. }| {
         profile.with(key, *value).unwrap_or_else(|error| panic!("a charge: {error}"))

@@ -1,7 +1,7 @@
-//! A series of measured points: throughput and latency by the number of coordinators.
+//! A series of measured points: throughput and latency for each number of coordinators.
 //!
-//! Invariant: the saturation point is the smallest number of coordinators, among those that were run,
-//! whose throughput reaches [`SATURATED`] of the series' highest; nothing is interpolated.
+//! Invariant: the saturation point is the point with the fewest coordinators, among those that ran,
+//! whose throughput reaches [`SATURATED`] of the highest throughput. No value is interpolated.
 
 use super::charge::Charge;
 use crate::bench::measured::Latency;
@@ -10,21 +10,21 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Share of the peak at which a cluster counts as saturated.
+/// The share of the peak throughput at which a cluster counts as saturated.
 pub const SATURATED: f64 = 0.95;
 
-/// The quantity that the points of a series differ in.
+/// The quantity in which the points of a series differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Axis {
-    /// How many transactions are in progress at once.
+    /// The number of transactions in progress at the same time.
     Coordinators,
     /// The size of the database, in the workload's unit.
     Size(&'static str),
 }
 
 impl Axis {
-    /// Where a point is on it.
+    /// Returns a point's position on this axis.
     pub fn of(self, point: &Point) -> u64 {
         match self {
             Axis::Coordinators => point.coordinators as u64,
@@ -32,7 +32,7 @@ impl Axis {
         }
     }
 
-    /// Its unit.
+    /// Returns the axis's unit.
     pub fn name(self) -> &'static str {
         match self {
             Axis::Coordinators => "coordinators",
@@ -40,7 +40,7 @@ impl Axis {
         }
     }
 
-    /// The same in a sentence.
+    /// Returns the axis's unit in the form for a sentence.
     pub fn what(self) -> &'static str {
         match self {
             Axis::Coordinators => "concurrent transactions",
@@ -49,86 +49,93 @@ impl Axis {
     }
 }
 
-/// One point: a measured phase.
+/// One point: the results of one measured phase.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Point {
-    /// Transactions in progress at once, in the whole cluster.
+    /// The number of transactions in progress at the same time, in the whole cluster.
     pub coordinators: usize,
-    /// Threads of each compute node.
+    /// The number of threads of each compute node.
     pub threads: usize,
     /// The size of the database, in the workload's unit.
     pub size: u64,
-    /// Transactions that were aborted as often as the system tries, and given up.
+    /// The number of transactions that were aborted as often as the system tries, and were then
+    /// abandoned.
     pub given_up: u64,
-    /// Transactions acknowledged in the measured phase.
+    /// The number of transactions acknowledged in the measured phase.
     pub committed: u64,
-    /// Transactions a second.
+    /// The number of committed transactions per second.
     pub throughput_per_s: f64,
-    /// Virtual microseconds.
+    /// Latencies in virtual microseconds.
     pub latency_us: Latency,
-    /// Tries aborted by the protocol, of all tries.
+    /// The share of all tries that the protocol aborted.
     pub conflict_rate: f64,
-    /// Verbs of one committed transaction by kind, aborted tries included.
+    /// The number of verbs per committed transaction, by kind, including the verbs of aborted
+    /// tries.
     pub verbs: BTreeMap<&'static str, f64>,
-    /// Messages that one committed transaction sends, aborted tries included; those of services not.
+    /// The number of messages that coordinators send per committed transaction, including messages
+    /// of aborted tries. Messages that services send are not counted.
     pub messages: f64,
-    /// Rounds that one committed transaction posts, aborted tries and rounds that are not awaited included.
+    /// The number of rounds per committed transaction, including rounds of aborted tries and rounds
+    /// for which no coordinator waits.
     #[serde(skip)]
     pub rounds: f64,
-    /// How often one committed transaction enters each phase of its protocol, aborted tries included.
+    /// The number of times that a transaction enters each phase of its protocol, per committed
+    /// transaction, including aborted tries.
     #[serde(skip)]
     pub phases: BTreeMap<&'static str, f64>,
-    /// Of the version tables that were asked for, the part that was remembered, of protocols that remember any.
+    /// The share of the requested version tables that the nodes had cached; `None` for protocols
+    /// that cache no version tables.
     pub remembered: Option<f64>,
-    /// Payload that one transaction reads, in bytes.
+    /// The number of payload bytes that one transaction reads.
     pub read_bytes: f64,
-    /// Payload that one transaction writes, in bytes.
+    /// The number of payload bytes that one transaction writes.
     pub written_bytes: f64,
-    /// The busiest part of each kind.
+    /// The busiest part of each kind of hardware.
     pub busiest: Vec<Busy>,
-    /// The busiest part of all.
+    /// The busiest part of all the hardware.
     pub bottleneck: Option<Busy>,
 }
 
-/// Points of one system, rising along the axis.
+/// The points of one system, in ascending order along the axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// Its name in rows.
+    /// The series' name in rows.
     pub name: &'static str,
-    /// The system and its layout, in words.
+    /// A description of the system and its layout.
     pub about: &'static str,
-    /// Variant of the protocol.
+    /// The protocol's variant.
     pub variant: &'static str,
-    /// Where its timestamps come from, if it takes any.
+    /// The source of the system's timestamps, if the system uses timestamps.
     pub timestamps: Option<&'static str>,
-    /// Whether its transactions run where the router says.
+    /// Whether the system's transactions run at the nodes that the router chooses.
     pub is_routed: bool,
-    /// Differences from the testbed's profile: the system's own software.
+    /// The differences from the testbed's profile that the system's own software causes.
     pub charges: &'static [Charge],
-    /// The quantity that the points differ in.
+    /// The quantity in which the points differ.
     pub over: Axis,
-    /// Whether transactions are isolated in it: the histories of others are not checked.
+    /// Whether the system isolates transactions: the histories of other systems are not checked.
     pub is_safe: bool,
-    /// Verdict on a recorded phase of this configuration.
+    /// The verdict on the history of a recorded phase with this configuration.
     pub history: &'static str,
-    /// Transactions of that phase.
+    /// The number of transactions in the recorded phase.
     pub history_transactions: u64,
-    /// Failures that no retry could overcome.
+    /// The failures that no retry could overcome.
     pub failures: Vec<String>,
-    /// The points.
+    /// The points of the series.
     pub points: Vec<Point>,
 }
 
 impl Series {
-    /// The point of highest throughput.
+    /// Returns the point with the highest throughput.
     pub fn peak(&self) -> Option<&Point> {
         let by =
             |one: &&Point, other: &&Point| one.throughput_per_s.total_cmp(&other.throughput_per_s);
-        // The first of equals: `max_by` takes the last.
+        // `max_by` returns the last of several equal points, so the reversed order gives the first.
         self.points.iter().rev().max_by(by)
     }
 
-    /// Where it is saturated; see the module's text. Over anything but coordinators nowhere.
+    /// Returns the saturation point, as the text at the top of this file defines it; `None` if the
+    /// axis is not the number of coordinators.
     pub fn saturation(&self) -> Option<&Point> {
         if self.over != Axis::Coordinators {
             return None;
@@ -137,19 +144,19 @@ impl Series {
         self.points.iter().find(|point| point.throughput_per_s >= enough)
     }
 
-    /// The last point whose throughput is near the highest: beyond the saturation point a curve is flat, and which of
-    /// its points is highest is chance.
+    /// Returns the last point whose throughput is near the highest. A curve is flat beyond the
+    /// saturation point, so the position of the highest point on the flat part is random.
     pub fn last_at_peak(&self) -> Option<&Point> {
         let enough = self.peak()?.throughput_per_s * SATURATED;
         self.points.iter().rev().find(|point| point.throughput_per_s >= enough)
     }
 
-    /// The point with so many coordinators, or whatever points differ in.
+    /// Returns the point at this position of the axis.
     pub fn at(&self, place: usize) -> Option<&Point> {
         self.points.iter().find(|point| self.over.of(point) == place as u64)
     }
 
-    /// The points of the same system on a database of another size come behind.
+    /// Appends the points of the same system on a database of another size.
     pub fn join(&mut self, other: Series) {
         if self.history == "accepted" {
             self.history = other.history;
@@ -159,32 +166,33 @@ impl Series {
         self.points.extend(other.points);
     }
 
-    /// Transactions in flight that would keep the bottleneck busy if none ever waited for another:
-    /// highest throughput times the shortest latency (Little's law).
+    /// Returns the number of transactions in flight that keeps the bottleneck busy if no
+    /// transaction waits for another. By Little's law, this number is the highest throughput times
+    /// the shortest latency.
     pub fn full_at(&self) -> f64 {
         let peak = self.peak().map(|point| point.throughput_per_s);
         peak.unwrap_or_default() * self.shortest_us() / 1e6
     }
 
-    /// The shortest median latency, in virtual microseconds; 0 without points.
+    /// Returns the shortest median latency, in virtual microseconds; 0 without points.
     pub fn shortest_us(&self) -> f64 {
         let medians = self.points.iter().map(|point| point.latency_us.p50);
         medians.reduce(f64::min).unwrap_or_default()
     }
 
-    /// The busiest parts at the peak, in words.
+    /// Returns the names of the busiest parts at the peak.
     pub fn limit(&self) -> String {
         self.peak().map(Point::limits).unwrap_or_default()
     }
 }
 
 impl Point {
-    /// Verbs of a kind per transaction.
+    /// Returns the number of verbs of this kind per transaction.
     pub fn verbs_of(&self, kind: &str) -> f64 {
         self.verbs.get(kind).copied().unwrap_or_default()
     }
 
-    /// The busiest parts in words.
+    /// Returns the names and shares of the busiest parts.
     pub fn limits(&self) -> String {
         let wanted = ["nic pipeline", "nic atomics", "link out", "cpu"];
         let part = |name| self.busiest.iter().find(|busy| busy.part == name);
@@ -242,7 +250,7 @@ impl fmt::Display for Series {
 pub(super) mod tests {
     use super::*;
 
-    /// A series of these throughputs, for tests.
+    /// Makes a series with these throughputs, for tests.
     pub fn series(throughputs: &[(usize, f64)]) -> Series {
         let latency_us = Latency { p50: 1.0, p99: 2.0, p999: 3.0, samples: 1 };
         let points = throughputs.iter().map(|&(coordinators, throughput_per_s)| Point {
@@ -291,7 +299,7 @@ pub(super) mod tests {
         let series = series(&[(9, 5e5), (18, 9e5), (27, 9.6e5), (45, 1e6), (90, 9.9e5)]);
         assert_eq!(series.peak().map(|point| point.coordinators), Some(45));
         assert_eq!(series.saturation().map(|point| point.coordinators), Some(27));
-        assert!((series.full_at() - 1.0).abs() < 1e-9); // 1 M a second for 1 µs each
+        assert!((series.full_at() - 1.0).abs() < 1e-9); // 1 M transactions/s of 1 µs each
         assert_eq!(series.at(9).map(|point| point.throughput_per_s), Some(5e5));
         assert_eq!(series.limit(), "nic pipeline of memory node 1 99 %");
         let text = series.to_string();

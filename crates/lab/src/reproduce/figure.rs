@@ -1,10 +1,11 @@
 //! A single published figure as its data file describes it, run on a simulated cluster.
 //!
-//! Map: a plan says which systems run on which layout and hardware; a group of rows says which published value stands
-//! beside which simulated one of its series ([`Is`]).
+//! Map:
+//! - `Plan`: the systems that run on the same layout and hardware.
+//! - `Group`: rows that compare the published values with the simulated values of a series (`Is`).
 //!
-//! Invariant: a file with a field that is not described here is refused. Every published value has its row; one that
-//! cannot be simulated says why.
+//! Invariant: a file with a field that is not described here is refused. Every published value has
+//! a row; the row of a value that cannot be simulated states the reason.
 
 use super::curve::{Point, Series};
 use super::report::{Reproduction, Sent};
@@ -25,27 +26,28 @@ use tarn_workloads::smallbank::SmallBank;
 use tarn_workloads::tpcc::Tpcc;
 use tarn_workloads::{Settings, Workload};
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// Its name on the command line.
+    /// The figure's name on the command line.
     pub name: Text,
-    /// Its heading.
+    /// The figure's heading.
     pub title: Text,
-    /// Authors, title, where the values stand.
+    /// The authors, the title, and the place of the values in the paper.
     pub source: Text,
-    /// All of it, as it was published.
+    /// The scale of the whole figure, as it was published.
     pub full: Scale,
-    /// Little enough for a minute.
+    /// A scale that is small enough for a run of one minute.
     pub quick: Scale,
-    /// The other choices, in words.
+    /// The further settings of the figure, as names and values.
     pub(super) config: Vec<[Text; 2]>,
-    /// SmallBank or TPC-C.
+    /// The kind of the workload: SmallBank or TPC-C.
     workload: Kind,
-    /// The name of the sizes, if its points differ in size; else they differ in coordinators.
+    /// The name of the sizes, if the figure's points differ in size; otherwise its points differ in
+    /// the number of coordinators.
     over: Option<Text>,
-    /// The note of a report of less than all.
+    /// The note in a report of a run at a smaller scale.
     shortened: Text,
     testbed: Machines,
     layout: Layouts,
@@ -59,31 +61,33 @@ pub struct Figure {
     notes: Vec<Text>,
 }
 
-/// Systems that run on the layout of the first of them.
+/// A list of systems that all run on the layout of the first system.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plan {
     profile: Text,
-    /// The workload's profile.
+    /// The name of the workload's profile.
     mix: Text,
     systems: Vec<Text>,
 }
 
-/// Rows of some series.
+/// The rows that belong to some series.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// Series, each with the one that it is compared with, if any; each has all rows.
+    /// Each entry names a series and, if its rows compare two series, the second series. Every
+    /// entry has all rows.
     #[serde(default)]
     series: Vec<Vec<Text>>,
-    /// The two sizes that rows compare: from the first to the second. A series that lacks one has no row.
+    /// The two sizes that the rows compare: from the first size to the second. A series that was
+    /// not run on one of the two sizes has no row.
     ends: Option<[usize; 2]>,
-    /// Why there is no figure.
+    /// The reason for which the rows have no simulated value.
     why: Option<Text>,
     rows: Vec<Stated>,
 }
 
-/// A published value.
+/// A published value, and the rule for the simulated value to which it is compared.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stated {
@@ -94,33 +98,34 @@ struct Stated {
     derived: bool,
     source: Text,
     is: Option<Is>,
-    /// The point that it is about.
+    /// The position of the point that the value describes.
     at: Option<usize>,
 }
 
-/// The simulated value.
+/// The measure that gives the simulated value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Is {
-    /// Coordinators at saturation.
+    /// The number of coordinators at saturation.
     Saturation,
-    /// The highest throughput, in millions.
+    /// The highest throughput, in millions of transactions per second.
     Peak,
-    /// The throughput at a number of coordinators, in millions.
+    /// The throughput at a number of coordinators, in millions of transactions per second.
     Point,
-    /// The other series' peak over the series' own.
+    /// The ratio of the other series' peak to this series' peak.
     Gain,
-    /// The median latency at the last point over that at saturation.
+    /// The ratio of the median latency at the last point to the median latency at saturation.
     Rise,
-    /// The throughput on a size, in millions.
+    /// The throughput on a size, in millions of transactions per second.
     On,
-    /// By how many percent throughput falls between the ends.
+    /// The percentage by which throughput falls from the first size to the second.
     Drop,
-    /// Aborted tries on a size, in percent.
+    /// The percentage of tries that were aborted on a size.
     Aborted,
 }
 
-/// Verbs of a transaction that were counted in public code; simulated at the series' saturation.
+/// The number of verbs of a transaction that were counted in public code; the simulated number is
+/// measured at the series' saturation.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Verbs {
@@ -133,10 +138,10 @@ struct Verbs {
 const FILES: [&str; 2] =
     [include_str!("../../data/lotus-fig-2.toml"), include_str!("../../data/crest-fig-2.toml")];
 
-/// Every figure there is.
+/// All figures that have a data file.
 ///
 /// # Panics
-/// A file that cannot be read; the tests read all.
+/// A file cannot be read; the tests read all files.
 pub static ALL: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     let read =
         |text: &str| toml::from_str(text).unwrap_or_else(|error| panic!("a figure: {error}"));
@@ -144,10 +149,10 @@ pub static ALL: LazyLock<Vec<Figure>> = LazyLock::new(|| {
 });
 
 impl Figure {
-    /// The figure called `name`.
+    /// Returns the figure called `name`.
     ///
     /// # Errors
-    /// Names all that there are.
+    /// No figure has this name; the error names all figures.
     pub fn by_name(name: &str) -> Result<&'static Figure, UsageError> {
         ALL.iter().find(|figure| &*figure.name == name).ok_or_else(|| UsageError {
             field: "figure".into(),
@@ -156,10 +161,10 @@ impl Figure {
         })
     }
 
-    /// Runs it on a seed.
+    /// Runs the figure with a seed.
     ///
     /// # Errors
-    /// A plan that cannot be run, or failed.
+    /// A plan that cannot be run, or a plan whose run failed.
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
     pub fn run(
         &self,
@@ -190,7 +195,8 @@ impl Figure {
         Ok(report)
     }
 
-    /// Runs a plan on one size. Memory is judged after the safe series and before any unsafe one.
+    /// Runs a plan on one size. The memory is judged after the safe series and before any unsafe
+    /// series.
     fn run_plan<W: Workload>(
         &self,
         (plan, size): (&Plan, u64),
@@ -227,7 +233,7 @@ impl Figure {
         Ok(())
     }
 
-    /// The note of a report of less than all.
+    /// Returns the note for a report of a run at a smaller scale.
     fn shortened(&self, scale: &Scale) -> String {
         let full = &self.full;
         self.shortened
@@ -263,7 +269,7 @@ impl Stated {
 }
 
 impl Group {
-    /// The rows: of each series all, or of none.
+    /// Returns the rows. Each series has either all rows of the group or no row.
     fn rows_of(&self, report: &Reproduction) -> Vec<Row> {
         if let Some(why) = self.why {
             let none = |row: &Stated| Row::not_simulated(&row.metric, row.published(), &why);
@@ -282,7 +288,7 @@ impl Group {
         self.series.iter().flat_map(of).collect()
     }
 
-    /// A row's value, and its limit in words.
+    /// Returns a row's simulated value, and a description of the limit.
     fn value(
         &self,
         row: &Stated,
@@ -336,14 +342,14 @@ fn millions(point: &Point) -> f64 {
     point.throughput_per_s / 1e6
 }
 
-/// A point's median, its aborted tries, and the busiest parts.
+/// Describes a point: its median latency, its aborted tries, and the busiest parts.
 fn conflicts(point: &Point) -> String {
     let (median, aborted) = (point.latency_us.p50, point.conflict_rate * 100.0);
     format!("median {median:.0} µs, {aborted:.0} % of tries aborted; {}", point.limits())
 }
 
-/// Where a series saturates, and how long a transaction would take if the published point were as exact as its number
-/// looks.
+/// Returns the point where a series saturates. The description also states the duration of a
+/// transaction that the exact published number would imply.
 fn saturation(series: &Series, peak: &Point, published: f64) -> Option<(f64, String)> {
     let point = series.saturation()?;
     let implied_us = published / peak.throughput_per_s * 1e6;
@@ -405,7 +411,8 @@ mod tests {
         }
     }
 
-    /// None is chosen by the outcome: the larger value is taken where the code leaves it open.
+    /// No charge is chosen by its result: where the public code allows several values, the larger
+    /// value is used.
     #[test]
     fn charges_name_constants_and_none_is_less_than_the_testbed_has() {
         let figure = Figure::by_name("lotus-fig-2").expect("listed");

@@ -1,7 +1,8 @@
-//! A reproduced figure as one page: its curves, and its rows.
+//! A reproduced figure as one page: its curves and its rows.
 //!
-//! Invariant: as a sweep's page: it stands alone, is readable in light and dark, and nothing in it is of
-//! the machine that ran it.
+//! Invariant: the page needs no other file, is readable in light and dark, and does not depend on
+//! the machine that ran the figure. The page of a sweep also needs no other file and does not
+//! depend on the machine.
 
 use super::curve::{Axis, Point, Series};
 use super::report::{Reproduction, Sent};
@@ -11,7 +12,7 @@ use crate::sweep::page::figure;
 use crate::sweep::style::STYLE;
 use std::fmt::Write as _;
 
-/// The whole page.
+/// Returns the whole page as HTML.
 pub fn page(report: &Reproduction) -> String {
     let title = escape(report.title);
     let mut html = format!(
@@ -88,7 +89,8 @@ fn curves(html: &mut String, report: &Reproduction) {
     html.push_str("</section>\n");
 }
 
-/// A series; a dash says that its transactions are not isolated.
+/// Makes the line of a series; a dashed line means that the system does not isolate its
+/// transactions.
 fn line(
     series: &Series,
     colour: usize,
@@ -151,7 +153,7 @@ fn verbs(html: &mut String, report: &Reproduction) {
     table(html, "Verbs of one transaction", &head, body);
 }
 
-/// A table under a heading, if it has one.
+/// Writes a table, under a heading if `title` is not empty.
 pub(super) fn table(
     html: &mut String,
     title: &str,

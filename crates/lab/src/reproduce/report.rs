@@ -1,6 +1,7 @@
-//! A figure that was run again: an object for programs, a table for people; the same in both.
+//! The report of a figure that was run again: an object for programs and a table for human readers,
+//! with the same contents.
 //!
-//! Invariant: but for `wall`, a function of the figure, its scale and its seed.
+//! Invariant: except for `wall`, the report depends only on the figure, its scale and its seed.
 
 use super::Scale;
 use super::curve::Series;
@@ -13,67 +14,67 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tarn_sim::profile::Profile;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reproduction {
     /// The figure's name on the command line.
     pub figure: &'static str,
-    /// Its heading.
+    /// The figure's heading.
     pub title: &'static str,
-    /// Authors, title, where the values stand.
+    /// The authors, the title, and the place of the values in the paper.
     pub source: &'static str,
-    /// The hardware profile.
+    /// The hardware profile's name.
     pub profile: String,
-    /// The hardware in words.
+    /// A description of the hardware.
     pub hardware: String,
-    /// Seed of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
-    /// How often each point was run.
+    /// The number of times that each point was run.
     pub repetitions: u32,
-    /// How much was run.
+    /// The scale of the run.
     pub scale: Scale,
-    /// Everything else that was chosen.
+    /// All settings of the run that have no field of their own.
     pub config: BTreeMap<&'static str, String>,
-    /// Published values beside simulated ones.
+    /// The published values beside the simulated values.
     pub rows: Vec<Row>,
-    /// The verbs of a transaction, beside those of the public code.
+    /// The verbs of a transaction, beside the verbs that the public code sends.
     pub verbs: Vec<Sent>,
-    /// All points.
+    /// The series with all points.
     pub series: Vec<Series>,
-    /// Verdicts on memory.
+    /// The verdicts on the memory.
     pub judged: Vec<Judged>,
-    /// Notes for a reader.
+    /// The notes for a reader.
     pub notes: Vec<String>,
     /// The real time on this machine.
     pub wall: Wall,
 }
 
-/// Verbs of one transaction: counted in public code, and counted here.
+/// The number of verbs of one transaction: the number in the public code, and the simulated number.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Sent {
-    /// Kind of verb.
+    /// The kind of the verb.
     pub verb: &'static str,
-    /// Of which series.
+    /// The name of the series that sent the verbs.
     pub series: &'static str,
-    /// By the published system.
+    /// The number of verbs that the published system sends.
     pub counted: f64,
-    /// Its parts.
+    /// A description of the parts that make up this number.
     pub of: &'static str,
-    /// By ours.
+    /// The number of verbs that the simulated system sends.
     pub simulated: f64,
 }
 
-/// The real time on this machine: the only part that differs from run to run.
+/// The real time on this machine: the only figures that differ from run to run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Wall {
-    /// Processor, cores, system.
+    /// The processor, the number of cores, and the operating system.
     pub machine: String,
-    /// All of it.
+    /// The number of seconds that the whole run took.
     pub seconds: f64,
 }
 
 impl Reproduction {
-    /// Nothing run yet.
+    /// Makes a report without any run.
     pub fn of(figure: &Figure, profile: &Profile, (scale, seed): (&Scale, u64)) -> Reproduction {
         Reproduction {
             figure: figure.name.0,
@@ -94,7 +95,8 @@ impl Reproduction {
         }
     }
 
-    /// Faults that the checks found. A published value that is missed is no fault.
+    /// Returns the faults that the checks found. A simulated value that misses the published value
+    /// is no fault.
     pub fn failed(&self) -> Vec<String> {
         let history = |series: &&Series| series.is_safe && series.history != "accepted";
         let histories = self.series.iter().filter(history);
@@ -107,7 +109,7 @@ impl Reproduction {
         histories.chain(failures).chain(memory).collect()
     }
 
-    /// Adds a series; its points join those of the sizes before.
+    /// Adds a series; its points are appended to the points of the same series on earlier sizes.
     pub(super) fn add(&mut self, series: Series) {
         match self.series.iter_mut().find(|earlier| earlier.name == series.name) {
             Some(earlier) => earlier.join(series),
@@ -115,13 +117,13 @@ impl Reproduction {
         }
     }
 
-    /// The series of this name.
+    /// Returns the series with this name.
     pub fn series(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name)
     }
 }
 
-/// Numbers with commas between them.
+/// Returns the numbers, separated by commas.
 pub(super) fn each(numbers: &[u64]) -> String {
     numbers.iter().map(u64::to_string).collect::<Vec<String>>().join(", ")
 }

@@ -1,57 +1,59 @@
 //! A published value beside a simulated one.
 //!
-//! Invariant: a row is never left out. One that misses says which parts were busiest; one that cannot be
-//! simulated says why. Whether a value agrees is decided by [`TOLERANCE`] and nothing else.
+//! Invariant: a row is never omitted. A row whose values differ too much names the busiest parts; a
+//! row that cannot be simulated states the reason. Only [`TOLERANCE`] decides whether the values
+//! agree.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A simulated value agrees if it is within a quarter of the published one, or of its range.
+/// A simulated value agrees if it differs from the published value, or from the published range, by
+/// at most a quarter.
 pub const TOLERANCE: f64 = 0.25;
 
-/// How a simulated value is held against the published one.
+/// The relation that a simulated value must have to the published value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
-    /// The same.
+    /// The simulated value must equal the published value, within the tolerance.
     Equal,
-    /// Smaller.
+    /// The simulated value must be smaller than the published value.
     Below,
-    /// Larger.
+    /// The simulated value must be larger than the published value.
     Above,
 }
 
-/// Where a published value stands.
+/// The origin of a published value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// In the paper's text.
+    /// The paper's text states the value.
     Stated,
-    /// Arithmetic on values in the paper's text.
+    /// The value was computed from values in the paper's text.
     Derived,
 }
 
-/// A published value.
+/// A value that a paper reports.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Published {
-    /// Lowest and highest, often the same.
+    /// The lowest and the highest value, which are often equal.
     pub range: (f64, f64),
-    /// How a simulated value is held against it.
+    /// The relation that a simulated value must have to this value.
     pub relation: Relation,
-    /// Said, or derived.
+    /// The origin of the value: stated or derived.
     pub standing: Standing,
-    /// Where, and how it was derived.
+    /// The place in the paper, and the computation of a derived value.
     pub source: &'static str,
 }
 
 impl Published {
-    /// A value from the paper's text.
+    /// Makes a value that the paper's text states.
     pub const fn stated(value: f64, source: &'static str) -> Published {
         let (range, relation) = ((value, value), Relation::Equal);
         Published { range, relation, standing: Standing::Stated, source }
     }
 
-    /// The middle of the range: ratios are of this value.
+    /// Returns the middle of the range; ratios are computed with this value.
     pub fn value(&self) -> f64 {
         f64::midpoint(self.range.0, self.range.1)
     }
@@ -69,7 +71,7 @@ impl Published {
 }
 
 impl Published {
-    /// The value, the bound or the range, each number as `say` says it.
+    /// Returns the value, the bound or the range as text; `say` formats each number.
     pub fn in_words(&self, say: &dyn Fn(f64) -> String) -> String {
         let (low, high) = self.range;
         match self.relation {
@@ -91,39 +93,40 @@ fn brief(value: f64) -> String {
     if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }
 
-/// How a row came out.
+/// The result of a row's comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Within the tolerance, or on the right side.
+    /// The simulated value is within the tolerance, or on the required side of the bound.
     Agrees,
-    /// Not.
+    /// The simulated value is outside the tolerance, or on the wrong side of the bound.
     Misses,
-    /// There is nothing to hold against it yet.
+    /// No simulated value exists yet for the comparison.
     NotSimulated,
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// The measured quantity, the system, the unit.
+    /// The measured quantity, the system, and the unit.
     pub metric: String,
     /// The published value.
     pub published: Published,
-    /// The series that it is held against.
+    /// The series that gives the simulated value.
     pub series: Option<&'static str>,
     /// The simulated value.
     pub simulated: Option<f64>,
-    /// Simulated over published; of a range, over its middle.
+    /// The ratio of the simulated value to the published value, or to the middle of the published
+    /// range.
     pub ratio: Option<f64>,
-    /// Whether they agree.
+    /// Whether the values agree.
     pub verdict: Verdict,
-    /// The parts that were busiest; or why there is no figure.
+    /// The parts that were busiest, or the reason for a missing simulated value.
     pub why: String,
 }
 
 impl Row {
-    /// A value of `series`, whose busiest parts `why` tells.
+    /// Makes a row with a value of `series`; `why` names the busiest parts of this series.
     pub fn of(
         metric: &str,
         published: Published,
@@ -143,7 +146,7 @@ impl Row {
         }
     }
 
-    /// A value that nothing can be held against.
+    /// Makes a row for a published value that cannot be simulated.
     pub fn not_simulated(metric: &str, published: Published, why: &str) -> Row {
         Row {
             metric: metric.to_owned(),

@@ -1,7 +1,8 @@
-//! A loaded simulated cluster on which series of points are run, one after the other.
+//! A loaded simulated cluster that runs several series of points, one after the other.
 //!
-//! Invariant: a layout is loaded once; between points the cluster is at rest, and every point runs in a
-//! new life of all compute nodes. Memory is judged after the safe series and before any unsafe one.
+//! Invariant: a layout is loaded only once. The cluster is at rest between points, and all compute
+//! nodes join as new incarnations for every point. The memory is judged after the safe series and
+//! before any unsafe series.
 
 use super::Scale;
 use super::charge::{Charge, charged, of_clocks};
@@ -34,28 +35,29 @@ use tarn_store::layout::{LayoutKind, Records};
 use tarn_store::placement::catalog::{Options, Placement};
 use tarn_workloads::Workload;
 
-/// Longest recorded phase, in virtual milliseconds, and most transactions of it.
+/// The greatest length of a recorded phase in virtual milliseconds, and the largest number of its
+/// transactions.
 const RECORDED_MS_MAX: f64 = 1.0;
 const RECORDED_MAX: u64 = 20_000;
 
-/// The machines of a paper's evaluation.
+/// The machines on which a paper's authors ran their evaluation.
 #[derive(Clone, Debug)]
 pub struct Testbed {
-    /// The hardware.
+    /// The hardware profile.
     pub profile: Profile,
-    /// Machines that run transactions.
+    /// The number of machines that run transactions.
     pub compute_nodes: usize,
-    /// Machines that hold data.
+    /// The number of machines that hold data.
     pub memory_nodes: usize,
-    /// Copies of every record.
+    /// The number of copies of every record.
     pub replicas: usize,
-    /// Most threads of a compute node: more coordinators than these share them.
+    /// The largest number of threads of a compute node; further coordinators share these threads.
     pub threads_max: usize,
-    /// Coordinators that a thread has before there is another one.
+    /// The number of coordinators that a thread gets before a further thread is used.
     pub coroutines_min: usize,
 }
 
-/// The same of a data file, without the hardware.
+/// The testbed's machines as a data file describes them, without the hardware profile.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Machines {
@@ -67,7 +69,7 @@ pub(super) struct Machines {
 }
 
 impl Machines {
-    /// These machines with this hardware.
+    /// Returns a testbed of these machines with this hardware.
     pub(super) fn with(&self, profile: Profile) -> Testbed {
         let &Machines { compute_nodes, memory_nodes, replicas, threads_max, coroutines_min } = self;
         Testbed { profile, compute_nodes, memory_nodes, replicas, threads_max, coroutines_min }
@@ -75,39 +77,40 @@ impl Machines {
 }
 
 impl Testbed {
-    /// Threads of each compute node for so many coordinators.
+    /// Returns the number of threads of each compute node for this number of coordinators.
     pub fn threads(&self, coordinators: usize) -> usize {
         (coordinators / self.compute_nodes / self.coroutines_min).clamp(1, self.threads_max)
     }
 }
 
-/// How a system lays its database out.
+/// The layout of a system's database.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
-    /// Its name in checks.
+    /// The layout's name in reports of checks.
     #[serde(deserialize_with = "text::kept_from")]
     pub name: Kept,
-    /// Where records go.
+    /// The rule that places records on memory nodes.
     pub placement: Placement,
     /// The shape of an index bucket.
     pub bucket: BucketShape,
-    /// Slots for every 100 records.
+    /// The number of slots for every 100 records.
     pub slots_per_100_records: u32,
-    /// Addresses that each thread remembers.
+    /// The number of addresses that each thread caches.
     #[serde(default)]
     pub address_cache_entries: usize,
-    /// The addresses that are remembered when a point begins, in place of that.
+    /// The addresses that threads already know when a point begins; this setting replaces
+    /// `address_cache_entries`.
     #[serde(skip)]
     pub warmth: Option<Warmth>,
-    /// Versions of a record, for protocols that keep several.
+    /// The number of versions of a record, for protocols that keep several versions.
     #[serde(default = "two")]
     pub versions: u8,
 }
 
 impl Layout {
-    /// The layout that a protocol with several versions is asked for. Versions lie apart from their slots, as in the
-    /// papers, however small they are.
+    /// Returns the layout that is requested for a protocol with several versions. Versions are
+    /// stored apart from their slots, as in the papers, even if the versions are small.
     pub fn asked(&self) -> LayoutKind {
         LayoutKind::MultiVersion { cells: self.versions, records: Records::Apart }
     }
@@ -117,14 +120,14 @@ fn two() -> u8 {
     2
 }
 
-/// Which system runs on a layout.
+/// A system that runs on a layout.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct System {
-    /// Its name in rows.
+    /// The system's name in rows.
     #[serde(deserialize_with = "text::kept_from")]
     pub name: Kept,
-    /// Its description.
+    /// The system's description.
     #[serde(deserialize_with = "text::kept_from")]
     pub about: Kept,
     /// The protocol's name.
@@ -133,22 +136,27 @@ pub struct System {
     /// The protocol's variant.
     #[serde(deserialize_with = "text::kept_from")]
     pub variant: Kept,
-    /// Times of its software that differ from the testbed's profile; mostly none.
+    /// The times of the system's software that differ from the testbed's profile; most systems have
+    /// no such times.
     #[serde(default, deserialize_with = "text::charges")]
     pub charges: &'static [Charge],
-    /// How it tries an aborted transaction again: `tries` in data, 0: until it commits.
+    /// The rule for retries of an aborted transaction: `tries` in data files gives the number of
+    /// tries, and 0 means until the transaction commits.
     #[serde(rename = "tries", default, deserialize_with = "text::retry")]
     pub retry: Retry,
-    /// The source of its timestamps, if it takes any.
+    /// The source of the system's timestamps, if the system uses timestamps.
     #[serde(default = "counter", deserialize_with = "text::source")]
     pub timestamps: Source,
-    /// Whether its transactions run where the router says, and not where they are drawn.
+    /// Whether the system's transactions run at the nodes that the router chooses, instead of the
+    /// nodes that draw them.
     #[serde(default)]
     pub is_routed: bool,
-    /// Version tables that each of its nodes remembers, if it remembers any.
+    /// The number of version tables that each of the system's nodes caches, if the system caches
+    /// version tables.
     #[serde(default = "version_cache")]
     pub version_cache_entries: usize,
-    /// The time for which its readers trust a value that they have read, and its writers wait, in nanoseconds; 0: none.
+    /// The length of the read leases in nanoseconds: readers trust a value for this time, and
+    /// writers wait for this time. 0 means no leases.
     #[serde(default)]
     pub read_lease_ns: u32,
 }
@@ -161,23 +169,26 @@ fn version_cache() -> usize {
     VERSION_CACHE_ENTRIES_DEFAULT
 }
 
-/// Coordinators for each client whose transactions are routed: a node that is asked for twice as much as the
-/// mean has enough of them, and a node that is asked for more has a queue.
+/// The number of coordinators for each client whose transactions are routed. A node with twice the
+/// mean number of requests still has enough coordinators, and a node with more requests has a
+/// queue.
 const SEATS_A_CLIENT: usize = 2;
-/// Heap of a group where versions are written to new memory: each point is a new life of every thread, which
-/// takes a chunk of its own, 23 MiB of 90 threads, and chunks of former lives are not given back.
+/// The heap of a group whose versions are written to newly allocated memory. At each point every
+/// thread has a new incarnation, which takes a chunk of its own (23 MiB for 90 threads). The chunks
+/// of former incarnations are not freed.
 const SPARE_OF_LIVES_BYTES: u64 = 2 << 30;
-/// Of the version tables that were asked for, the part that a node had in its memory.
+/// Returns the share of the requested version tables that a node found in its cache.
 fn remembered(names: &[&str], entered: &[u64]) -> Option<f64> {
     let of = |name| names.iter().position(|&phase| phase == name).map(|at| entered[at] as f64);
     let (had, read) = (of("cached")?, of("locate")? + of("read_direct")?);
     (had + read > 0.0).then(|| had / (had + read))
 }
 
-/// A cluster whose readers have leases of this length: the one place where a run's length reaches its cluster.
+/// Returns a cluster whose readers have leases of this length; a run passes its lease length to its
+/// cluster only here.
 ///
 /// # Errors
-/// A length, of a protocol without leases.
+/// A lease length for a protocol that has no leases.
 fn leasing(
     cluster: ClusterConfig,
     (protocol, read_lease_ns): (&AnyProtocol, u32),
@@ -190,25 +201,25 @@ fn leasing(
     Err(UsageError { field, value, allowed })
 }
 
-/// The verdicts on a layout's memory after its safe series.
+/// The verdicts on the memory of a layout after the layout's safe series.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
-    /// Which layout.
+    /// The name of the layout.
     pub layout: String,
-    /// The workload's rules.
+    /// The verdicts on the workload's rules.
     pub invariants: Invariants,
-    /// The engine's.
+    /// The verdict on the engine's rules.
     pub audit: AuditReport,
 }
 
 impl Judged {
-    /// Whether nothing is wrong.
+    /// Returns whether the checks found no error.
     pub fn ok(&self) -> bool {
         self.invariants.ok && self.audit.ok
     }
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 pub struct Stage<W: Workload> {
     driver: Driver<W>,
     testbed: Testbed,
@@ -219,10 +230,11 @@ pub struct Stage<W: Workload> {
 }
 
 impl<W: Workload> Stage<W> {
-    /// Lays the workload out for a system, and for those whose records lie as its own do; loads it.
+    /// Makes a database with the layout that `system` needs, and loads it. Other systems can use
+    /// the same database if their records have the same layout.
     ///
     /// # Errors
-    /// A layout or a system that cannot be; the pool's memory.
+    /// A layout or a system that is not possible, or too little memory in the pool.
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
     pub fn load(
         workload: W,
@@ -231,7 +243,7 @@ impl<W: Workload> Stage<W> {
         (scale, seed): (&Scale, u64),
         watch: &dyn Watch,
     ) -> Result<Stage<W>, RunError> {
-        // A routed system needs more than there are clients.
+        // A system whose transactions are routed needs more coordinators than it has clients.
         let coordinators = scale.coordinators.iter().copied().max().unwrap_or(1);
         let threads = testbed.threads(coordinators);
         let coordinators = match system.is_routed {
@@ -281,29 +293,30 @@ impl<W: Workload> Stage<W> {
         })
     }
 
-    /// The points of the following series are points of one over sizes.
+    /// Makes the database's size the axis of the series that follow.
     pub fn over_size(mut self, size: u64, name: &'static str) -> Stage<W> {
         (self.size, self.over) = (size, Axis::Size(name));
         self
     }
 
-    /// From the next series on, other transactions on the same records.
+    /// From the next series on, coordinators run other transactions on the same records.
     ///
     /// # Panics
-    /// If the workload's tables are others.
+    /// If the workload has other tables.
     pub fn set_workload(&mut self, workload: W) {
         self.driver.set_workload(workload);
     }
 
-    /// The simulated cluster.
+    /// Returns the simulated cluster.
     pub fn cluster(&self) -> &SimCluster {
         self.driver.cluster()
     }
 
-    /// Runs a system over all points of the scale.
+    /// Runs a system at all points of the scale.
     ///
     /// # Errors
-    /// A system that cannot run here: one of another protocol than the stage was loaded for, for one.
+    /// A system that cannot run on this stage, for example a system of another protocol than the
+    /// loaded one.
     pub fn series(
         &mut self,
         system: &System,
@@ -352,7 +365,8 @@ impl<W: Workload> Stage<W> {
         })
     }
 
-    /// So many at once, for so long: not counted, counted.
+    /// Runs one point with this number of coordinators: first a warm-up that is not counted, and
+    /// then the counted time.
     fn run(
         &mut self,
         system: &System,
@@ -399,7 +413,8 @@ impl<W: Workload> Stage<W> {
         }
     }
 
-    /// The verdict on a recorded phase of the system that ran last.
+    /// Runs a recorded phase of the system that ran last, and returns the checker's verdict on this
+    /// phase.
     fn recorded(
         &mut self,
         scale: &Scale,
@@ -424,10 +439,10 @@ impl<W: Workload> Stage<W> {
         guaranteed(&*self.driver.cluster().database().protocol)
     }
 
-    /// Judges the memory that the series so far left.
+    /// Judges the memory after all series so far.
     ///
     /// # Errors
-    /// The fabric's.
+    /// The errors that the fabric reports.
     pub fn judge(&self, watch: &dyn Watch) -> Result<Judged, RunError> {
         watch.judging(self.load_seconds);
         let (invariants, audit) = self.driver.check()?;

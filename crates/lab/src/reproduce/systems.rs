@@ -1,7 +1,9 @@
-//! Systems and layouts as data files describe them: once for each system, with the differences from form to form.
+//! Systems and layouts from data files: each system is described once, with the differences between
+//! its forms.
 //!
-//! Invariant: a description is complete or refused with the name of the property that is missing or unknown. A derived system has
-//! every property of the one that it is derived from, except those that it names itself.
+//! Invariant: a description is either complete or refused with the name of the missing or unknown
+//! property. A derived system has every property of its base system, except for the properties that
+//! it sets itself.
 
 use super::stage::{Layout, System};
 use super::text::Text;
@@ -9,14 +11,15 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
-/// A system's properties: in all forms, and in each form by name.
+/// A system's properties: the properties of all forms, and the properties of each form by the
+/// form's name.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Described {
-    /// The system that this one is derived from.
+    /// The base system from which this system is derived.
     from: Option<Text>,
-    /// Properties in every form.
+    /// The properties that the system has in every form.
     all: Table,
-    /// Properties by form.
+    /// The properties of each form.
     #[serde(flatten)]
     forms: BTreeMap<Text, Table>,
 }
@@ -26,22 +29,22 @@ pub(super) type Systems = BTreeMap<Text, Described>;
 /// All layouts of a file, by name.
 pub(super) type Layouts = BTreeMap<Text, Layout>;
 
-/// A system in one of its forms.
+/// A system in one of its forms, ready to run.
 #[derive(Clone, Debug)]
 pub(super) struct Entrant {
     /// The system.
     pub system: System,
     /// The layout of its tables.
     pub layout: Text,
-    /// The layouts of single benchmarks, by name.
+    /// The layouts for single benchmarks, by the benchmark's name.
     pub layouts: BTreeMap<Text, Text>,
-    /// Whether the threads of a node remember addresses together.
+    /// Whether the threads of a node share one set of known addresses.
     pub by_node: bool,
-    /// Whether the benchmark decides how long its leases are.
+    /// Whether the benchmark determines the length of the system's leases.
     pub leases_of_benchmark: bool,
 }
 
-/// The properties of an entrant beside its system.
+/// The properties of an entrant in addition to its system.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Placed {
@@ -54,13 +57,13 @@ struct Placed {
     leases_of_benchmark: bool,
 }
 
-/// The properties of [`Placed`].
+/// The names of the properties in [`Placed`].
 const PLACED: [&str; 4] = ["layout", "layouts", "remembers_by_node", "leases_of_benchmark"];
 
-/// A system of a file in a form.
+/// Returns a system of the data file in one form.
 ///
 /// # Errors
-/// Names the system, and the property that is missing, unknown or wrong.
+/// The error names the system, and the property that is missing, unknown or wrong.
 pub(super) fn entrant(systems: &Systems, name: &str, form: &str) -> Result<Entrant, String> {
     let told = |error: toml::de::Error| format!("system {name}, {form}: {}", error.message());
     let mut all = properties(systems, name, form)?;
@@ -74,7 +77,8 @@ pub(super) fn entrant(systems: &Systems, name: &str, form: &str) -> Result<Entra
     Ok(Entrant { system, layout, layouts, by_node, leases_of_benchmark })
 }
 
-/// A system's properties in a form, those of the system that it is derived from included.
+/// Returns a system's properties in a form, including the properties that it inherits from its base
+/// system.
 fn properties(systems: &Systems, name: &str, form: &str) -> Result<Table, String> {
     let described = systems.get(name);
     let described = described.ok_or_else(|| format!("system = {name}; there is none"))?;

@@ -1,6 +1,8 @@
-//! Texts of data files that live as long as the program, and how values of other crates are read from such files.
+//! Texts of data files, which the program keeps until it ends, and functions that read values of
+//! other crates from such files.
 //!
-//! Invariant: each different text is kept once, so that reading a file again or naming a system again takes no memory.
+//! Invariant: each different text is kept only once, so that reading a file again or naming a
+//! system again takes no memory.
 
 use crate::reproduce::charge::Charge;
 use crate::simulate::stamps::Source;
@@ -13,10 +15,10 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use tarn_engine::session::coordinator::Retry;
 
-/// A kept text. Under this name serde does not take the type for a borrowed one.
+/// A kept text. Because of this alias, serde does not treat the type as a borrowed string.
 pub(super) type Kept = &'static str;
 
-/// Keeps a text.
+/// Keeps a text until the program ends.
 pub(super) fn kept(text: &str) -> Kept {
     static KNOWN: Mutex<BTreeSet<Kept>> = Mutex::new(BTreeSet::new());
     let mut known = KNOWN.lock().expect("no panic under this lock");
@@ -28,7 +30,7 @@ pub(super) fn kept(text: &str) -> Kept {
     it
 }
 
-/// A text of a data file.
+/// A text that was read from a data file and is kept until the program ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
 #[serde(transparent)]
 pub struct Text(pub &'static str);
@@ -64,18 +66,18 @@ pub(super) fn kept_from<'de, D: Deserializer<'de>>(from: D) -> Result<Kept, D::E
     String::deserialize(from).map(|text| kept(&text))
 }
 
-/// Reads charges and keeps them.
+/// Reads charges and keeps them until the program ends.
 pub(super) fn charges<'de, D: Deserializer<'de>>(from: D) -> Result<&'static [Charge], D::Error> {
     Vec::deserialize(from).map(|charges: Vec<Charge>| &*charges.leak())
 }
 
-/// How an aborted transaction is tried again: so many tries, 0: until it commits.
+/// Returns the rule for retries with this number of tries; 0 means until the transaction commits.
 pub(super) fn tries(tries_max: u32) -> Retry {
     let tries_max = if tries_max == 0 { Retry::PATIENT.tries_max } else { tries_max };
     Retry { tries_max, ..Retry::PATIENT }
 }
 
-/// Reads a number of tries.
+/// Reads the number of tries of an aborted transaction.
 pub(super) fn retry<'de, D: Deserializer<'de>>(from: D) -> Result<Retry, D::Error> {
     u32::deserialize(from).map(tries)
 }

@@ -1,7 +1,8 @@
-//! The small cluster of one seed.
+//! Builds the small cluster of one seed.
 //!
-//! Invariant: laid out and loaded as every cluster is, by the engine's own catalog and loader; small
-//! logs, chunks and heaps, so that a seed costs little.
+//! Invariant: the cluster of a seed is laid out and loaded like every other cluster, by the engine's
+//! own catalog and loader. The logs, chunks and heaps of the cluster are small, so that a seed costs
+//! little time.
 
 use super::Subject;
 use super::drawn::{Drawn, is_asked_for};
@@ -28,30 +29,34 @@ use tarn_store::ids::{Failure, UsageError};
 use tarn_store::placement::catalog::Options;
 use tarn_workloads::Workload;
 
-/// The drift that is assumed of clocks that run off, and the factor by which they run off at most: some stand almost still.
+/// The drift that nodes assume for clocks that run wrong, and the largest factor by which these clocks
+/// exceed this drift. Some clocks almost stand still.
 const RUN_OFF_PPM: u32 = 1_000;
 const RUN_OFF_TIMES: u32 = 900;
 const HARDWARE: &str = "cx5-100g";
 
-/// Small: a slot has many lives, and few transactions at a time.
+/// The size of a node's lock table. The table is small, so a slot has many incarnations and few
+/// transactions at a time.
 const LOCK_TABLE_BYTES: u64 = 1 << 14;
-/// Messages are sent again soon: virtual time is short, and many are lost.
+/// The retransmission rule of messages. Messages are sent again soon, because virtual time is short and
+/// many messages are lost.
 const RPC: RpcConfig = RpcConfig {
     retransmit_after: Nanos(30_000),
     backoff_doublings: 3,
     deadline: Nanos(5_000_000),
     ..RpcConfig::DEFAULT
 };
-/// A slot that comes back does so at the next look at the world.
+/// The longest time in which a slot that returns must return. A slot returns at the next check of the
+/// cluster.
 const NEXT_LIFE_WITHIN: Nanos = Nanos(100_000);
 
-/// See the module's text.
+/// The small cluster of one seed.
 pub struct Cluster {
-    /// The hardware.
+    /// The simulated hardware.
     pub fabric: SimFabric,
     /// The database.
     pub database: Arc<Database>,
-    /// The membership service, as the service itself sees it.
+    /// The membership service, as the service sees itself.
     pub service: Arc<EmbeddedMembership>,
     seed: u64,
     threads: u16,
@@ -65,10 +70,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster that `seed` has drawn, with the workload's tables in it.
+    /// Creates the cluster that `seed` has drawn, with the workload's tables in it.
     ///
     /// # Errors
-    /// Names the unknown protocol or variant.
+    /// The error names the unknown protocol or variant.
     pub fn new<W: Workload>(
         workload: &W,
         subject: &Subject,
@@ -78,7 +83,7 @@ impl Cluster {
         let options = Options {
             placement: drawn.placement,
             coordinators_max: drawn.coordinators() as u32,
-            // Short ones, but for workloads that need more.
+            // Logs are short, except for workloads that need longer logs.
             log_bytes: if is_asked_for(&drawn.workload) { workload.log_bytes() } else { 8 << 10 },
             chunk_bytes: 4 << 10,
             spare_bytes: 1 << 20,
@@ -97,7 +102,7 @@ impl Cluster {
         let shape = SimConfig {
             memory_nodes: drawn.memory_nodes,
             replicas: drawn.replicas,
-            // One more, which always lives.
+            // The cluster has one more compute node, which is never lost.
             compute_nodes: drawn.compute_nodes + 1,
             group_bytes: catalog.group_bytes(),
             profile: Profile::load(HARDWARE).expect("a profile of this program"),
@@ -133,15 +138,15 @@ impl Cluster {
         })
     }
 
-    /// The seed of every generator.
+    /// Returns the seed of every random generator.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// A compute node joins in a new life.
+    /// Lets a compute node join in a new incarnation.
     ///
     /// # Errors
-    /// When the slot has used up its lives.
+    /// All incarnations of the slot are used up.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let inheritance = match self.next_life {
@@ -154,22 +159,24 @@ impl Cluster {
             rpc: RPC,
             counts_load: self.counts_load,
             planted_move: self.planted_move,
-            // The one that always lives asks for locks too, when it fills copies.
+            // The compute node that is never lost also requests locks, when it fills copies.
             ..ServiceOptions::new(self.threads, self.compute_nodes + usize::from(self.has_faults))
         };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
-    /// A thread of a compute node.
+    /// Creates a context for a thread of a compute node.
     ///
     /// # Errors
-    /// A thread number too large for owner tags.
+    /// The thread number is too large for owner tags.
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
         let port = self.fabric.port(node.id, thread, self.seed);
         let mut cx = Context::new(Arc::clone(node), port, thread, self.address_cache)?;
         if self.database.protocol.needs().timestamps {
-            // A counter of this process is looked at when a turn begins, and a thread's time may be ahead of that: then a
-            // snapshot misses transactions that had ended before. A round takes its time.
+            // A counter of this process would be read when a turn begins, but a thread's own time may
+            // be ahead of that moment. With such a counter, a snapshot could miss transactions that had
+            // ended before the snapshot. A round that reads a word in the pool takes virtual time and
+            // avoids the miss.
             cx.timestamps = Timestamps::Pool(pool_word());
         }
         Ok(Rc::new(cx))
@@ -178,7 +185,7 @@ impl Cluster {
     /// Loads the tables while the cluster is at rest.
     ///
     /// # Errors
-    /// The pool's memory, in words.
+    /// The pool's memory is too small or cannot be written. The error is a readable text.
     pub fn load<W: Workload>(&self, workload: &W) -> Result<(), String> {
         let loaded = || -> Result<Result<Vec<RecordedWrite>, Failure>, UsageError> {
             let node = self.join(0)?;
@@ -186,7 +193,8 @@ impl Cluster {
             let loaded = rest::load(workload, &cx, rest::ALL, &|_| {})
                 .and_then(|_| block_on(last_writes::stored(&cx)));
             if self.database.protocol.needs().read_leases {
-                // It would keep every change waiting.
+                // An idle member would delay every later change of the leases, so the loading node
+                // leaves.
                 self.database.membership.retire(node.id);
             }
             Ok(loaded)
@@ -197,7 +205,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The loaded records: the first write of each.
+    /// Returns the loaded records: the first write of each record.
     pub fn loaded(&self) -> Ref<'_, [RecordedWrite]> {
         Ref::map(self.loaded.borrow(), Vec::as_slice)
     }

@@ -1,6 +1,8 @@
-//! The coverage of runs: the phases of transactions when their nodes died, every reason to abort, every event of recovery.
+//! The coverage of runs: the phases of transactions at the moment when their nodes died, every reason
+//! to abort, and every event of recovery.
 //!
-//! Invariant: a cell is there with its count also if that is 0, so a cell that was never reached is named.
+//! Invariant: a cell is listed with its count even if the count is 0. So a cell that was never reached
+//! is named.
 
 use super::{Subject, mixture};
 use serde::Serialize;
@@ -8,23 +10,25 @@ use std::collections::BTreeMap;
 use tarn_engine::site::metrics::{PHASES_MAX, RecoveryEvent, Tally};
 use tarn_store::ids::AbortReason;
 
-/// How a node died.
+/// The way in which a node died.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A compute node stopped.
     Crash,
     /// A compute node was expelled while it ran.
     Zombie,
-    /// A memory node died beside it.
+    /// A memory node died while the compute node ran.
     MemoryNode,
 }
 
 pub(super) const KINDS: [&str; 3] = ["crash", "zombie", "memory node"];
-/// Workloads whose tables have ordered indexes, those of the mixture in some seeds.
+/// The workloads whose tables have ordered indexes. The tables of the mixture have them in some seeds
+/// only.
 pub(super) const WITH_ORDERED_INDEXES: [&str; 2] = [mixture::NAME, "tpcc"];
 
-/// Why nothing of this name is in the seeds of this subject, if it is because no table of theirs has an
-/// ordered index: of the only workload, or since the protocol offers none.
+/// Returns the reason why the seeds of this subject never reach the cell `name`, if the reason is that
+/// none of their tables has an ordered index. In this case the only workload has no ordered index, or
+/// the protocol offers none.
 pub(super) fn lacks_ordered_indexes(subject: &Subject, name: &str) -> Option<&'static str> {
     let is_offered = subject.info().is_none_or(|info| info.caps.ranges);
     let asked = subject.workload.as_deref();
@@ -42,9 +46,9 @@ pub(super) fn lacks_ordered_indexes(subject: &Subject, name: &str) -> Option<&'s
     (lacks && (needs || is_event)).then_some(why)
 }
 
-/// Events of ordered indexes.
+/// The events of ordered indexes.
 const OF_TREES: [&str; 2] = ["node_merge", "node_split"];
-/// Events, and events of recovery, that come of the death of a compute node alone.
+/// The events, including events of recovery, that only the death of a compute node causes.
 const OF_COMPUTE_DEATHS: [&str; 9] = [
     "lease_lapsed",
     "number_taken_over",
@@ -57,8 +61,8 @@ const OF_COMPUTE_DEATHS: [&str; 9] = [
     "barred",
 ];
 
-/// Why a cell is 0 and cannot be otherwise, if it is because the protocol survives no death of a compute
-/// node, so that none dies.
+/// Returns the reason why a cell must be 0, if the protocol survives no death of a compute node, so
+/// that no compute node dies.
 pub(super) fn lacks_compute_deaths(subject: &Subject, cell: &str) -> Option<&'static str> {
     let recovers = subject.info().is_none_or(|info| info.caps.crash_recovery);
     let (row, name) = cell.split_once('/').unwrap_or_default();
@@ -67,15 +71,17 @@ pub(super) fn lacks_compute_deaths(subject: &Subject, cell: &str) -> Option<&'st
     (needs && !recovers).then_some("the protocol does not promise to survive it")
 }
 
-/// Events, and events of recovery, that come of the death of a memory node alone.
+/// The events, including events of recovery, that only the death of a memory node causes.
 const OF_MEMORY_DEATHS: [&str; 4] =
     ["memory_node_died", "promoted", "rereplicated", "found_followed"];
-/// Events that come of any death.
+/// The events that any death causes.
 const OF_DEATHS: [&str; 5] =
     ["finished", "found_released", "undone", "resolved_aborted", "resolved_committed"];
 
-/// Why a cell is 0 and cannot be otherwise, if it is because the protocol does not promise to survive it, so that it is not drawn: the death of
-/// a memory node, any death, a caller that drops its transaction; or because its hash indexes do not grow.
+/// Returns the reason why a cell must be 0, if the protocol does not promise to survive the cell's
+/// event. No seed draws an event that the protocol does not promise to survive. Such events are the
+/// death of a memory node, any death, a caller that drops its transaction, or the growth of hash
+/// indexes.
 pub(super) fn lacks_promises(subject: &Subject, cell: &str) -> Option<&'static str> {
     let caps = subject.info()?.caps;
     let (row, name) = cell.split_once('/').unwrap_or_default();
@@ -88,32 +94,34 @@ pub(super) fn lacks_promises(subject: &Subject, cell: &str) -> Option<&'static s
     (name == "split" && !caps.growth).then_some("the protocol's hash indexes do not grow")
 }
 
-/// Why no shard moves, if it is because the protocol has none.
+/// Returns the reason why no shard moves, if the protocol has no shards.
 pub(super) fn lacks_shards(subject: &Subject, name: &str) -> Option<&'static str> {
     let is_of_shards = name.starts_with("shard_") && !subject.has_shards();
     is_of_shards.then_some("the protocol's locks have no shards")
 }
 
-/// Behind the phases: executing, or between two transactions.
+/// The cell after the cells of phases: the transaction was executing, or the coordinator was between
+/// two transactions.
 const BETWEEN: usize = PHASES_MAX;
 
-/// Where transactions were when nodes died.
+/// The phases of transactions at the moment when nodes died.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Deaths {
-    /// By [`Kind`], by phase.
+    /// The numbers of transactions, by [`Kind`] and by phase.
     cells: [[u64; PHASES_MAX + 1]; 3],
-    /// Nodes that died, by [`Kind`]; of memory nodes those of compute nodes that saw it.
+    /// The numbers of nodes that died, by [`Kind`]. For the death of a memory node, this is the number
+    /// of compute nodes that saw the death.
     nodes: [u64; 3],
-    /// Leases that lapsed while their holder ran.
+    /// The number of leases that lapsed while their holder ran.
     pub lapsed: u64,
-    /// Slots that got a new life.
+    /// The number of slots that got a new incarnation.
     pub restarts: u64,
-    /// Numbers of dead coordinators that others took.
+    /// The number of dead coordinators whose coordinator number another coordinator took.
     pub successions: u64,
 }
 
 impl Deaths {
-    /// A node died while its coordinators were in these phases.
+    /// Records that a node died while its coordinators were in these phases.
     pub fn count(&mut self, kind: Kind, phases: Vec<Option<usize>>) {
         self.nodes[kind as usize] += 1;
         for phase in phases {
@@ -121,7 +129,7 @@ impl Deaths {
         }
     }
 
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Deaths) {
         let cells = self.cells.iter_mut().flatten().zip(other.cells.iter().flatten());
         cells.for_each(|(mine, theirs)| *mine += theirs);
@@ -131,7 +139,7 @@ impl Deaths {
         self.successions += other.successions;
     }
 
-    /// Nodes that died in this way.
+    /// Returns the number of nodes that died in this way.
     pub fn nodes(&self, kind: Kind) -> u64 {
         self.nodes[kind as usize]
     }
@@ -140,22 +148,23 @@ impl Deaths {
 /// The cells of many runs.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Coverage {
-    /// Way to die, then phase, with how many transactions were there.
+    /// The number of transactions, by the way in which a node died and then by phase.
     pub phase_by_death: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
-    /// Reasons to abort.
+    /// The number of aborts, by reason.
     pub aborts: BTreeMap<&'static str, u64>,
-    /// Events of recovery.
+    /// The number of each event of recovery.
     pub recovery: BTreeMap<&'static str, u64>,
-    /// Everything else that a run may do.
+    /// The number of each other event of a run.
     pub events: BTreeMap<&'static str, u64>,
-    /// Cells that are 0, by name.
+    /// The names of cells that are 0.
     pub empty: Vec<String>,
-    /// Cells that are 0 and cannot be otherwise, with the reason.
+    /// The names of cells that must be 0, with the reason.
     pub cannot: BTreeMap<String, &'static str>,
 }
 
 impl Coverage {
-    /// Makes the cells of these counts; `cannot` says why a cell is 0 and cannot be otherwise.
+    /// Creates the cells of these counts. `cannot` returns the reason why a cell must be 0, if there is
+    /// a reason.
     pub fn of(
         deaths: &Deaths,
         tally: &Tally,
@@ -197,7 +206,7 @@ impl Coverage {
         }
     }
 
-    /// How many cells there are, and how many of them are not 0.
+    /// Returns the number of cells that are not 0, and the number of all cells.
     pub fn reached(&self) -> (usize, usize) {
         let rows = self.phase_by_death.values().map(BTreeMap::len).sum::<usize>();
         let all = rows + self.aborts.len() + self.recovery.len() + self.events.len();

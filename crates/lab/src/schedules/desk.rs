@@ -1,41 +1,44 @@
-//! Where the coroutines of one seed leave their counts and the errors that they found.
+//! The desk: the place where the coroutines of one seed leave their counts and the errors that they
+//! found.
 //!
-//! Invariant: counts only grow while a seed runs, and a sum over seeds is the sum of each count, but for the longest time.
+//! Invariant: counts only grow while a seed runs, and a sum over seeds is the sum of each count. The
+//! longest time is the exception: its sum is the maximum.
 
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use tarn_engine::services::lease_desk::Adjustments;
 
-/// Transactions whose outcome was unknown at first.
+/// The number of transactions whose outcome was unknown at first.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Settled {
-    /// Resolved as committed.
+    /// The number of transactions with an unknown outcome that were later resolved as committed.
     pub committed: u64,
-    /// Resolved as aborted.
+    /// The number of transactions with an unknown outcome that were later resolved as aborted.
     pub aborted: u64,
 }
 
-/// Events of transactions, calls, shards and leases beside commits and aborts.
+/// The counts of events of transactions, calls, shards and leases. Commits and aborts are counted
+/// elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Incidents {
-    /// Transactions whose outcome was unknown at first, by how they were resolved.
+    /// The number of transactions whose outcome was unknown at first, by their resolution.
     pub resolved: Settled,
-    /// Transactions that were given up beside a fault.
+    /// The number of transactions that were aborted at their deadline because of a fault.
     pub deadlines_missed: u64,
-    /// Transactions that their caller dropped half-way.
+    /// The number of transactions that their caller dropped half-way.
     pub dropped: u64,
-    /// Dropped transactions with a round on its way.
+    /// The number of dropped transactions that had a round in flight.
     pub dropped_in_flight: u64,
-    /// Calls beside the transactions.
+    /// The counts of calls that run at the same time as the transactions.
     pub calls: Calls,
-    /// Shards that moved.
+    /// The counts of moves of shards.
     pub moves: Moves,
-    /// Changes of readers' leases.
+    /// The counts of changes of readers' leases.
     pub lease_changes: LeaseChanges,
 }
 
 impl Incidents {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Incidents) {
         self.resolved.committed += other.resolved.committed;
         self.resolved.aborted += other.resolved.aborted;
@@ -51,16 +54,16 @@ impl Incidents {
 /// Counts of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Calls {
-    /// Calls whose reply came, and was right.
+    /// The number of calls whose reply came and was right.
     pub replied: u64,
-    /// Requests sent again.
+    /// The number of requests that were sent again.
     pub retransmissions: u64,
-    /// Requests that came again and were not executed.
+    /// The number of requests that arrived again and were not executed again.
     pub duplicates: u64,
 }
 
 impl Calls {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Calls) {
         self.replied += other.replied;
         self.retransmissions += other.retransmissions;
@@ -68,19 +71,19 @@ impl Calls {
     }
 }
 
-/// Counts of moves.
+/// Counts of moves of shards.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Moves {
-    /// Shards that another node has got.
+    /// The number of shards that moved to another node.
     pub made: u64,
-    /// Moves that were taken back.
+    /// The number of moves that were taken back.
     pub taken_back: u64,
-    /// Moves that were dropped half-way.
+    /// The number of moves that were dropped half-way.
     pub dropped: u64,
 }
 
 impl Moves {
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Moves) {
         self.made += other.made;
         self.taken_back += other.taken_back;
@@ -88,31 +91,31 @@ impl Moves {
     }
 }
 
-/// Counts of changes.
+/// Counts of changes of readers' leases.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct LeaseChanges {
-    /// Lengths that were asked for and came, or were on their way at the end.
+    /// The number of requested lease lengths that took effect, or had not taken effect yet at the end.
     pub begun: u64,
-    /// Changes that had to wait for another.
+    /// The number of changes that had to wait for another change.
     pub refused: u64,
-    /// How often managers looked at how long transactions take.
+    /// How often managers checked how long transactions take.
     pub looks: u64,
-    /// Changes that they asked for and that came.
+    /// The number of changes that managers requested and that took effect.
     pub adjusted: u64,
-    /// The longest time to adjust of these, in nanoseconds of a manager's clock.
+    /// The longest time that one of the managers' changes took, in nanoseconds of the manager's clock.
     pub adjust_longest_ns: u64,
-    /// Members that were expelled for their clocks.
+    /// The number of members that were expelled because of their clocks.
     pub clocks: u64,
 }
 
 impl LeaseChanges {
-    /// Takes in the counts of a run's managers.
+    /// Adds the counts of a run's managers.
     pub(super) fn note(&mut self, told: &Adjustments) {
         (self.looks, self.adjusted) = (told.looks, told.count);
         (self.adjust_longest_ns, self.clocks) = (told.longest_ns, told.clocks.len() as u64);
     }
 
-    /// Adds another run's.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &LeaseChanges) {
         self.begun += other.begun;
         self.refused += other.refused;
@@ -123,22 +126,22 @@ impl LeaseChanges {
     }
 }
 
-/// The counts and failures of coroutines.
+/// The counts and failures that coroutines have left.
 #[derive(Default)]
 pub(super) struct Left<T> {
     pub(super) tally: T,
     pub(super) failures: Vec<String>,
     pub(super) incidents: Incidents,
-    /// Coordinators that have not ended, of lives that have not.
+    /// The number of coordinators that have not ended, in incarnations that have not ended.
     pub(super) at_work: usize,
 }
 
-/// Where they leave it.
+/// The place where coroutines leave their counts and failures.
 #[derive(Default)]
 pub(super) struct Desk<T> {
     pub(super) left: RefCell<Left<T>>,
-    /// Keepers may go.
+    /// Whether keepers may end.
     pub(super) is_over: Cell<bool>,
-    /// Probes that have not ended.
+    /// The number of probes that have not ended.
     pub(super) probes: Cell<usize>,
 }

@@ -1,7 +1,9 @@
-//! The meaning of a seed: the cluster, the workload, the trouble and the fault that it draws.
+//! The meaning of a seed: the cluster, the workload, the permanent disturbances and the faults that the
+//! seed draws.
 //!
-//! Invariant: a function of the seed. Clusters are small and records few, so that transactions meet; each source of variety
-//! is drawn by itself, so that runs differ in all of them (swarm testing: Groce et al., "Swarm Testing", ISSTA 2012).
+//! Invariant: the seed determines all of its meaning. Clusters are small and records are few, so that
+//! transactions meet. Each source of variety is drawn separately, so that runs differ in all of them
+//! (swarm testing: Groce et al., "Swarm Testing", ISSTA 2012).
 
 use super::mixture::{self, Mix};
 use super::read_leases::ReadLeases;
@@ -15,15 +17,16 @@ use tarn_sim::config::Chaos;
 use tarn_store::layout::BucketShape;
 use tarn_store::placement::catalog::Placement;
 
-/// One mixture in so many has ordered indexes.
+/// One mixture in this many has ordered indexes.
 const INDEXED_IN: u32 = 3;
-/// Transactions more of each coordinator where there are several leaves: they need some to split.
+/// The number of additional transactions of each coordinator in a run with several leaves. Leaves split
+/// only after some transactions.
 const MORE_TRANSACTIONS: u64 = 8;
-/// The stream of a run's shape.
+/// The stream of random numbers for a run's shape.
 const DRAW_STREAM: u64 = 0x6472_6177;
-/// The stream of draws that only protocols with shards use.
+/// The stream of random numbers for the draws that only protocols with shards use.
 const SHARDS_STREAM: u64 = 0x7368_6172_6473;
-/// Every second seed runs the mixture, which reaches everything.
+/// The workloads. Every second seed runs the mixture, which reaches every feature.
 const WORKLOADS: [(&str, &[&str]); 8] = [
     (mixture::NAME, &[]),
     (mixture::NAME, &[]),
@@ -35,122 +38,130 @@ const WORKLOADS: [(&str, &[&str]); 8] = [
     ("kvs", &["mixed", "wo"]),
 ];
 
-/// Run if a caller asks for them, with so many records: a load takes as long as some hundred schedules of the others. TPC-C's
-/// records are warehouses, TAOBench's are edges; their keys are their own.
+/// Workloads that run only if a caller asks for them, with their profiles and their numbers of records.
+/// One load of TPC-C or TAOBench takes as long as some hundred schedules of the other workloads. The
+/// records of TPC-C are counted in warehouses and the records of TAOBench in edges. TPC-C and TAOBench
+/// draw their keys by their own rules.
 const ASKED_FOR: [(&str, &[&str], &[u64]); 2] =
     [("tpcc", &["tiny"], &[1, 2]), ("taobench", &["a", "oocc"], &[2, 8, 60])];
 
-/// Whether it is run only if a caller asks for it.
+/// Returns whether a workload runs only if a caller asks for it.
 pub(super) fn is_asked_for(workload: &str) -> bool {
     ASKED_FOR.iter().any(|(name, ..)| *name == workload)
 }
 
-/// A fault.
+/// The kinds of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// A memory node dies: rounds to it end in an error, and its contents are gone.
+    /// A memory node dies: rounds to the node end in an error, and its contents are lost.
     MemoryNode {
-        /// Which.
+        /// The slot of the memory node.
         slot: u16,
     },
-    /// The threads of a compute node stop, with whatever of its verbs had landed or still lands; after
-    /// a while it is declared dead.
+    /// The threads of a compute node stop. Some of its verbs had landed or still land. After a while
+    /// the node is declared dead.
     Crash {
-        /// Which.
+        /// The slot of the compute node.
         slot: u16,
-        /// So much later, in virtual nanoseconds.
+        /// The virtual time from the stop to the declaration, in nanoseconds.
         noticed_after_ns: u64,
     },
-    /// A compute node is declared dead that runs, and goes on posting until its access is gone.
+    /// A compute node that runs is declared dead. The node continues to post rounds until its access is
+    /// revoked.
     Zombie {
-        /// Which.
+        /// The slot of the compute node.
         slot: u16,
     },
 }
 
-/// Something that goes wrong once.
+/// A fault that happens once, with its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Fault {
-    /// In virtual nanoseconds.
+    /// The time of the fault, in virtual nanoseconds.
     pub at_ns: u64,
     /// The fault.
     pub what: What,
 }
 
-/// How shards move.
+/// The rule by which shards move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Moving {
-    /// Each node gives one away so often, in virtual nanoseconds on average.
+    /// The average virtual time between two moves of each node, in nanoseconds.
     pub every_ns: u64,
-    /// For so long a move waits for the holders of locks.
+    /// How long a move waits for the holders of locks, in nanoseconds.
     pub patience_ns: u64,
 }
 
-/// See the module's text.
+/// The meaning of one seed.
 #[derive(Clone, Debug)]
 pub struct Drawn {
-    /// The workload.
+    /// The name of the workload.
     pub workload: String,
-    /// Its profile; the mixture has none.
+    /// The profile of the workload. The mixture has no profile.
     pub mix_profile: Option<&'static str>,
-    /// Records, or keys of each table of the mixture.
+    /// The number of records, or the number of keys of each table of the mixture.
     pub records: u64,
-    /// Zipf exponent of the keys.
+    /// The Zipf exponent of the distribution of keys.
     pub zipf: f64,
-    /// The parts of the mixture.
+    /// The mix of the mixture.
     pub mix: Mix,
-    /// Memory nodes.
+    /// The number of memory nodes.
     pub memory_nodes: usize,
-    /// Copies of each record.
+    /// The number of copies of each record.
     pub replicas: usize,
-    /// Compute nodes.
+    /// The number of compute nodes.
     pub compute_nodes: usize,
-    /// Threads of each.
+    /// The number of threads of each compute node.
     pub threads: usize,
-    /// Coordinators of each thread.
+    /// The number of coordinators of each thread.
     pub coroutines: usize,
-    /// Transactions of each coordinator.
+    /// The number of transactions of each coordinator.
     pub transactions: u64,
-    /// Where records go.
+    /// The rule by which records are placed.
     pub placement: Placement,
-    /// Addresses that each thread remembers.
+    /// The number of addresses that each thread remembers.
     pub address_cache: usize,
-    /// Whether indexes grow; otherwise chains do.
+    /// Whether indexes grow. If indexes do not grow, the chains of their buckets grow.
     pub growth: bool,
-    /// The faults that may happen all the time.
+    /// The faults that may happen at any time.
     pub chaos: Chaos,
     /// The faults that happen once each.
     pub faults: Vec<Fault>,
-    /// Empty memory nodes, to which copies go that were lost.
+    /// The number of empty memory nodes, on which lost copies are made again.
     pub spares: usize,
-    /// Whether the slots of the dead get a new life once they are recovered.
+    /// Whether the slots of dead nodes get a new incarnation after the recovery of the dead node.
     pub restarts: bool,
-    /// Whether the number of a dead coordinator is taken by one of another node, before its life is recovered.
+    /// Whether a coordinator of another node takes the number of a dead coordinator before the dead
+    /// incarnation is recovered.
     pub succession: bool,
-    /// Whether the shards of the dead wait for the next life of its slot, under a protocol that has any.
+    /// Whether the shards of a dead node wait for the next incarnation of its slot, under a protocol
+    /// that has shards.
     pub next_life: bool,
-    /// Whether shards move, under a protocol that has any.
+    /// The rule by which shards move, under a protocol that has shards.
     pub moving: Option<Moving>,
-    /// Readers' leases, under a protocol that has any.
+    /// The readers' leases, under a protocol that has such leases.
     pub read_leases: Option<ReadLeases>,
-    /// The terms of leases, if there are any. Clocks may drift by more than they allow for.
+    /// The terms of membership leases, if the run has any. Clocks may drift by more than the terms
+    /// allow.
     pub lease: Option<LeaseTerms>,
-    /// One transaction in so many is dropped by its caller half-way; 0: none.
+    /// One transaction in this many is dropped half-way by its caller. If the number is 0, no
+    /// transaction is dropped.
     pub drop_one_in: u32,
     /// The shape of an index bucket.
     pub bucket: BucketShape,
-    /// Slots laid out for 100 records.
+    /// The number of slots that are laid out for each 100 records.
     pub slots_per_100_records: u32,
 }
 
 impl Drawn {
-    /// Returns the meaning of `seed`; `workload` is the only one, if given.
+    /// Returns the meaning of `seed`. If `workload` is given, every seed runs this workload.
     pub fn of(seed: u64, workload: Option<&str>) -> Drawn {
         Drawn::within(seed, workload, true)
     }
 
-    /// As [`Drawn::of`], with ordered indexes only if there may be `ranges`. All other parts of the seed's meaning stay.
+    /// Like [`Drawn::of`], but with ordered indexes only if `ranges` is true. All other parts of the
+    /// seed's meaning are the same.
     pub fn within(seed: u64, workload: Option<&str>, ranges: bool) -> Drawn {
         let mut rng = seeded(seed, DRAW_STREAM);
         let (drawn, profiles) = WORKLOADS[rng.random_range(0..WORKLOADS.len())];
@@ -203,7 +214,8 @@ impl Drawn {
             drop_one_in: if is_mixture { pick(&mut rng, &[0, 0, 0, 6]) } else { 0 },
             bucket,
             slots_per_100_records: pick(&mut rng, &[50, 200, 200]),
-            // Drawn last: seeds that had another meaning before keep all the rest of it.
+            // The value of `succession` is drawn last. So seeds that were defined earlier keep the rest
+            // of their meaning.
             succession: has_faults && rng.random_range(0..2) == 0,
             next_life: false,
             moving: None,
@@ -219,7 +231,8 @@ impl Drawn {
         drawn
     }
 
-    /// The same, for a protocol whose locks are in compute nodes. Drawn from a stream of its own: all else stays.
+    /// Returns the same meaning with the draws for a protocol whose locks are in compute nodes. The
+    /// draws for shards have their own stream of random numbers, so all other draws stay the same.
     #[must_use]
     pub fn with_shards(self, seed: u64) -> Drawn {
         let mut rng = seeded(seed, SHARDS_STREAM);
@@ -230,13 +243,14 @@ impl Drawn {
         Drawn { next_life, moving, ..self }
     }
 
-    /// The same, for a protocol whose readers have leases. Drawn from a stream of its own, too.
+    /// Returns the same meaning with the draws for a protocol whose readers have leases. The draws for
+    /// leases have their own stream of random numbers, so all other draws stay the same.
     #[must_use]
     pub fn with_read_leases(self, seed: u64) -> Drawn {
         Drawn { read_leases: Some(ReadLeases::of(seed)), ..self }
     }
 
-    /// The same, and no memory node dies.
+    /// Returns the same meaning, but without deaths of memory nodes.
     #[must_use]
     pub fn without_memory_deaths(self) -> Drawn {
         let of_compute = |fault: &Fault| !matches!(fault.what, What::MemoryNode { .. });
@@ -244,58 +258,59 @@ impl Drawn {
         Drawn { faults, spares: 0, ..self }
     }
 
-    /// The same, and no compute node stops or is expelled.
+    /// Returns the same meaning, but no compute node stops or is expelled.
     #[must_use]
     pub fn without_compute_deaths(self) -> Drawn {
         let of_memory = |fault: &Fault| matches!(fault.what, What::MemoryNode { .. });
         let faults: Vec<Fault> = self.faults.into_iter().filter(of_memory).collect();
-        // A lease that lapses expels its holder.
+        // A lease that lapses would expel its holder, so the run has no leases.
         Drawn { faults, lease: None, restarts: false, succession: false, next_life: false, ..self }
     }
 
-    /// The same, and no caller drops a transaction.
+    /// Returns the same meaning, but no caller drops a transaction.
     #[must_use]
     pub fn without_drops(self) -> Drawn {
         Drawn { drop_one_in: 0, ..self }
     }
 
-    /// How many memory nodes die.
+    /// Returns the number of memory nodes that die.
     pub fn memory_deaths(&self) -> usize {
         let dies = |fault: &&Fault| matches!(fault.what, What::MemoryNode { .. });
         self.faults.iter().filter(dies).count()
     }
 
-    /// Whether this memory node dies.
+    /// Returns whether this memory node dies.
     pub fn memory_node_dies(&self, node: usize) -> bool {
         let is_it = |what| matches!(what, What::MemoryNode { slot } if usize::from(slot) == node);
         self.faults.iter().any(|fault| is_it(fault.what))
     }
 
-    /// Whether the run needs keepers of the dead.
+    /// Returns whether the run needs keepers, which recover dead nodes.
     pub fn has_faults(&self) -> bool {
         !self.faults.is_empty() || self.lease.is_some()
     }
 
-    /// Coordinators of all threads.
+    /// Returns the number of coordinators of all threads.
     pub fn coordinators(&self) -> usize {
         self.compute_nodes * self.threads * self.coroutines
     }
 }
 
-/// The workloads that are drawn, each once.
+/// Returns the names of the workloads that seeds may draw, each once.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let is_first = |at: &usize| *at == 0 || WORKLOADS[at - 1].0 != WORKLOADS[*at].0;
     (0..WORKLOADS.len()).filter(is_first).map(|at| WORKLOADS[at].0)
 }
 
-/// Profiles that are drawn from, of a workload that the user asked for.
+/// Returns the profiles from which the profile of a workload is drawn, if the user asked for the
+/// workload.
 fn profiles_of(workload: &str) -> &'static [&'static str] {
     let asked_for = ASKED_FOR.iter().map(|&(name, profiles, _)| (name, profiles));
     let mut known = WORKLOADS.iter().copied().chain(asked_for);
     known.find(|(name, _)| *name == workload).map_or(&[], |(_, profiles)| profiles)
 }
 
-/// Numbers of records that are drawn from.
+/// Returns the numbers from which the number of records is drawn.
 fn records_of(workload: &str) -> &'static [u64] {
     let asked_for = ASKED_FOR.iter().find(|(name, ..)| *name == workload);
     asked_for.map_or(&[2, 4, 8, 20, 60], |(_, _, records)| records)
@@ -305,7 +320,8 @@ fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
     choices[rng.random_range(0..choices.len())]
 }
 
-/// Compute nodes, threads of each, coordinators of each: three coordinators at the least.
+/// Draws the number of compute nodes, of threads of each node, and of coordinators of each thread. A
+/// run has at least three coordinators.
 fn crew(rng: &mut Rng) -> (usize, usize, usize) {
     loop {
         let crew = (rng.random_range(1..=4), rng.random_range(1..=2), rng.random_range(1..=3));
@@ -315,7 +331,8 @@ fn crew(rng: &mut Rng) -> (usize, usize, usize) {
     }
 }
 
-/// Up to three, near each other or not: a death while others recover from another is the interesting case.
+/// Draws up to three faults, close together in time or not. A death during the recovery from another
+/// death is the interesting case.
 fn faults(rng: &mut Rng, (nodes, replicas): (usize, usize), compute_nodes: usize) -> Vec<Fault> {
     if rng.random_range(0..3) == 0 {
         return Vec::new();
@@ -331,7 +348,8 @@ fn faults(rng: &mut Rng, (nodes, replicas): (usize, usize), compute_nodes: usize
         let what = match rng.random_range(0..5) {
             0 | 1 => {
                 let slot = rng.random_range(0..nodes as u16);
-                // The promise: no more deaths than further copies.
+                // The engine promises to survive fewer deaths of memory nodes than there are copies of
+                // a record.
                 if memory.len() + 1 >= replicas || memory.contains(&slot) {
                     continue;
                 }
@@ -358,7 +376,7 @@ fn faults(rng: &mut Rng, (nodes, replicas): (usize, usize), compute_nodes: usize
     faults
 }
 
-/// Leases, and clocks that may drift by more than these allow for.
+/// Draws the terms of leases. Clocks may drift by more than these terms allow.
 fn lease(rng: &mut Rng, chaos: &mut Chaos) -> LeaseTerms {
     chaos.clock_drift_max_ppm = pick(rng, &[chaos.clock_drift_max_ppm, 200_000]);
     let lease_ns = pick(rng, &[30_000, 100_000, 400_000]);

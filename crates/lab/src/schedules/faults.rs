@@ -1,8 +1,10 @@
-//! The faults that happen once in a run, and their times: nodes die, are taken for dead, come back.
+//! The faults that happen once in a run, and their times: nodes die, are declared dead by mistake, and
+//! return.
 //!
-//! Invariant: nothing is asked of the engine that it does not claim (docs/fault-model.md): no more memory nodes die than
-//! there are further copies, and one compute node always lives. Logs and locks of the dead are settled by the engine's own
-//! recovery, which runs on every compute node and may die with it.
+//! Invariant: a run demands nothing of the engine that the engine does not promise
+//! (docs/fault-model.md). Fewer memory nodes die than there are copies of a record, and one compute
+//! node is never lost. The engine's own recovery finishes the logs and locks of dead nodes. The
+//! recovery runs on every compute node and may die with its node.
 
 use super::desk::Desk;
 use super::drawn::{Drawn, Fault, What};
@@ -20,30 +22,31 @@ use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{Explanation, Failure};
 
-/// How recovery goes about it: as fast as a small cluster can, so that transactions meet it.
+/// The pace of recovery. The pace is as fast as a small cluster allows, so that transactions meet the
+/// recovery.
 pub(super) const PACE: Pace =
     Pace { blocks: 8, pause_ns: 500, look_every_ns: 4_000, ..Pace::UNPACED };
-/// A member whose threads are not quiet after so long is expelled.
+/// The terms of membership. A member whose threads are not quiet after this time is expelled.
 const TERMS: Terms = Terms { patience_ns: 400_000, look_every_ns: 1_000 };
-/// Transactions of one coordinator that may end in a failure before it gives up.
+/// The number of transactions of one coordinator that may fail before the coordinator stops.
 const ENDS_MAX: u32 = 8;
-/// How long a coordinator waits that is kept from working.
+/// How long a coordinator waits if it must not work.
 const WAIT: Nanos = Nanos(5_000);
 
-/// Something that happens at a moment.
+/// An event at one moment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Event {
-    /// A memory node dies, with all that it holds.
+    /// A memory node dies, and its contents are lost.
     MemoryNode(u16),
-    /// The threads of a compute node stop, with whatever of its verbs is on its way.
+    /// The threads of a compute node stop. Some of its verbs are still in flight.
     Stops(u16),
-    /// A compute node is declared dead, whether it is or not.
+    /// A compute node is declared dead, whether it is dead or not.
     Expelled(u16),
-    /// One that has stopped is declared dead, unless it was before.
+    /// A compute node that has stopped is declared dead, unless it was declared dead before.
     Noticed(u16),
 }
 
-/// Returns the events of these faults, in order.
+/// Returns the events of these faults, in the order of their times.
 pub(super) fn events(faults: &[Fault]) -> Vec<(Nanos, Event)> {
     let mut events = Vec::new();
     for fault in faults {
@@ -61,12 +64,13 @@ pub(super) fn events(faults: &[Fault]) -> Vec<(Nanos, Event)> {
     events
 }
 
-/// Whether a life of a compute node takes part.
+/// Returns whether an incarnation of a compute node is a member.
 pub(super) fn is_member(cx: &Context) -> bool {
     cx.database().membership.is_member(cx.node.id)
 }
 
-/// Handles a failure of a coordinator; returns whether the coordinator goes on. Where nothing breaks, nothing may fail.
+/// Handles a failure of a coordinator. Returns whether the coordinator continues. In a run without
+/// faults, no transaction may fail.
 pub(super) async fn go_on_after<T>(
     failure: Failure,
     by: &mut Coordinator,
@@ -98,7 +102,7 @@ pub(super) async fn go_on_after<T>(
     *ends < ENDS_MAX && is_member(&cx)
 }
 
-/// The coroutines of a compute node that look after the dead, and after its own lease.
+/// Starts the coroutines of a compute node that recover dead nodes and renew the node's own lease.
 pub(super) fn spawn_keepers<'a, T>(
     lives: &mut Lives<'a>,
     (cx, life): (&Rc<Context>, &Rc<Life>),
@@ -107,7 +111,7 @@ pub(super) fn spawn_keepers<'a, T>(
 ) {
     let (keeper, is_dead) = (Rc::clone(cx), &life.is_dead);
     lives.spawn(is_dead, cx, async move {
-        // Expelled itself: nothing to do any more.
+        // An error means that the keeper's own node was expelled, so the keeper has nothing more to do.
         let _ = recovery::attend(&keeper, PACE, || desk.is_over.get(), |_, _| {}).await;
     });
     if drawn.replicas > 1 {
@@ -124,8 +128,8 @@ pub(super) fn spawn_keepers<'a, T>(
     }
 }
 
-/// Whether nothing is left to be looked after: the dead are recovered, their shards are open, and each copy that was lost is on a
-/// spare, as far as there are any.
+/// Returns whether the keepers have nothing left to do. Dead nodes are recovered, their shards are
+/// open, and each lost copy is on a spare node, as far as there are spares.
 pub(super) fn is_mended(cx: &Context, drawn: &Drawn) -> bool {
     let wanted = |group: usize| {
         let hosts = (group..group + drawn.replicas).map(|node| node % drawn.memory_nodes);
@@ -136,7 +140,7 @@ pub(super) fn is_mended(cx: &Context, drawn: &Drawn) -> bool {
     rest::is_mended(cx.database(), lives, wanted)
 }
 
-/// The slot of the compute node that always lives: behind all others.
+/// Returns the slot of the compute node that is never lost. This slot follows all other slots.
 pub(super) fn standby(drawn: &Drawn) -> NodeSlot {
     NodeSlot(drawn.compute_nodes as u16)
 }

@@ -1,9 +1,10 @@
 //! Finds the errors of a run.
 //!
-//! Invariant: of the engine's own reports only the history is used, and that is held against the memory that is left: every
-//! record's last version, replicas, locks, and the workload's invariants. Memory is looked at after every death, through
-//! the configuration that was opened last and after a sweep: no lock is left, members of a group are equal, no acknowledged
-//! transaction is lost.
+//! Invariant: of the engine's own reports only the history is used. The judge compares the history with
+//! the final memory: every record's last version, replicas, locks, and the workload's invariants.
+//! Memory is read after all deaths, through the configuration that was opened last and after a sweep of
+//! old locks. No lock may be left, the members of a group must be equal, and no acknowledged
+//! transaction may be lost.
 
 use super::cluster::Cluster;
 use super::drawn::Drawn;
@@ -26,22 +27,23 @@ use tarn_workloads::{Invariant, Workload};
 pub enum FindingKind {
     /// The history breaks the protocol's guarantee.
     History,
-    /// Locks are left, replicas differ, records are misplaced.
+    /// Locks are left, replicas differ, or records are in a wrong place.
     Audit,
     /// The memory does not hold the last writes of the history.
     Memory,
     /// A rule of the workload is broken.
     Invariant,
-    /// A transaction failed or never ended, or was resolved against the outcome that its caller had been told.
+    /// A transaction failed or never ended, or was resolved against the outcome that its caller had
+    /// learned.
     Failure,
-    /// A broken invariant of ours.
+    /// A panic: an invariant of the program was broken.
     Panic,
 }
 
-/// An error.
+/// An error that the judge found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
-    /// Its kind.
+    /// The kind of the error.
     pub kind: FindingKind,
     /// The counterexample.
     pub text: String,
@@ -49,14 +51,14 @@ pub struct Finding {
 
 /// The results of a run.
 pub(super) struct Evidence<'a, T> {
-    /// The history in the checker's terms.
+    /// The history in the terms of the checker.
     pub(super) recorded: &'a History,
     pub(super) history: Vec<RecordedTxn>,
     pub(super) tally: T,
     pub(super) failures: Vec<String>,
 }
 
-/// The first thing that is wrong, the most telling kind first.
+/// Returns the first error. More informative kinds of errors come first.
 pub(super) fn judge<W: Workload>(
     cluster: &Cluster,
     workload: &W,
@@ -71,10 +73,12 @@ pub(super) fn judge<W: Workload>(
     if let Some(text) = failures.into_iter().next() {
         return Ok(Some(Finding { kind: FindingKind::Failure, text }));
     }
-    // A thread of the node that always lives, in a life of its own.
+    // The context of the judge belongs to a thread of the compute node that is never lost, in a
+    // separate incarnation.
     let cx = cluster.context(&cluster.join(faults::standby(drawn).0)?, 2)?;
     let rules = block_on(look(&cx, workload, (&history, &cluster.loaded()), &tally));
-    // The commits of the dead are not counted in any tally.
+    // No tally counts the commits of dead coordinators. So in a run with faults, only invariants of
+    // memory are judged.
     let is_broken = |each: &Invariant| !each.ok && (each.of_memory || !drawn.has_faults());
     let found = rules.map(|looked| match looked {
         Looked::Wrong(finding) => Some(finding),
@@ -89,11 +93,11 @@ pub(super) fn judge<W: Workload>(
     }))
 }
 
-/// The result of a look at the memory.
+/// The result of reading the final memory.
 enum Looked {
-    /// It is wrong by itself, or differs from the history.
+    /// The memory is wrong by itself, or differs from the history.
     Wrong(Finding),
-    /// It is not wrong; the results of the workload's rules.
+    /// The memory is not wrong. The field holds the results of the workload's rules.
     Rules(Vec<Invariant>),
 }
 

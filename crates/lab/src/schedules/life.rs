@@ -1,7 +1,7 @@
-//! One life of a compute node: whether it goes on, and the phases of its coordinators.
+//! One incarnation of a compute node: whether it still runs, and the phases of its coordinators.
 //!
-//! Invariant: the phase of the protocol that each coordinator is in is known at every moment, and the phases of rounds that are
-//! on their way without a coordinator that waits for them.
+//! Invariant: the protocol phase of each coordinator is known at every moment. The phases of rounds in
+//! flight that no coordinator awaits are known as well.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -11,21 +11,22 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::backend::Endpoint;
 use tarn_sim::fabric::SimFabric;
 
-/// The phase of a coordinator's transaction; `None`: between two, or executing.
+/// The phase of a coordinator's transaction. `None` means that the coordinator is between two
+/// transactions, or that the transaction is executing.
 pub(super) type PhaseCell = Rc<Cell<Option<usize>>>;
 
-/// One life of a compute node.
+/// One incarnation of a compute node.
 pub(super) struct Life {
     pub(super) id: NodeId,
-    /// Its threads have stopped.
+    /// Whether the threads of this incarnation have stopped.
     pub(super) is_dead: Rc<Cell<bool>>,
-    /// The phases of its coordinators that have not ended.
+    /// The phases of this incarnation's coordinators that have not ended.
     phases: RefCell<Vec<PhaseCell>>,
     left_behind: RefCell<Vec<LeftBehind>>,
     fabric: SimFabric,
 }
 
-/// A round without a coroutine that waits for it.
+/// A round in flight that no coroutine awaits.
 struct LeftBehind {
     thread: Endpoint,
     phase: usize,
@@ -43,13 +44,13 @@ impl Life {
         })
     }
 
-    /// Whether its threads have stopped.
+    /// Returns whether the threads of this incarnation have stopped.
     pub(super) fn has_stopped(&self) -> bool {
         self.is_dead.get()
     }
 
-    /// Returns the phase of each of its coordinators, and the phases of rounds on their way that no coroutine waits for any
-    /// more.
+    /// Returns the phase of each coordinator of this incarnation, and the phases of rounds in flight
+    /// that no coroutine awaits any more.
     pub(super) fn phases(&self) -> Vec<Option<usize>> {
         let mut all: Vec<Option<usize>> =
             self.phases.borrow().iter().map(|phase| phase.get()).collect();
@@ -63,8 +64,9 @@ impl Life {
         self.fabric.detached_in_flight(it.thread).contains(&it.number)
     }
 
-    /// A poll of a coordinator of `thread` has entered `phase` and does not wait in it: the rounds that are
-    /// new are of that phase. Whether there are any.
+    /// Handles a poll of a coordinator of `thread` that has entered `phase` and left it without
+    /// waiting. The new rounds of this thread belong to that phase. Returns whether there are new
+    /// rounds.
     fn leave_behind(&self, thread: Endpoint, phase: usize) -> bool {
         let on_their_way = self.fabric.detached_in_flight(thread);
         let left_behind = &mut *self.left_behind.borrow_mut();
@@ -79,25 +81,25 @@ impl Life {
         left_behind.len() > before
     }
 
-    /// How many coordinators it has.
+    /// Returns the number of coordinators of this incarnation.
     pub(super) fn coordinators(&self) -> usize {
         self.phases.borrow().len()
     }
 
-    /// A coordinator of it begins.
+    /// Adds a coordinator that begins in this incarnation.
     pub(super) fn coordinator(&self) -> PhaseCell {
         let phase = PhaseCell::default();
         self.phases.borrow_mut().push(Rc::clone(&phase));
         phase
     }
 
-    /// It has ended.
+    /// Removes a coordinator that has ended.
     pub(super) fn end(&self, phase: &PhaseCell) {
         self.phases.borrow_mut().retain(|other| !Rc::ptr_eq(other, phase));
     }
 }
 
-/// Returns the coroutine of a coordinator, whose phase is then known at every moment.
+/// Returns the coroutine of a coordinator in watched form, so that its phase is known at every moment.
 pub(super) fn watched<'a>(
     (life, cx, phase): (&Rc<Life>, &Rc<Context>, &PhaseCell),
     coroutine: impl Future<Output = ()> + 'a,
@@ -118,7 +120,8 @@ pub(super) fn watched<'a>(
         let last = metrics.last_phase();
         phase.set(Some(last));
         let is_new = |it: &usize| entered_now[*it] != entered[*it];
-        // A try that ended in this poll has left the phase that it came to last; a try that began may wait.
+        // A try that ended in this poll has left the last phase that it entered. A try that began in
+        // this poll may be waiting in its last phase.
         let passed = (0..entered.len()).filter(is_new).find(|it| *it != last);
         let thread = cx.port.endpoint();
         match passed {

@@ -1,7 +1,8 @@
-//! Many seeds side by side.
+//! Runs many seeds at the same time.
 //!
-//! Invariant: the sum has the seeds from the first to the last, or to the one with which enough have failed, in their
-//! order: it does not depend on the number of jobs. A budget of time ends the handing out of seeds, and nothing else.
+//! Invariant: the sum contains all seeds from the first seed to the last, in their order. If enough
+//! seeds have failed, the seed with which they are enough is the last. So the sum does not depend on
+//! the number of jobs. A budget of time only stops the start of new seeds.
 
 use super::Subject;
 use super::report::Sum;
@@ -16,32 +17,33 @@ use tarn_store::ids::UsageError;
 /// The seeds to run.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The subject.
+    /// The subject of the runs: a protocol, and the bugs that are planted.
     pub subject: Subject,
     /// The first seed.
     pub first_seed: u64,
-    /// Most seeds.
+    /// The largest number of seeds.
     pub schedules: u64,
-    /// Threads of this machine.
+    /// The number of threads of this machine that run seeds.
     pub jobs: usize,
-    /// No seed is begun later than this.
+    /// The time after which no seed is begun.
     pub budget: Option<Duration>,
-    /// So many seeds fail before no more is begun: 1 at the least.
+    /// The number of seeds that must fail before no further seed is begun. The number is at least 1.
     pub failures_max: usize,
 }
 
-/// Runs the seeds until enough of them have failed; `watch` is told the sum after each.
+/// Runs the seeds until enough of them have failed. After each seed, `watch` gets the sum.
 ///
 /// # Errors
-/// Names the unknown protocol, variant or workload.
+/// The error names the unknown protocol, variant or workload.
 pub fn run_all(order: &Order, watch: &dyn Fn(&Sum)) -> Result<Sum, UsageError> {
     run_until(order, &AtomicBool::new(false), watch)
 }
 
-/// As [`run_all`], until the caller sets `stop`: no seed is begun after that, and the sum has all that were begun.
+/// Like [`run_all`], but stops when the caller sets `stop`. After that no seed is begun, and the sum
+/// contains all seeds that were begun.
 ///
 /// # Errors
-/// As [`run_all`].
+/// The same errors as [`run_all`].
 #[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
 pub fn run_until(
     order: &Order,
@@ -69,7 +71,7 @@ pub fn run_until(
 
 type Numbered = (u64, Result<Ran, UsageError>);
 
-/// One job: takes the next seed, again and again.
+/// Runs one job, which repeatedly takes the next seed and runs it.
 fn work(
     order: &Order,
     start: Instant,
@@ -91,7 +93,7 @@ fn work(
     }
 }
 
-/// Takes results in the order of their seeds, until enough have failed.
+/// Adds results in the order of their seeds, until enough seeds have failed.
 fn add_up(
     receiver: &Receiver<Numbered>,
     order: &Order,

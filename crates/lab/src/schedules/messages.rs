@@ -1,7 +1,8 @@
-//! Calls over the same network as the transactions: datagrams that are lost, doubled, late and overtaken.
+//! Calls on the same network as the transactions: their datagrams are lost, doubled, late and
+//! overtaken.
 //!
-//! Invariant: a call is executed once, and its caller gets the reply to it. The engine sends no messages yet; the code that
-//! will send them rests on this.
+//! Invariant: a call is executed once, and its caller gets the reply to it. Code of the engine that
+//! sends messages relies on this promise.
 
 use super::cluster::Cluster;
 use super::desk::{Calls, Desk};
@@ -16,10 +17,10 @@ use tarn_sim::scheduler::Scheduler;
 
 const CALLS: u64 = 4;
 const SQUARE: HandlerId = HandlerId(0);
-/// How often each side looks for messages.
+/// How often each side checks for messages.
 const LOOK_AGAIN: Nanos = Nanos(5_000);
 
-/// Two threads of their own, which the transactions' threads never hear of.
+/// The two threads of the calls. The threads of the transactions know nothing of these two threads.
 struct Ends {
     client: Rpc,
     server: Rpc,
@@ -28,7 +29,7 @@ struct Ends {
     is_over: Cell<bool>,
 }
 
-/// For a network that loses many.
+/// Returns the configuration of calls on a network that loses many messages.
 pub(super) fn config() -> RpcConfig {
     RpcConfig {
         retransmit_after: Nanos(30_000),

@@ -1,8 +1,9 @@
-//! A workload of everything that a transaction can ask for, over few records of every layout.
+//! The mixture: a workload with every kind of request that a transaction can make, over few records of
+//! every layout.
 //!
-//! Invariant: a transaction is planned before it runs, so that every try of it asks for the same. Each
-//! row that a try writes says one number, that try's own, in every word of its payload: a row that says two is torn, while
-//! it is read and when all is over.
+//! Invariant: a transaction is planned before it runs, so every try of it makes the same requests. A
+//! try writes its own number in every word of the payload of each row that it writes. So a row with two
+//! different numbers is torn, whether a transaction reads it or the final check does.
 
 use super::ordered::{self, Ordered, Range, Shown};
 pub use crate::harness::layout::Layout;
@@ -23,33 +24,34 @@ use tarn_store::schema::{Cells, ColumnId, TableId, TableSchema};
 use tarn_workloads::distribution::Keys;
 use tarn_workloads::{Invariant, Profile, Settings, Untold, Workload};
 
-/// Its name.
+/// The name of the workload.
 pub const NAME: &str = "mixture";
 /// The name of the mix whose ordered indexes have several leaves.
 pub const RANGES: &str = "ranges";
 const A: ColumnId = ColumnId(0);
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
 
-/// The distribution of transactions.
+/// A distribution of transactions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mix {
     /// The purpose of the mix.
     pub name: &'static str,
-    /// Its tables.
+    /// The layouts of the tables, one for each table.
     pub layouts: Vec<Layout>,
-    /// Keys of each.
+    /// The number of keys of each table.
     pub keys: u64,
-    /// Most wishes of one transaction.
+    /// The largest number of wishes (accesses to records) of one transaction.
     wishes: usize,
-    /// Chances of read, update, insert, delete.
+    /// The chances of read, update, insert and delete.
     modes: [u32; 4],
-    /// One transaction in so many only reads.
+    /// One transaction in this many only reads.
     read_only_in: u32,
-    /// One transaction in so many gives up; 0: none.
+    /// One transaction in this many aborts itself. If the number is 0, no transaction does.
     user_abort_in: u32,
-    /// One read in so many asks for one cell only; 0: none, so that a history has every value.
+    /// One read in this many reads only one cell. If the number is 0, all reads are of whole rows, so
+    /// that a history has every value.
     partly_in: u32,
-    /// Ordered indexes of its tables, if they have any.
+    /// The ordered indexes of the tables, if the tables have any.
     pub ordered: Option<Ordered>,
 }
 
@@ -61,18 +63,20 @@ impl Mix {
         Mix { name, layouts, keys, wishes, modes, read_only_in, user_abort_in, partly_in, ordered }
     }
 
-    /// Whether the values of a history tell its records' versions apart: every read is of a whole row,
-    /// and nothing is deleted, since two absences look alike.
+    /// Returns whether the values in a history distinguish the versions of a record. The values
+    /// distinguish the versions if every read is of a whole row and no record is deleted. Two absences
+    /// of a record would look alike.
     pub fn tells_by_value(&self) -> bool {
         self.partly_in == 0 && self.modes[3] == 0 && self.ordered.is_none()
     }
 
-    /// Returns the mix with ordered indexes; in two of three cases over more records, so that there are several
-    /// leaves.
+    /// Returns the mix with ordered indexes. In two of three cases the mix has more records, so that
+    /// the indexes have several leaves.
     pub(super) fn with_indexes(self, rng: &mut Rng) -> Mix {
         let mut mix = self;
         if rng.random_range(0..3) > 0 {
-            // Half of them are loaded: wide leaves, three quarters full of 29, of 21 records each.
+            // Half of the records are loaded. The numbers suit wide leaves that are loaded three
+            // quarters full: 29 slots with 21 records each.
             let keys = [rng.random_range(20..=90), 42, 84, 126][rng.random_range(0..4)];
             let modes = [[2, 4, 6, 3], [1, 2, 8, 1], [2, 5, 1, 4]][rng.random_range(0..3)];
             let (layouts, partly_in) = (mix.layouts, mix.partly_in);
@@ -83,7 +87,7 @@ impl Mix {
         mix
     }
 
-    /// One for a seed.
+    /// Draws one mix for a seed.
     pub fn draw(rng: &mut Rng) -> Mix {
         let mut mix = match rng.random_range(0..6) {
             0 | 1 => Mix::of("anything", rng.random_range(2..=6), 4, [3, 3, 2, 1]),
@@ -114,53 +118,54 @@ impl Mix {
     }
 }
 
-/// Layouts that a mixture may have, all of them in some seeds.
+/// Draws the layouts of a mixture. In some seeds the mixture has all of them.
 fn layouts(rng: &mut Rng) -> Vec<Layout> {
     let wanted = rng.random_range(1..16u32);
     let all = Layout::ALL.into_iter().enumerate();
     all.filter(|(bit, _)| wanted & (1 << bit) != 0).map(|(_, layout)| layout).collect()
 }
 
-/// One wish for one record.
+/// A wish: one access to one record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     pub(super) table: TableId,
     pub(super) key: u64,
     pub(super) mode: Mode,
-    /// Only the first column is read.
+    /// Whether only the first column is read.
     partly: bool,
-    /// Whether the rows asked for so far are fetched before the next wish.
+    /// Whether the rows requested so far are fetched before the next wish.
     fetch: bool,
 }
 
 /// A transaction before it runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// A range of an index that is read before.
+    /// A range of an index that the transaction reads before its wishes.
     range: Option<Range>,
     wishes: Vec<Wish>,
     gives_up: bool,
-    /// The value that it writes everywhere, with the number of the try mixed in. No two tries write alike, so a reader of
-    /// an aborted try's value cannot be taken for a reader of the next.
+    /// The value that the transaction writes in every word, with the number of the try mixed in. No two
+    /// tries write the same value. So a reader of an aborted try's value cannot be mistaken for a
+    /// reader of the next try's value.
     value: u64,
     tries: Cell<u64>,
-    /// Transactions of all coordinators that were drawn before.
+    /// The number of transactions of all coordinators that were drawn before this one.
     count: u64,
 }
 
-/// See the module's text.
+/// The workload of one mix.
 pub struct Mixture {
     mix: Mix,
     keys: Keys,
     drawn: Cell<u64>,
 }
 
-/// Odd results of committed transactions: they must not be.
+/// The numbers of odd results of committed transactions. All these numbers must be 0.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Odd {
-    /// Torn rows.
+    /// The number of torn rows.
     pub torn: u64,
-    /// Entries of an index, or their absence, that their records contradict.
+    /// The number of index entries, present or absent, that their records contradict.
     pub entries: u64,
 }
 
@@ -172,10 +177,11 @@ impl Odd {
 }
 
 impl Mixture {
-    /// Makes a workload of this mix, with its keys drawn by Zipf's law with exponent `zipf`.
+    /// Creates a workload of this mix. The keys of the workload are drawn by Zipf's law with exponent
+    /// `zipf`.
     ///
     /// # Errors
-    /// An exponent that cannot be.
+    /// The exponent is impossible.
     pub fn of(mix: &Mix, zipf: f64) -> Result<Mixture, UsageError> {
         Ok(Mixture { mix: mix.clone(), keys: Keys::new(mix.keys, zipf)?, drawn: Cell::new(0) })
     }
@@ -193,12 +199,12 @@ impl Mixture {
             let same = |wish: &Wish| wish.table == table && wish.key == key;
             let asked_already = wishes[unfetched..].iter().any(same);
             let deleted = wishes.iter().any(|wish| same(wish) && wish.mode == Mode::Delete);
-            // An update must name all cells at first.
+            // An update must name all cells when it first requests the row, so only reads are partial.
             let partly =
                 mode == Mode::Read && *partly_in > 0 && rng.random_range(0..*partly_in) == 0;
             let read_partly = wishes.iter().any(|wish| same(wish) && wish.partly);
             if asked_already || (deleted && mode == Mode::Insert) || read_partly {
-                continue; // needs a fetch between, or is not offered
+                continue; // needs a fetch in between, or is not offered
             }
             let fetch = rng.random_range(0..2) == 0;
             wishes.push(Wish { table, key, mode, partly, fetch });
@@ -207,7 +213,7 @@ impl Mixture {
             }
         }
         let value = rng.random_range(1..u64::MAX);
-        // Drawn last: seeds without indexes keep their draws.
+        // The range is drawn last, so seeds without indexes keep their other draws.
         let range = self.mix.ordered.as_ref().and_then(|it| it.plan(rng, read_only));
         if range.is_some_and(|range| !range.leaves_wishes()) {
             wishes.clear();
@@ -217,22 +223,24 @@ impl Mixture {
     }
 }
 
-/// Whether every word of a row that has been read as a whole says the same.
+/// Returns whether every word of a row that was read as a whole has the same number.
 fn is_whole(row: &Row<'_>) -> bool {
     let (words, _) = row.payload().as_chunks::<8>();
     words.iter().all(|word| *word == words[0])
 }
 
 impl Plan {
-    /// Whether it is said to be read-only: half of those that are.
+    /// Returns whether the transaction is declared as read-only. Half of the transactions that only
+    /// read are declared.
     fn is_declared(&self) -> bool {
         let changes_a_range = self.range.as_ref().is_some_and(|range| range.changes());
         let reads = self.wishes.iter().all(|wish| wish.mode == Mode::Read);
-        // A few that change something say it too, which is wrong: they run once more.
+        // A few transactions that change records are wrongly declared as read-only. The engine runs
+        // such transactions again as normal transactions.
         (self.value.is_multiple_of(2) && reads && !changes_a_range) || self.value % 32 == 1
     }
 
-    /// Runs it once; returns its odd results.
+    /// Runs one try of the transaction. Returns the numbers of its odd results.
     async fn run(&self, tx: &mut Transaction<'_>, mix: &Mix) -> Result<Odd, Failure> {
         let mut asked: Vec<(Wish, Handle)> = Vec::new();
         let (mut odd, mut shown) = (Odd::default(), Shown::new());
@@ -259,7 +267,7 @@ impl Plan {
         if self.gives_up { tx.abort() } else { Ok(odd) }
     }
 
-    /// Looks at the fetched rows, and writes.
+    /// Checks the fetched rows, and writes.
     fn use_rows(
         &self,
         tx: &mut Transaction<'_>,
@@ -281,7 +289,7 @@ impl Plan {
                 let of = (wish.table, wish.key);
                 odd.entries += u64::from(range.contradicts(shown, of, says));
             }
-            // An insert that finds its row leaves it as it is.
+            // An insert that finds an existing row does not change the row.
             if wish.mode != Mode::Read && !(wish.mode == Mode::Insert && tx.existed(row)) {
                 self.write(tx, mix, (&wish, row));
             }
@@ -384,13 +392,14 @@ impl Workload for Mixture {
                 Ok(())
             }
             Err(failure) if failure == Failure::user_abort() => Ok(()),
-            // Another row says the same: the caller decides, and this one gives up.
+            // Another row has the same value. The caller decides the next step, and this transaction
+            // aborts.
             Err(Failure::Abort(AbortReason::UniqueViolation)) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
 
-    /// Its rules count nothing that commits.
+    /// The rules of the mixture count no commits, so an unknown outcome changes nothing.
     fn untold(&self, _: &Plan, _: Untold, _: &mut Odd) {}
 
     fn merge(into: &mut Odd, other: Odd) {
@@ -405,7 +414,7 @@ impl Workload for Mixture {
         }
         let Odd { torn, entries } = *odd;
         let detail = format!("{torn} torn rows read, {torn_left} left");
-        // The tally of one coordinator alone can say that these do not hold.
+        // The tally of one coordinator is enough to show that one of these rules is broken.
         let of_memory = true;
         let ok = torn == 0 && torn_left == 0;
         let rows = Invariant { name: "rows are whole", ok, detail, of_memory };

@@ -1,14 +1,19 @@
-//! Random schedules: the engine under every order that the contract allows, by seed.
+//! Random schedules: runs the engine under every order that the contract allows. A seed determines each
+//! run.
 //!
-//! Map: [`drawn`] is the meaning of a seed: cluster, workload, trouble and fault. [`mixture`] is a workload of everything
-//! that a transaction can ask for. [`cluster`] builds the drawn cluster, [`run`] runs one seed: `play` is its course,
-//! `work` a coordinator's transactions, `faults` the deaths and the keepers of the dead, `life` a life of a compute node,
-//! `slots` the later lives of its slot, [`moves`] the moves of shards, `probe` whether transactions still work at the end,
-//! [`desk`] where all of them leave their counts, [`messages`] calls beside the transactions. [`judge`] decides. [`many`]
-//! runs seeds side by side, [`report`] sums them up, [`coverage`] names the cells that they reached.
+//! Map: [`drawn`] is the meaning of a seed: cluster, workload, disturbances and faults. [`mixture`] is
+//! a workload with every kind of request that a transaction can make. [`cluster`] builds the drawn
+//! cluster, and [`run`] runs one seed. `play` is the course of a run, and `work` runs a coordinator's
+//! transactions. `faults` has the deaths and the keepers, which recover dead nodes. `life` is one
+//! incarnation of a compute node, `slots` the later incarnations of its slot, and [`moves`] the moves
+//! of shards. `probe` checks whether transactions still work at the end. All these coroutines leave
+//! their counts at the [`desk`]. [`messages`] sends calls at the same time as the transactions.
+//! [`judge`] finds errors. [`many`] runs several seeds at the same time, [`report`] sums them up, and
+//! [`coverage`] names the cells that they reached.
 //!
-//! Invariant: a run is a function of the seed and the [`Subject`] alone, event for event: the digest of its trace is the
-//! same on every machine, beside any other work. A sum over seeds does not depend on how many were run at a time.
+//! Invariant: the seed and the [`Subject`] determine every event of a run. The digest of its trace is
+//! the same on every machine, whatever else the machine does. A sum over seeds does not depend on how
+//! many seeds ran at the same time.
 
 pub mod cluster;
 pub mod coverage;
@@ -37,31 +42,31 @@ use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::services::Planted;
 use tarn_store::ids::UsageError;
 
-/// The subject of a test.
+/// The subject of a test: a protocol, and the bugs that are planted.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Subject {
-    /// The protocol's name.
+    /// The name of the protocol.
     pub protocol: String,
-    /// Its variant.
+    /// The variant of the protocol.
     pub variant: String,
-    /// The only workload, instead of the one that each seed draws.
+    /// The only workload. If none is given, each seed draws a workload.
     pub workload: Option<String>,
-    /// A planted bug of the fabric: lines are torn.
+    /// Whether a bug of the fabric is planted: lines are torn.
     pub torn_lines: bool,
-    /// A planted bug of clocks: they run off much further than is believed.
+    /// Whether a bug of clocks is planted: clocks drift much more than the nodes assume.
     pub clocks_run_off: bool,
-    /// A planted bug of moves of shards.
+    /// The planted bug of moves of shards, if one is planted.
     pub planted_move: Option<Planted>,
 }
 
 impl Subject {
-    /// This protocol in this variant.
+    /// Creates a subject of this protocol in this variant, without planted bugs.
     pub fn of(protocol: &str, variant: &str) -> Subject {
         let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
         Subject { protocol, variant, ..Subject::default() }
     }
 
-    /// The command that runs one seed again.
+    /// Returns the command that runs one seed again.
     pub fn replay(&self, seed: u64) -> String {
         let mut command = format!("tarn sim random --seed {seed}");
         if self.protocol != "ford" {
@@ -87,7 +92,8 @@ impl Subject {
         command
     }
 
-    /// Returns the meaning of a seed for it: its protocol is asked to survive nothing beyond its promises.
+    /// Returns the meaning of a seed for this subject. The protocol must survive only the faults that
+    /// it promises to survive.
     pub fn drawn(&self, seed: u64) -> Drawn {
         let caps = self.info().map(|info| info.caps);
         let ranges = caps.is_none_or(|caps| caps.ranges);
@@ -110,17 +116,17 @@ impl Subject {
         drawn
     }
 
-    /// Whether its locks are in compute nodes, by shards.
+    /// Returns whether the protocol keeps its locks in compute nodes, by shards.
     pub fn has_shards(&self) -> bool {
         self.needs().locks
     }
 
-    /// Whether anything of it rests on clocks' rates.
+    /// Returns whether any part of the protocol relies on the rates of clocks.
     pub fn has_read_leases(&self) -> bool {
         self.needs().read_leases
     }
 
-    /// The needs of its protocol; none, if there is no such protocol.
+    /// Returns the needs of the subject's protocol. If no such protocol exists, there are no needs.
     fn needs(&self) -> Needs {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
         protocol.map_or(Needs::NONE, |protocol| protocol.needs())
@@ -129,7 +135,7 @@ impl Subject {
     /// Refuses a workload that needs more than the protocol promises.
     ///
     /// # Errors
-    /// Names the workload, and which are allowed.
+    /// The error names the workload and the allowed workloads.
     pub(crate) fn refuse_workload(&self) -> Result<(), UsageError> {
         let asked = self.workload.as_deref().filter(|asked| *asked != mixture::NAME);
         let needs_ranges = asked.filter(|asked| coverage::WITH_ORDERED_INDEXES.contains(asked));
@@ -141,13 +147,14 @@ impl Subject {
         }
     }
 
-    /// The isolation that histories are held against, in words; `None` if there is no such protocol or variant.
+    /// Returns the name of the isolation level that histories must satisfy. The result is `None` if no
+    /// such protocol or variant exists.
     pub fn isolation(&self) -> Option<&'static str> {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant).ok()?;
         Some(guaranteed(&protocol).name())
     }
 
-    /// The description of the protocol.
+    /// Returns the description of the protocol.
     pub fn info(&self) -> Option<&'static ProtocolInfo> {
         ALL.iter().find(|info| info.name == self.protocol)
     }

@@ -1,8 +1,9 @@
-//! Shards that move while transactions run and nodes die, under a protocol that has any.
+//! Moves of shards while transactions run and nodes die, under a protocol that has shards.
 //!
-//! Invariant: a function of the seed. Each life of a compute node gives away shards of its own that are asked for, to any
-//! member, the standby included; some moves are given up half-way. A node that dies at a move leaves a shard that others
-//! open; a shard of a node that lives is open at the end.
+//! Invariant: the seed determines all moves. Each incarnation of a compute node gives away some of its
+//! own shards that receive requests. The receiver may be any member, including the standby. Some moves
+//! are stopped half-way. If a node dies during a move, other nodes open the shard. At the end the
+//! shards of all living nodes are open.
 
 use super::desk::Desk;
 use super::drawn::Moving;
@@ -18,14 +19,14 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::{mix, seeded};
 use tarn_store::placement::shard_map::{ShardId, ShardState};
 
-/// The stream of a node's moves, beside its name.
+/// The stream of random numbers for a node's moves. The node's name is mixed into the seed.
 const MOVES_STREAM: u64 = 0x6d6f_7665_7300;
-/// One move in so many is dropped half-way.
+/// One move in this many is dropped half-way.
 const DROP_ONE_IN: u32 = 8;
 const TURNS_MAX: u32 = 12;
-/// The number of moves that a node begins. A node that goes on moving shards with requests, faster than messages come,
-/// keeps transactions from ending for as long as it likes (seed 3217, in which three of ten messages are lost). No promise
-/// says that they end.
+/// The number of moves that a node begins. If a node moved requested shards without a limit, faster
+/// than messages arrive, it could prevent transactions from ending (seed 3217, in which three of ten
+/// messages are lost). No promise says that transactions end in this case.
 const MOVES_MAX: u32 = 200;
 
 /// Moves shards of this node until its first thread's coordinators have ended.
@@ -76,7 +77,7 @@ pub(super) async fn keep_moving<T>(cx: Rc<Context>, (moving, seed): (Moving, u64
     }
 }
 
-/// Describes a shard of a member that is neither granted nor moved any more.
+/// Describes a shard of a member that is closed, although no grant or move of the shard is in progress.
 pub(super) fn left_closed(database: &Database) -> Option<String> {
     let membership = &database.membership;
     let is_left = |shard: &ShardId| {

@@ -1,8 +1,10 @@
-//! Ordered indexes of the mixture: their shapes, the requests of transactions to them, and the rules that must hold.
+//! The ordered indexes of the mixture: their shapes, the requests that transactions make to them, and
+//! the rules that must hold.
 //!
-//! Invariant: indexes are over the number in a row, which is one of few where there are any. So unique ones refuse, and
-//! leaves fill, empty, split and merge. The entries of a scan are held against rows that the same transaction reads: that
-//! is judged of those that committed.
+//! Invariant: an index orders the number in a row. With an index, rows have only a few different
+//! numbers. So unique indexes refuse changes, and leaves fill, empty, split and merge. Committed
+//! transactions are judged: the entries of a scan are compared with rows that the same transaction
+//! reads.
 
 use super::mixture::Wish;
 use crate::harness::layout::Layout;
@@ -14,11 +16,13 @@ use tarn_store::schema::range::{IndexKey, Scan, ScanHandle};
 use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId, TableSchema};
 
 const A: ColumnId = ColumnId(0);
-/// A key of so many parts of 8 bytes makes nodes of the fewest slots: 29.
+/// The number of 8-byte parts of a wide key. A key with this many parts makes tree nodes with the
+/// smallest number of slots: 29.
 const WIDE_PARTS: usize = 7;
-/// LogAreaOwners that rows say crowd in one of so many parts of all.
+/// The number of zones. At any time, the numbers in rows are concentrated in one zone of the possible
+/// numbers.
 const ZONES: u64 = 4;
-/// Transactions after which the crowd moves on.
+/// The number of transactions after which the numbers concentrate in another zone.
 const ZONE_TRANSACTIONS: u64 = 30;
 
 /// An index of a table.
@@ -29,17 +33,17 @@ struct One {
     parts: usize,
 }
 
-/// See the module's text.
+/// The ordered indexes of a mixture.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ordered {
     indexes: Vec<One>,
-    /// Rows say less than this.
+    /// The numbers in rows are less than this.
     values: u64,
-    /// One transaction in so many scans.
+    /// One transaction in this many scans.
     scans_in: u32,
 }
 
-/// A range that is read.
+/// A range of an index that a transaction reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     index: IndexId,
@@ -48,27 +52,27 @@ pub(super) struct Range {
     to: u64,
     limit: Option<u32>,
     backward: bool,
-    /// One key of a unique index.
+    /// Whether the transaction looks for one key of a unique index.
     seeks: bool,
     then: Then,
 }
 
-/// The use that a transaction makes of a scan's entries.
+/// How a transaction uses the entries of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
-    /// The transaction's wishes follow.
+    /// The entries are not used. The transaction's wishes follow.
     Wishes,
-    /// Each record is read.
+    /// The transaction reads each record.
     Read,
-    /// Each record is deleted.
+    /// The transaction deletes each record.
     Delete,
 }
 
-/// The entries of a scan: the numbers in the rows, and their keys.
+/// The entries of a scan: the numbers in the rows and the keys of the rows.
 pub(super) type Shown = Vec<(u64, u64)>;
 
 impl Ordered {
-    /// For tables of these layouts, of `keys` each.
+    /// Draws indexes for tables of these layouts, with `keys` keys each.
     pub(super) fn draw(rng: &mut Rng, layouts: &[Layout], keys: u64) -> Ordered {
         let mut indexes = Vec::new();
         for table in 0..layouts.len() {
@@ -80,7 +84,7 @@ impl Ordered {
         Ordered { indexes, values, scans_in: rng.random_range(1..=3) }
     }
 
-    /// A table's schema with its indexes.
+    /// Returns a table's schema with its indexes.
     pub(super) fn schema(&self, table: usize, schema: TableSchema) -> TableSchema {
         self.indexes.iter().filter(|one| one.table == table).fold(schema, |schema, one| {
             let name = if one.unique { "by_value_unique" } else { "by_value" };
@@ -88,7 +92,7 @@ impl Ordered {
         })
     }
 
-    /// For people.
+    /// Returns a readable description.
     pub(super) fn name(&self) -> String {
         let one = |one: &One| {
             let width = if one.parts == 1 { "narrow" } else { "wide" };
@@ -99,7 +103,8 @@ impl Ordered {
         format!("indexes of {} values: {}", self.values, all.join(", "))
     }
 
-    /// Returns the number of the row of `key` in a try that draws `chance`; `count` transactions were drawn before.
+    /// Returns the number of the row of `key` in a try that draws `chance`. Before this transaction
+    /// `count` transactions were drawn.
     pub(super) fn value(&self, chance: u64, (table, key): (TableId, u64), count: u64) -> u64 {
         let draw = mix(chance ^ mix(u64::from(table.0) << 32 | key));
         let zone = count / ZONE_TRANSACTIONS % ZONES;
@@ -110,7 +115,7 @@ impl Ordered {
         .min(self.values - 1)
     }
 
-    /// The range that a transaction reads first, if it does.
+    /// Draws the range that a transaction reads first, if the transaction reads one.
     pub(super) fn plan(&self, rng: &mut Rng, read_only: bool) -> Option<Range> {
         if rng.random_range(0..self.scans_in) > 0 {
             return None;
@@ -135,12 +140,12 @@ impl Ordered {
 }
 
 impl Range {
-    /// Whether the rows of its entries are changed.
+    /// Returns whether the transaction changes the rows of the range's entries.
     pub(super) fn changes(&self) -> bool {
         self.then == Then::Delete
     }
 
-    /// Whether the transaction's wishes follow.
+    /// Returns whether the transaction's wishes follow the scan.
     pub(super) fn leaves_wishes(&self) -> bool {
         self.then == Then::Wishes
     }
@@ -155,7 +160,7 @@ impl Range {
         tx.scan(self.index, if self.backward { scan.backward() } else { scan })
     }
 
-    /// Reads it and uses its entries. Returns the entries, and how many of them are odd.
+    /// Reads the range and uses its entries. Returns the entries, and the number of odd entries.
     pub(super) async fn run(&self, tx: &mut Transaction<'_>) -> Result<(Shown, u64), Failure> {
         let handle = self.ask(tx);
         tx.fetch().await?;
@@ -182,7 +187,8 @@ impl Range {
         Ok((shown, odd))
     }
 
-    /// Entries out of order, or not of the range, or more than were asked for.
+    /// Returns the number of wrong entries: entries out of order, entries outside of the range, or more
+    /// entries than the request allowed.
     fn out_of_place(&self, shown: &Shown) -> u64 {
         let outside = shown.iter().filter(|(value, _)| !(self.from..=self.to).contains(value));
         let ordered = |pair: &&[(u64, u64)]| (pair[0] < pair[1]) != self.backward;
@@ -192,8 +198,8 @@ impl Range {
         (outside.count() + disordered + usize::from(too_many)) as u64
     }
 
-    /// Whether its entries contradict the number of a row that the transaction has read and not changed: `None` if the row
-    /// is not there.
+    /// Returns whether the entries of a scan contradict the number of a row that the transaction has
+    /// read and not changed. The number is `None` if the row does not exist.
     pub(super) fn contradicts(
         &self,
         shown: &Shown,
@@ -213,13 +219,13 @@ impl Range {
     }
 }
 
-/// Whether no wish of a plan changes this one's record.
+/// Returns whether no wish of a plan changes the record of this wish.
 pub(super) fn is_unchanged(wish: &Wish, wishes: &[Wish]) -> bool {
     let same = |other: &&Wish| (other.table, other.key) == (wish.table, wish.key);
     wishes.iter().filter(same).all(|other| other.mode == Mode::Read)
 }
 
-/// The first word of a row.
+/// Returns the first word of a row.
 pub(super) fn first_word(payload: &[u8]) -> u64 {
     u64::from_le_bytes(*payload.first_chunk().expect("a row has 8 bytes"))
 }

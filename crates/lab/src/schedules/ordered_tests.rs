@@ -1,6 +1,6 @@
 //! Tests of the mixture's ordered indexes.
 //!
-//! Invariant checked: entries out of place, and rows that contradict a scan, are counted.
+//! Invariant checked: wrong entries of a scan are counted, and so are rows that contradict a scan.
 
 use super::*;
 use tarn_fabric::rng::seeded;

@@ -1,8 +1,9 @@
-//! Plays a seed: coordinators, the faults beside them, and the keepers of the dead.
+//! Plays a seed: it runs the coordinators, causes the faults, and runs the keepers, which recover dead
+//! nodes.
 //!
-//! Invariant: the world is looked at only between steps of virtual time, so the actions there are a function of the seed. A
-//! run ends when every coordinator of the living has ended and nothing is left to be looked after; one that does not end in
-//! time is a finding.
+//! Invariant: the code of this module acts only between steps of virtual time, so the seed determines
+//! its actions. A run ends when every coordinator of the living nodes has ended and the keepers have
+//! nothing left to do. A run that does not end in time is an error.
 
 use super::cluster::Cluster;
 use super::coverage::{Deaths, Kind};
@@ -33,15 +34,16 @@ use tarn_store::history::RecordedTxn;
 use tarn_store::ids::{Resolution, TxnId, UsageError};
 use tarn_workloads::Workload;
 
-/// If nothing has committed for so long, nothing ever will.
+/// The longest time without a commit. If no transaction has committed for this long, the run is stuck.
 const PATIENCE: Nanos = Nanos(100_000_000);
-/// How long a transaction is tried beside a fault.
+/// How long a transaction is tried while a fault may be the cause of its failure.
 const DEADLINE: Nanos = Nanos(2_000_000);
-/// How often the world is looked at while something may go wrong.
+/// The time between two checks of the cluster while faults may happen.
 const STEP: Nanos = Nanos(20_000);
-/// Keepers' thread, behind those of coordinators and of calls.
+/// The number of the keepers' thread. The keepers' thread follows the threads of coordinators and of
+/// calls.
 const KEEPER: u16 = 2;
-/// Behind that, the keeper of readers' leases.
+/// The number of the thread that manages readers' leases. The thread follows the keepers' thread.
 const LEASE_KEEPER: u16 = 3;
 
 /// The results of a run.
@@ -50,20 +52,20 @@ pub(super) struct Played {
     pub(super) decisions: Vec<(TxnId, Resolution)>,
     pub(super) tally: Tally,
     pub(super) deaths: Deaths,
-    /// Why it did not end.
+    /// The reason why the run did not end, if it did not end.
     pub(super) stuck: Option<String>,
 }
 
-/// One compute node in one life.
+/// One incarnation of a compute node.
 pub(super) struct Member {
     pub(super) life: Rc<Life>,
     pub(super) slot: usize,
     pub(super) node: Arc<ComputeNode>,
-    /// Its first thread.
+    /// The context of the first thread of this incarnation.
     cx: Rc<Context>,
 }
 
-/// See the module's text.
+/// A run of one seed.
 pub(super) struct Play<'a, W: Workload> {
     workload: &'a W,
     pub(super) cluster: &'a Cluster,
@@ -74,18 +76,18 @@ pub(super) struct Play<'a, W: Workload> {
     sinks: Vec<HistorySink>,
     pub(super) members: Vec<Member>,
     pub(super) restarted: BTreeSet<NodeId>,
-    /// Numbers of coordinators that another node's have taken over.
+    /// The coordinator numbers that coordinators of another node have taken over.
     pub(super) taken: BTreeSet<u32>,
     pub(super) deaths: Deaths,
-    /// The node that always lives, and a thread of it.
+    /// The compute node that is never lost, and the context of one of its threads.
     standby: Option<(Arc<ComputeNode>, Rc<Context>)>,
 }
 
 impl<'a, W: Workload> Play<'a, W> {
-    /// Sets the stage.
+    /// Prepares the run.
     ///
     /// # Errors
-    /// Names the value that cannot be used.
+    /// The error names the value that cannot be used.
     pub(super) fn new(
         workload: &'a W,
         cluster: &'a Cluster,
@@ -119,7 +121,8 @@ impl<'a, W: Workload> Play<'a, W> {
         Ok(play)
     }
 
-    /// A slot's node joins, and its coordinators begin, under the numbers that they had before.
+    /// Lets the node of a slot join and starts its coordinators. The coordinators have the same numbers
+    /// as in the slot's earlier incarnations.
     pub(super) fn begin_life(&mut self, slot: usize) -> Result<(), UsageError> {
         let node = self.cluster.join(slot as u16)?;
         let life = Life::new(node.id, &self.cluster.fabric);
@@ -161,7 +164,7 @@ impl<'a, W: Workload> Play<'a, W> {
         self.lives.spawn(&life.is_dead, cx, changes);
     }
 
-    /// Starts the manager of readers' leases on a thread of its own, which has its own messages.
+    /// Starts the manager of readers' leases on a separate thread, which has its own messages.
     fn keep_read_leases(
         &mut self,
         life: &Rc<Life>,
@@ -187,7 +190,7 @@ impl<'a, W: Workload> Play<'a, W> {
         ((slot * self.drawn.threads + thread) * self.drawn.coroutines) as u32
     }
 
-    /// The node that always lives, and only looks after the others.
+    /// Starts the standby: the compute node that is never lost and only recovers other nodes.
     fn begin_standby(&mut self) -> Result<(), UsageError> {
         let slot = faults::standby(self.drawn);
         let node = self.cluster.join(slot.0)?;
@@ -195,7 +198,8 @@ impl<'a, W: Workload> Play<'a, W> {
         self.standby = Some((Arc::clone(&node), Rc::clone(&cx)));
         let life = Life::new(node.id, &self.cluster.fabric);
         self.keep(&life, cx);
-        // It may inherit shards, of which each thread of the others asks the one of its number.
+        // The standby may inherit shards. Each thread of another node sends its requests for such
+        // shards to the standby's thread of the same number.
         let threads = if node.services().is_some() { self.drawn.threads as u16 } else { 1 };
         for thread in 1..threads {
             let cx = self.cluster.context(&node, thread)?;
@@ -211,8 +215,9 @@ impl<'a, W: Workload> Play<'a, W> {
         self.contexts.push(cx);
     }
 
-    /// The thread answers requests of others, if the protocol sends any, as long as any coordinator of any thread is there.
-    /// Beside faults it answers until all is over, since probes at the end need it too.
+    /// Lets the thread answer requests of other nodes, if the protocol sends any, as long as any
+    /// coordinator of any thread runs. In a run with faults the thread answers until the end of the
+    /// run, because the probes at the end need it too.
     pub(super) fn serve(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
         let (desk, has_faults) = (self.desk, self.drawn.has_faults());
         self.lives.serve(&life.is_dead, cx, move || !has_faults || desk.is_over.get());
@@ -237,10 +242,10 @@ impl<'a, W: Workload> Play<'a, W> {
         self.lives.spawn(&life.is_dead, cx, watched((life, cx, &phase), work));
     }
 
-    /// Runs it to its end.
+    /// Runs the seed to its end.
     ///
     /// # Errors
-    /// A slot that has used up its lives.
+    /// A slot has used up its incarnations.
     pub(super) fn run(mut self) -> Result<Played, UsageError> {
         let stuck = match self.drawn.has_faults() {
             true => self.run_with_faults()?,
@@ -267,7 +272,7 @@ impl<'a, W: Workload> Play<'a, W> {
         self.contexts.iter().map(|cx| cx.metrics.snapshot().committed).sum()
     }
 
-    /// Until all coroutines have ended.
+    /// Runs until all coroutines have ended.
     fn run_on(&mut self) -> Option<String> {
         loop {
             let before = self.committed();
@@ -282,7 +287,8 @@ impl<'a, W: Workload> Play<'a, W> {
         }
     }
 
-    /// Step by step, until the living have ended and all is mended.
+    /// Runs step by step, until the coordinators of living nodes have ended and the cluster is
+    /// repaired.
     fn run_with_faults(&mut self) -> Result<Option<String>, UsageError> {
         let mut events = faults::events(&self.drawn.faults).into_iter().peekable();
         let (mut committed, mut moved_at) = (0, Nanos(0));
@@ -317,20 +323,21 @@ impl<'a, W: Workload> Play<'a, W> {
         self.sweep_at_last()
     }
 
-    /// If nothing has committed for so long, nothing ever will: copying a workload's tables, and sweeping
-    /// them, takes longer than a mixture's few records.
+    /// Returns the longest time without a commit after which the run is stuck. Large workloads get more
+    /// time, because copying and sweeping their tables takes longer than for a mixture's few records.
     fn patience(&self) -> Nanos {
         let is_large = is_asked_for(&self.drawn.workload);
         if is_large { Nanos(PATIENCE.0 * 50) } else { PATIENCE }
     }
 
-    /// Members whose threads run.
+    /// Returns the members whose threads run.
     pub(super) fn living(&self) -> impl Iterator<Item = &Member> {
         let service = &self.cluster.service;
         self.members.iter().filter(|it| !it.life.has_stopped() && service.is_member(it.life.id))
     }
 
-    /// Asks each living node whether transactions still work; under numbers whose coordinators have ended.
+    /// Checks on each living node whether transactions still work. The check uses coordinator numbers
+    /// whose coordinators have ended.
     fn probe(&mut self) -> Option<String> {
         let records = probe::records(self.cluster);
         let living = self.living().map(|it| (Rc::clone(&it.cx), self.first_number(it.slot, 0)));
@@ -359,8 +366,9 @@ impl<'a, W: Workload> Play<'a, W> {
     }
 
     fn sweep_at_last(&mut self) -> Result<Option<String>, UsageError> {
-        // Locks whose transactions had written nothing may stay until they are met; not beyond this. A
-        // thread of its own sweeps: one that was there before may not have followed the last change.
+        // A lock whose transaction had written nothing may stay until another transaction meets it, but
+        // the sweep at this point must remove it. The sweep runs on a new thread, because an older
+        // thread may not have followed the last change.
         let (node, _) = self.standby.as_ref().expect("it looks after faults");
         let cx = self.cluster.context(node, 1)?;
         let port = cx.port.clone();
@@ -415,7 +423,8 @@ impl<'a, W: Workload> Play<'a, W> {
                 let Some(life) = self.life_of(slot) else { return };
                 self.expel(&life);
             }
-            // Its lease may have lapsed before, and its slot may have another life by now.
+            // The lease of the stopped node may have lapsed before, and its slot may have another
+            // incarnation by now.
             Event::Noticed(slot) => {
                 let has_stopped = |life: &Rc<Life>| life.has_stopped();
                 let Some(life) = self.life_of(slot).filter(has_stopped) else { return };

@@ -1,8 +1,9 @@
-//! Whether transactions still work, asked when a cluster that has lost nodes is mended.
+//! The probe: after a cluster that has lost nodes is repaired, it checks whether transactions still
+//! work.
 //!
-//! Invariant: on every compute node that lives, a thread that ran transactions before commits a write in every group in
-//! which anything was loaded. A failure that a fault may still cause is tried again a few times; any other failure, and a
-//! thread that does not get there, is a finding.
+//! Invariant: on every compute node that lives, a thread that ran transactions before commits a write
+//! in every group in which anything was loaded. A failure that a fault may still cause is tried again a
+//! few times. Any other failure is an error. A thread that cannot commit is also an error.
 
 use super::cluster::Cluster;
 use super::desk::Desk;
@@ -14,12 +15,12 @@ use tarn_store::ids::Failure;
 use tarn_store::index::{group_of, hash_of};
 use tarn_store::schema::{Cells, ColumnId, TableId};
 
-/// So often a transaction is tried whose thread has not yet noticed a death.
+/// The number of tries of a transaction whose thread has not yet noticed a death.
 const TRIES_MAX: u32 = 20;
-/// How long it waits in between.
+/// How long the probe waits between two tries.
 const WAIT: Nanos = Nanos(20_000);
 
-/// A record of each group, as far as any was loaded.
+/// Returns one record of each group in which any record was loaded.
 pub(super) fn records(cluster: &Cluster) -> Vec<(TableId, u64)> {
     let catalog = &cluster.database.catalog;
     let mut records = BTreeMap::new();
@@ -39,7 +40,7 @@ pub(super) async fn probe<T>(mut by: Coordinator, records: Vec<(TableId, u64)>, 
             tries += 1;
             let (cx, node) = (Rc::clone(by.context()), by.context().node.id);
             if !cx.database().membership.is_member(node) {
-                // It was expelled meanwhile, for its clock perhaps.
+                // The probe's node was expelled meanwhile, perhaps because of its clock.
                 break 'records;
             }
             let is_known = matches!(failure, Failure::Fabric | Failure::DeadlineExceeded);
@@ -54,7 +55,7 @@ pub(super) async fn probe<T>(mut by: Coordinator, records: Vec<(TableId, u64)>, 
     desk.probes.set(desk.probes.get() - 1);
 }
 
-/// Writes a record's first column again, as it is; one that was deleted is read.
+/// Writes the old value of a record's first column again. If the record was deleted, only reads it.
 async fn touch(by: &mut Coordinator, (table, key): (TableId, u64)) -> Result<(), Failure> {
     by.transact(async |tx| {
         let row = tx.update(table, key, Cells::ALL);

@@ -1,7 +1,9 @@
-//! Readers' leases that change their length while transactions run and nodes die, under a protocol that has any.
+//! Changes of the length of readers' leases while transactions run and nodes die, under a protocol that
+//! has such leases.
 //!
-//! Invariant: a function of the seed. Every node looks at the word of record as long as any coordinator runs, whatever
-//! those do, so that none of them keeps a change waiting; some members ask for changes, one beside the other, of any length.
+//! Invariant: the seed determines all changes. Every node reads the authoritative lease word as long as
+//! any coordinator runs, whatever the coordinators do. So no node delays a change. Some members request
+//! changes of any length, also at the same time.
 
 use super::desk::Desk;
 use rand::RngExt as _;
@@ -14,52 +16,58 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::{mix, seeded};
 use tarn_store::ids::UsageError;
 
-/// The stream of a node's changes, beside its name.
+/// The stream of random numbers for a node's changes. The node's name is mixed into the seed.
 const CHANGES_STREAM: u64 = 0x6368_616e_6765;
-/// How often a node looks at the word of record beside its transactions, at the most.
+/// The shortest time between two reads of the authoritative lease word by a node outside of its
+/// transactions.
 const LOOK_EVERY: Nanos = Nanos(2_000);
-/// The most looks of a node; where changes are asked for often, a few of them ask for one.
+/// The largest number of reads of a node. In runs with frequent changes, a few of these reads also
+/// request a change.
 const TURNS_MAX: u32 = 800;
 
-/// The stream of draws that only protocols with readers' leases use.
+/// The stream of random numbers for the draws that only protocols with readers' leases use.
 const READ_LEASES_STREAM: u64 = 0x6c65_6173_6573;
 
-/// Readers' leases.
+/// The rule for readers' leases in one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct ReadLeases {
-    /// How long they are at first, in nanoseconds.
+    /// The length of the leases at first, in nanoseconds.
     pub length_ns: u32,
-    /// Another length is asked for so often, in virtual nanoseconds on average; 0: never.
+    /// The average virtual time between two requests for another length, in nanoseconds. If this time
+    /// is 0, no length is requested.
     pub change_every_ns: u64,
-    /// A manager looks so often, in its virtual nanoseconds, whether they are as long as transactions take; 0: there is none.
+    /// The time between two checks of the manager, in virtual nanoseconds of its clock. A check
+    /// compares the leases with the time that transactions take. If this time is 0, no manager runs.
     pub adjust_every_ns: u64,
-    /// The shortest lease that it asks for.
+    /// The shortest lease that the manager requests.
     pub least_ns: u32,
-    /// The longest.
+    /// The longest lease that the manager requests.
     pub most_ns: u32,
 }
 
 impl ReadLeases {
-    /// From no lease at all to one that no writer waits out while anything else happens.
+    /// The lengths that a run may draw. The lengths go from no lease to a lease so long that every
+    /// other event of the run happens before a writer has waited for it.
     pub const LENGTHS_NS: [u32; 5] = [0, 2_000, 8_000, 30_000, 120_000];
 
-    /// Returns the leases that `seed` means, from a stream of its own.
+    /// Returns the leases that `seed` determines. The leases are drawn from a separate stream.
     pub(super) fn of(seed: u64) -> ReadLeases {
         let mut rng = seeded(seed, READ_LEASES_STREAM);
         let mut pick = |choices: &[u64]| choices[rng.random_range(0..choices.len())];
         let length_ns = pick(&ReadLeases::LENGTHS_NS.map(u64::from)) as u32;
         let change_every_ns = pick(&[0, 0, 2_000, 8_000, 30_000]);
-        // In this order the seeds of tests that show the effect of a missing lease rule keep their meaning.
+        // Keep the order of these values. With this order, the seeds of tests that show the effect of a
+        // missing lease rule keep their meaning.
         let adjust_every_ns = pick(&[0, 0, 20_000, 60_000, 0, 0, 0, 0]);
         let least_ns = pick(&[1, 2_000]) as u32;
         let most_ns = pick(&[2_000, 30_000, 120_000]) as u32;
         ReadLeases { length_ns, change_every_ns, adjust_every_ns, least_ns, most_ns }
     }
 
-    /// Returns the manager's policy; clocks are monitored where a keeper `recovers` expelled members.
+    /// Returns the policy of the manager. Clocks are monitored if a keeper `recovers` expelled members.
     ///
     /// # Errors
-    /// None that is drawn.
+    /// No drawn value causes an error.
     pub fn policy(&self, recovers: bool) -> Result<Option<LeasePolicy>, UsageError> {
         if self.adjust_every_ns == 0 {
             return Ok(None);
@@ -69,7 +77,7 @@ impl ReadLeases {
     }
 }
 
-/// Follows the word of record, and asks for other lengths, until all coordinators have ended.
+/// Follows the authoritative lease word, and requests other lengths, until all coordinators have ended.
 pub(super) async fn keep_changing<T>(
     cx: Rc<Context>,
     (leases, seed): (ReadLeases, u64),

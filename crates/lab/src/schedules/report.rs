@@ -1,8 +1,9 @@
-//! The sum of many seeds, for people (`Display`) and for programs (`Serialize`).
+//! The sum of many seeds, in readable form (`Display`) and for programs (`Serialize`).
 //!
-//! Invariant: all but `wall` is a function of the order: the same on every machine, with any number of jobs. Every reason
-//! to abort and every phase of the protocol has its count, also if it is zero. A phase that a variant cannot reach stands
-//! with the reason, and is shown in the variant that reaches it.
+//! Invariant: the order determines all parts of the sum except `wall`. All parts of the sum except
+//! `wall` are the same on every machine, with any number of jobs. Every reason to abort and every phase
+//! of the protocol has its count, even if the count is zero. A phase that a variant cannot reach is
+//! listed with the reason, and with a seed of another variant that reaches it.
 
 use super::Subject;
 use super::coverage::{
@@ -21,59 +22,59 @@ use tarn_engine::cluster::info::{Limit, Only};
 use tarn_engine::site::metrics::Tally;
 use tarn_fabric::rng::mix;
 
-/// Transactions meet in a seed if so large a share of its tries is aborted.
+/// Transactions meet in a seed if at least this share of the seed's tries is aborted.
 pub const CONFLICT_RATE: f64 = 0.2;
 
-/// Seeds that are tried to show one.
+/// The number of seeds that are tried to find one that reaches a phase.
 const SHOW_WITHIN: u64 = 20;
 
-/// A phase or reason that the variant does not have.
+/// A phase or reason that the variant does not have, but another variant has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Elsewhere {
-    /// Why it has not.
+    /// The reason why the variant does not have it.
     pub why: &'static str,
-    /// Which variant has.
+    /// The variant that has the phase or reason.
     pub variant: &'static str,
-    /// How often one seed of it got there.
+    /// How often one seed of the other variant reached the phase or reason.
     pub count: u64,
-    /// The command that runs this seed.
+    /// The command that runs this seed of the other variant.
     pub replay: String,
 }
 
-/// Runs in which transactions met.
+/// The runs in which transactions met.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Conflicts {
-    /// From this share of aborted tries on.
+    /// The smallest share of aborted tries with which a run counts.
     pub rate: f64,
-    /// Seeds.
+    /// The number of seeds that count.
     pub seeds: u64,
-    /// Their share.
+    /// The share of seeds that count.
     pub share: f64,
 }
 
 /// Counts of deaths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Faults {
-    /// Seeds in which nothing did.
+    /// The number of seeds without a death.
     pub none: u64,
-    /// Memory nodes.
+    /// The number of memory nodes that died.
     pub memory_nodes: u64,
-    /// Compute nodes that stopped.
+    /// The number of compute nodes that stopped.
     pub crashes: u64,
-    /// Compute nodes that were expelled while they ran.
+    /// The number of compute nodes that were expelled while they ran.
     pub zombies: u64,
-    /// Expelled nodes whose lease had lapsed.
+    /// The number of expelled nodes whose lease had lapsed.
     pub lapsed: u64,
-    /// Slots that got a new life.
+    /// The number of slots that got a new incarnation.
     pub restarts: u64,
 }
 
-/// The seed that failed.
+/// A seed that failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Failed {
-    /// Which.
+    /// The number of the seed.
     pub seed: u64,
-    /// Its trace.
+    /// The digest of the seed's trace.
     pub digest: String,
     /// The kind of the error.
     pub kind: FindingKind,
@@ -81,80 +82,81 @@ pub struct Failed {
     pub counterexample: String,
     /// The meaning of the seed.
     pub drawn: String,
-    /// The faults that may happen in it all the time.
+    /// The faults that may happen in the seed at any time.
     pub chaos: String,
-    /// The command that runs it again.
+    /// The command that runs the seed again.
     pub replay: String,
 }
 
-/// The cost on this machine.
+/// The cost of the run on this machine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Wall {
-    /// Processor, cores, system.
+    /// The processor, the number of cores and the operating system.
     pub machine: String,
-    /// Threads that ran seeds.
+    /// The number of threads that ran seeds.
     pub jobs: usize,
-    /// All of it.
+    /// The real time of the whole run, in seconds.
     pub seconds: f64,
-    /// Seeds a second.
+    /// The number of seeds per second.
     pub seeds_per_s: f64,
-    /// Events a second.
+    /// The number of events per second.
     pub events_per_s: f64,
 }
 
-/// See the module's text.
+/// The sum of many seeds.
 #[derive(Clone, Default, Debug, Serialize)]
 pub struct Sum {
-    /// The protocol.
+    /// The name of the protocol.
     pub protocol: String,
-    /// Its variant.
+    /// The variant of the protocol.
     pub variant: String,
-    /// The isolation that histories were held against.
+    /// The isolation level that histories must satisfy.
     pub isolation: Option<&'static str>,
-    /// The only workload; `None`: each seed draws one.
+    /// The only workload. `None` means that each seed draws a workload.
     pub workload: Option<String>,
     /// Whether torn lines are planted in the fabric.
     pub torn_lines: bool,
-    /// Whether clocks run off.
+    /// Whether the planted bug of clocks is active: clocks drift more than the nodes assume.
     pub clocks_run_off: bool,
-    /// Whether moves of shards are broken.
+    /// Whether a bug of moves of shards is planted.
     pub plants_move: bool,
     /// The first seed.
     pub first_seed: u64,
-    /// Seeds run, a failed one included.
+    /// The number of seeds that ran, including failed seeds.
     pub seeds_run: u64,
-    /// Seeds in which nothing was wrong.
+    /// The number of seeds without an error.
     pub seeds_passed: u64,
-    /// Transactions that committed.
+    /// The number of transactions that committed.
     pub transactions: u64,
-    /// Aborted tries by reason, each reason with its count.
+    /// The number of aborted tries by reason. Every reason is listed.
     pub aborts: BTreeMap<&'static str, u64>,
-    /// How often each phase of the protocol was entered, each phase with its count.
+    /// How often each phase of the protocol was entered. Every phase is listed.
     pub phases: BTreeMap<&'static str, u64>,
     /// Phases and reasons that were not reached although they could be.
     pub not_reached: Vec<&'static str>,
-    /// Phases that this variant does not have.
+    /// The phases that only other variants have.
     pub elsewhere: BTreeMap<&'static str, Elsewhere>,
-    /// Seeds in which transactions met.
+    /// The seeds in which transactions met.
     pub conflicts: Conflicts,
-    /// Buckets split.
+    /// The number of buckets that were split.
     pub splits: u64,
     /// Counts of deaths.
     pub faults: Faults,
-    /// Other events.
+    /// The counts of other events.
     #[serde(flatten)]
     pub incidents: Incidents,
-    /// The coverage, cell by cell.
+    /// The coverage by cells.
     pub coverage: Coverage,
-    /// Events that happened.
+    /// The number of events that happened.
     pub events: u64,
-    /// Virtual time that passed.
+    /// The virtual time that passed, in milliseconds.
     pub virtual_ms: f64,
-    /// Digest of all traces, in the order of their seeds; for one seed the digest of its trace.
+    /// The digest of all traces, in the order of their seeds. For one seed this digest is the digest of
+    /// this seed's trace.
     pub digest: String,
     /// The first seed that failed.
     pub failed: Option<Failed>,
-    /// All that did.
+    /// All seeds that failed.
     #[serde(skip)]
     pub failures: Vec<Failed>,
     /// The cost of the run.
@@ -168,7 +170,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Makes the sum of no seeds yet.
+    /// Creates the sum without any seed.
     pub fn new(subject: &Subject, first_seed: u64, jobs: usize) -> Sum {
         let Subject { protocol, variant, workload, torn_lines, clocks_run_off, planted_move } =
             subject.clone();
@@ -187,7 +189,7 @@ impl Sum {
         }
     }
 
-    /// Adds the next seed.
+    /// Adds the result of the next seed.
     pub fn add(&mut self, subject: &Subject, ran: &Ran) {
         self.seeds_run += 1;
         self.tally.add(&ran.tally);
@@ -221,7 +223,7 @@ impl Sum {
         }
     }
 
-    /// Names the cells that were reached, when all seeds are added.
+    /// Computes the coverage, after all seeds are added.
     fn cover(&mut self, subject: &Subject) {
         let (incidents, Deaths { lapsed, restarts, .. }) = (&self.incidents, self.deaths);
         let (crashes, zombies) = (self.deaths.nodes(Kind::Crash), self.deaths.nodes(Kind::Zombie));
@@ -266,7 +268,7 @@ impl Sum {
         self.coverage = Coverage::of(&self.deaths, &self.tally, cells, events, &cannot);
     }
 
-    /// Names the counts, when all seeds are added.
+    /// Names the counts, after all seeds are added.
     pub fn finish(&mut self, subject: &Subject) {
         self.cover(subject);
         let info = subject.info();
@@ -284,7 +286,7 @@ impl Sum {
             let mut limits = info.iter().flat_map(|info| info.limits);
             let is_near = limits.any(|it| it.phase == name && it.only == Only::WhereMemoryIsNear);
             if is_near || lacks_ordered_indexes(subject, name).is_some() {
-                continue; // the coverage says so
+                continue; // the coverage reports it
             }
             match elsewhere(subject, name) {
                 Some(shown) => drop(self.elsewhere.insert(name, shown)),
@@ -294,7 +296,7 @@ impl Sum {
     }
 }
 
-/// Shows that another variant has it.
+/// Finds another variant that has the phase, and a seed of it that reaches the phase.
 fn elsewhere(subject: &Subject, phase: &str) -> Option<Elsewhere> {
     let info = subject.info()?;
     let shown = info.limits.iter().filter(|limit| limit.phase == phase);
@@ -394,7 +396,7 @@ impl Sum {
     }
 }
 
-/// Every count, the zeros included.
+/// Prints every count, including the counts that are zero.
 fn counts(
     f: &mut fmt::Formatter<'_>,
     name: &str,

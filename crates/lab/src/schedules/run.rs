@@ -1,7 +1,9 @@
-//! One seed: draws, builds, loads, runs, judges.
+//! Runs one seed: draws its meaning, builds and loads the cluster, runs the transactions, and judges
+//! the result.
 //!
-//! Invariant: a function of subject and seed. A panic of the engine or the simulator is a finding like
-//! any other: the run ends there, and its digest is that of the trace until then.
+//! Invariant: subject and seed determine the result. A panic of the engine or the simulator is an error
+//! like any other. The run ends at the panic, and its digest is the digest of the trace up to the
+//! panic.
 
 use super::Subject;
 use super::cluster::Cluster;
@@ -24,30 +26,32 @@ use tarn_workloads::{Settings, Workload, with_workload};
 /// The results of one seed.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// The seed.
+    /// The number of the seed.
     pub seed: u64,
-    /// Digest of the trace: equal for equal runs, and only for those.
+    /// The digest of the trace. Equal runs have equal digests, and different runs have different
+    /// digests.
     pub digest: u64,
     /// The counters of the coordinators.
     pub tally: Tally,
-    /// Events that happened: verbs, completions, messages.
+    /// The number of events that happened: verbs, completions and messages.
     pub events: u64,
-    /// Virtual time that passed.
+    /// The virtual time that passed.
     pub passed: Nanos,
-    /// The faults and the rest of the seed's meaning.
+    /// The meaning of the seed, including its faults.
     pub drawn: Drawn,
-    /// Where transactions were when their nodes died.
+    /// The phases of transactions at the moment when their nodes died.
     pub deaths: Deaths,
-    /// Other events.
+    /// The counts of other events.
     pub incidents: Incidents,
-    /// The first error.
+    /// The first error, if there is one.
     pub finding: Option<Finding>,
-    /// The reads and writes of its transactions; empty if the run ended in a panic.
+    /// The reads and writes of the seed's transactions. The history is empty if the run ended in a
+    /// panic.
     pub history: History,
 }
 
 impl Ran {
-    /// The share of tries that the protocol aborted; the callers' own, and those that a unique index refused,
+    /// The share of tries that the protocol aborted. Aborts by callers and refusals by a unique index
     /// are not counted.
     pub fn conflict_rate(&self) -> f64 {
         let others = [AbortReason::User, AbortReason::UniqueViolation];
@@ -61,7 +65,7 @@ impl Ran {
 /// Runs a seed.
 ///
 /// # Errors
-/// Names the unknown protocol, variant or workload.
+/// The error names the unknown protocol, variant or workload.
 pub fn run_seed(subject: &Subject, seed: u64) -> Result<Ran, UsageError> {
     subject.refuse_workload()?;
     let drawn = subject.drawn(seed);

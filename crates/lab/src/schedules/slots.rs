@@ -1,7 +1,8 @@
-//! The later fate of compute nodes' slots: they are expelled, their numbers taken over, they come back.
+//! The later events of compute nodes' slots: nodes are expelled, their coordinator numbers are taken
+//! over, and slots return with a new incarnation.
 //!
-//! Invariant: two coordinators never run under one number at a time, but for one that was declared dead: a slot that comes
-//! back leaves out the numbers that others have taken.
+//! Invariant: two coordinators never run under one number at the same time, except when one of them was
+//! declared dead. A slot that returns does not use the numbers that other nodes have taken.
 
 use super::coverage::Kind;
 use super::life::Life;
@@ -14,11 +15,12 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
-/// Threads of the heirs of numbers, behind those of coordinators, of calls and of keepers.
+/// The number of the first thread that runs coordinators with inherited numbers. In the numbering, this
+/// thread follows the threads of coordinators, calls and keepers.
 const HEIRS: u16 = 4;
 
 impl<W: Workload> Play<'_, W> {
-    /// The slot's latest life, if it is a member.
+    /// Returns the slot's latest incarnation, if it is a member.
     pub(super) fn life_of(&self, slot: u16) -> Option<Rc<Life>> {
         let member = self.members.iter().rev().find(|member| member.slot == usize::from(slot))?;
         let is_member = self.cluster.service.standing(member.life.id) == Standing::Member;
@@ -33,8 +35,9 @@ impl<W: Workload> Play<'_, W> {
         self.let_succeed(life.id);
     }
 
-    /// A living node takes the number of a coordinator of a node that was declared dead. That node may go on, and its log
-    /// may be needed: the heir has to wait.
+    /// A living node takes the number of a coordinator of a node that was declared dead. The dead node
+    /// may continue to run, and its log may still be needed. So the coordinator that inherits the
+    /// number has to wait.
     fn let_succeed(&mut self, dead: NodeId) {
         let slot = usize::from(dead.slot.0);
         let number = self.first_number(slot, 0);
@@ -53,20 +56,21 @@ impl<W: Workload> Play<'_, W> {
         self.contexts.push(cx);
     }
 
-    /// The service looks at its clock, which shows true time. The standby has a lease like the others, and is
-    /// not expelled when it lapses.
+    /// Lets the membership service read its clock, which shows true time, and expel nodes whose lease
+    /// has lapsed. The standby also has a lease, but it is not expelled when its lease lapses.
     pub(super) fn let_leases_lapse(&mut self, now: Nanos) {
         for lapsed in self.cluster.service.tick(now) {
             let member = self.members.iter().find(|member| member.life.id == lapsed);
             if let Some(life) = member.map(|member| Rc::clone(&member.life)) {
-                // A crash may be noticed by its lease, before it was to be.
+                // A crashed node may be noticed by its lapsed lease, earlier than the planned time.
                 self.deaths.lapsed += u64::from(!life.has_stopped());
                 self.expel(&life);
             }
         }
     }
 
-    /// Slots of recovered lives get their next one, once each. Whether any did.
+    /// Gives the slot of each recovered incarnation its next incarnation, once. Returns whether any
+    /// slot got one.
     pub(super) fn restart(&mut self) -> Result<bool, UsageError> {
         if !self.drawn.restarts {
             return Ok(false);

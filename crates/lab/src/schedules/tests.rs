@@ -1,6 +1,7 @@
 //! Tests of subjects.
 //!
-//! Invariant checked: a replay names all that differs from the default; a workload is refused where the protocol lacks ordered indexes.
+//! Invariant checked: a replay command names every value that differs from the default. A workload with
+//! ordered indexes is refused if the protocol lacks ordered indexes.
 
 use super::*;
 

@@ -1,7 +1,9 @@
-//! The work of one coordinator of a seed: its transactions, some of which their caller drops half-way.
+//! The work of one coordinator of a seed: its transactions. The caller drops some of these transactions
+//! half-way.
 //!
-//! Invariant: a function of the seed. A coordinator ends after the transactions that it was given, or when too many of them
-//! have failed, or when its node is no member any more.
+//! Invariant: the seed determines the work. A coordinator ends after its given number of transactions.
+//! A coordinator ends earlier if too many of its transactions have failed, or if its node is no member
+//! any more.
 
 use super::desk::Desk;
 use super::drawn::Drawn;
@@ -20,16 +22,18 @@ use tarn_sim::fabric::SimFabric;
 use tarn_store::ids::Failure;
 use tarn_workloads::Workload;
 
-/// Most turns of a transaction that its caller drops.
+/// The largest number of turns of a transaction that its caller drops.
 const TURNS_MAX: u32 = 30;
 
-/// A round trip takes some 2,000 ns, and more in trouble.
+/// The longest pause before a caller drops its transaction. A round trip takes about 2,000 ns, and more
+/// under disturbances.
 const PAUSE_MAX_NS: u64 = 4_000;
 
-/// When a caller drops its transaction.
+/// The moment at which a caller drops its transaction.
 struct Patience {
     turns: u32,
-    /// So long after that, whatever is on its way; `None`: when the next turn comes, between two rounds.
+    /// How long after these turns the caller drops the transaction, even if rounds are in flight.
+    /// `None` means that the caller drops it at the next turn, between two rounds.
     pause: Option<Nanos>,
 }
 
@@ -44,7 +48,8 @@ impl Patience {
         })
     }
 
-    /// Runs a transaction; `None` if its caller loses patience before it ends. Dropped it is in any case.
+    /// Runs a transaction. Returns `None` if its caller drops it before it ends. The future of the
+    /// transaction is dropped in both cases.
     async fn run<T>(&self, port: &Port, mut run: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let mut left = self.turns;
         let ended = poll_fn(|waiting| {
@@ -65,7 +70,7 @@ impl Patience {
     }
 }
 
-/// One coordinator's transactions.
+/// Runs the transactions of one coordinator.
 pub(super) async fn coordinate<W: Workload>(
     workload: &W,
     (mut by, sink): (Coordinator, HistorySink),
@@ -103,7 +108,8 @@ pub(super) async fn coordinate<W: Workload>(
             }
         }
     }
-    // A transaction that was dropped while its data were on their way is settled before the next.
+    // A transaction that was dropped while its data were in flight is settled before the next
+    // transaction begins.
     while drawn.drop_one_in > 0 && is_member(&cx) {
         let nothing: Result<(), Failure> = by.transact(async |_| Ok(())).await;
         if nothing.is_ok() || nothing == Err(Failure::DeadlineExceeded) {

@@ -1,7 +1,7 @@
 //! A simulated cluster: memory nodes and compute nodes of a hardware profile, with a database on them.
 //!
-//! Invariant: the database is laid out by the same catalog as on the embedded cluster; a cluster that cannot be simulated
-//! is refused before any memory is asked for.
+//! Invariant: the same catalog as on the embedded cluster lays out the database. A cluster that
+//! cannot be simulated is refused before any memory is allocated.
 
 use super::Config;
 use super::stamps::Source;
@@ -22,10 +22,11 @@ use tarn_store::ids::UsageError;
 use tarn_store::placement::catalog::Catalog;
 use tarn_store::schema::TableSchema;
 
-/// The least that a record leaves in the packed image: a slot's words that are not zero.
+/// The least number of bytes that a record takes in the packed image: the nonzero words of its
+/// slot.
 const RECORD_BYTES_MIN: u64 = 24;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 pub struct SimCluster {
     fabric: SimFabric,
     database: Arc<Database>,
@@ -34,10 +35,10 @@ pub struct SimCluster {
 }
 
 impl SimCluster {
-    /// A cluster of fresh memory with log areas for every coordinator.
+    /// Makes a cluster of new memory with log areas for every coordinator.
     ///
     /// # Errors
-    /// Names the value that cannot be used.
+    /// A value that cannot be used; the error names this value.
     pub fn new(
         schemas: &[TableSchema],
         config: &Config,
@@ -58,7 +59,7 @@ impl SimCluster {
             mode: Mode::Timed,
             seed: shape.seed,
         };
-        // One slot more, for the node that gives out timestamps.
+        // The node that serves timestamps needs one more slot.
         let membership = EmbeddedMembership::new(shape.compute_nodes + 1);
         let membership = membership.leasing_reads(shape.read_lease_ns)?;
         let membership = Arc::new(membership.adjusting_reads(shape.read_lease_policy));
@@ -67,25 +68,26 @@ impl SimCluster {
         Ok(SimCluster { fabric, database, config: config.clone(), counts_load: false })
     }
 
-    /// The hardware.
+    /// Returns the simulated hardware.
     pub fn fabric(&self) -> &SimFabric {
         &self.fabric
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn database(&self) -> &Arc<Database> {
         &self.database
     }
 
-    /// The configuration that was asked for.
+    /// Returns the requested configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// From the next phase on, so many threads of each compute node and coordinators in all.
+    /// Sets the number of threads of each compute node and the number of all coordinators, from the
+    /// next phase on.
     ///
     /// # Errors
-    /// More coordinators than the memory has log areas for.
+    /// The number of coordinators exceeds the number of log areas in the memory.
     pub fn reseat(&mut self, threads: usize, coordinators: usize) -> Result<(), UsageError> {
         let most = self.database.catalog.options().coordinators_max as usize;
         if coordinators > most {
@@ -96,10 +98,11 @@ impl SimCluster {
         Ok(())
     }
 
-    /// From the next phase on, another variant of the protocol on the same memory, at rest.
+    /// From the next phase on, another variant of the protocol runs on the same memory, while the
+    /// cluster is at rest.
     ///
     /// # Errors
-    /// A variant that there is not, or whose records lie otherwise; another protocol.
+    /// The variant does not exist, its records have another layout, or the protocol differs.
     pub fn set_variant(&mut self, protocol: &str, variant: &str) -> Result<(), UsageError> {
         let shape = &mut self.config.cluster;
         if protocol != shape.protocol {
@@ -120,26 +123,27 @@ impl SimCluster {
         Ok(())
     }
 
-    /// From the next phase on, other costs of the same hardware.
+    /// From the next phase on, the same hardware has other costs.
     ///
     /// # Errors
-    /// A constant that would need another cluster.
+    /// A changed constant would need another cluster.
     pub fn set_profile(&mut self, profile: Profile) -> Result<(), UsageError> {
         self.fabric.set_profile(&profile).map_err(refused)?;
         self.config.profile = profile;
         Ok(())
     }
 
-    /// Memory laid out, over all nodes and replicas, in bytes; simulating it takes less.
+    /// Returns the number of bytes of memory laid out, over all nodes and replicas; the simulation
+    /// takes fewer bytes.
     pub fn memory_bytes(&self) -> u64 {
         let shape = &self.config.cluster;
         self.database.catalog.group_bytes() * (shape.memory_nodes * shape.replicas) as u64
     }
 
-    /// A compute node joins in a new life.
+    /// Lets a compute node join as a new incarnation.
     ///
     /// # Errors
-    /// When the slot has used up its lives.
+    /// The slot has used up its incarnation numbers.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let (threads, nodes) = (self.config.threads as u16, self.config.cluster.compute_nodes);
@@ -151,35 +155,36 @@ impl SimCluster {
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
-    /// From the next phase on, each compute node remembers so many version tables.
+    /// From the next phase on, each compute node caches at most this number of version tables.
     pub fn set_version_cache(&mut self, entries: usize) {
         self.config.cluster.version_cache_entries = entries;
     }
 
-    /// From the next phase on, compute nodes count requests for their shards, or do not.
+    /// Sets whether compute nodes count requests for their shards, from the next phase on.
     pub fn set_counts_load(&mut self, counts_load: bool) {
         self.counts_load = counts_load;
     }
 
-    /// From the next phase on, timestamps from another source.
+    /// From the next phase on, timestamps come from this source.
     pub fn set_source(&mut self, source: Source) {
         self.config.timestamps = source;
     }
 
-    /// A thread of a compute node that is to run.
+    /// Makes the context of a compute node's thread that runs transactions.
     ///
     /// # Errors
-    /// A thread number too large for owner tags.
+    /// The thread number is too large for owner tags.
     pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
         let mut cx = self.context(node, thread)?;
         self.set_timestamps(&mut cx, self.config.timestamps);
         Ok(cx)
     }
 
-    /// A thread of a compute node at rest: its timestamps take no time.
+    /// Makes the context of a compute node's thread at rest, which gets its timestamps without any
+    /// delay.
     ///
     /// # Errors
-    /// A thread number too large for owner tags.
+    /// The thread number is too large for owner tags.
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
         let shape = &self.config.cluster;
         let port = self.fabric.port(node.id, thread, shape.seed);
@@ -212,7 +217,8 @@ mod tests {
     use tarn::cluster::ClusterConfig;
     use tarn_store::schema::ColumnType;
 
-    /// A reader with a timestamp below those in memory finds nothing, however often it tries.
+    /// A reader whose timestamp is below the timestamps in memory finds no version, however often
+    /// it tries.
     #[test]
     fn another_variant_goes_on_behind_the_timestamps_that_were_given() {
         let cluster = ClusterConfig { protocol: "motor".into(), ..ClusterConfig::default() };

@@ -1,12 +1,14 @@
 //! Clients in a closed loop whose transactions are routed to compute nodes.
 //!
-//! A client draws a transaction; the router says at which node it runs; there it waits in a queue until one of
-//! the node's coroutines takes it; when it has ended its client draws the next one. So a node that is asked
-//! for more than it can do has a long queue while others have coroutines to spare. (Coroutines that drew until
-//! a transaction is for their own node would hide just that.)
+//! A client draws a transaction, and the router decides at which node the transaction runs. The
+//! transaction waits in the node's queue until one of the node's coroutines takes it. When the
+//! transaction has ended, its client draws the next one. So a node with too many requests has a
+//! long queue, while other nodes have idle coroutines. (If each coroutine drew until a transaction
+//! belongs to its own node, the simulation would hide this imbalance.)
 //!
-//! Invariant: as many transactions are under way as there are clients, from being drawn to being ended, and
-//! each is timed from when it came to its node's queue. How it comes there takes no time.
+//! Invariant: the number of transactions in progress, from their drawing to their end, equals the
+//! number of clients. The latency of a transaction is measured from its arrival in the node's
+//! queue. Routing to the queue takes no time.
 
 use super::hotspot::run::Heat;
 use crate::harness::worker::Source;
@@ -24,9 +26,10 @@ use tarn_store::placement::routing::Router;
 use tarn_workloads::Workload;
 use tarn_workloads::routes::Routes;
 
-/// Most draws for a transaction that is to be hot. With fewer hits the share of hot ones is less than was asked for.
+/// The largest number of draws for a transaction that is to be hot. If no draw gives a hot
+/// transaction, the share of hot transactions is smaller than requested.
 const DRAWS_MAX: u32 = 100_000;
-/// The stream of the clients' generator, which no coordinator has.
+/// The random stream of the clients' generator, which no coordinator uses.
 const STREAM: u64 = u64::MAX;
 
 /// A node's transactions that no coroutine has taken yet.
@@ -35,7 +38,7 @@ struct Queue<I> {
     bell: Bell,
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 pub(crate) struct Dispatch<'a, W: Workload> {
     workload: &'a W,
     fabric: &'a SimFabric,
@@ -43,13 +46,13 @@ pub(crate) struct Dispatch<'a, W: Workload> {
     routes: Routes,
     queues: Vec<Queue<W::Input>>,
     rng: RefCell<Rng>,
-    /// The hot shards, and the trail of the events.
+    /// The hot shards, and the trail that records the events.
     heat: Option<Heat>,
     is_over: Cell<bool>,
 }
 
 impl<'a, W: Workload> Dispatch<'a, W> {
-    /// Queues of so many nodes, and clients that have drawn their first transactions.
+    /// Makes queues for `nodes` nodes, and clients that have drawn their first transactions.
     pub(crate) fn new(
         workload: &'a W,
         (fabric, nodes): (&'a SimFabric, usize),
@@ -72,7 +75,7 @@ impl<'a, W: Workload> Dispatch<'a, W> {
         dispatch
     }
 
-    /// The source of a node's coroutines.
+    /// Returns the source from which a node's coroutines take transactions.
     pub(crate) fn of(&self, cx: &Rc<Context>) -> Own<'_, 'a, W> {
         Own { dispatch: self, cx: Rc::clone(cx), since: Cell::default() }
     }
@@ -104,29 +107,29 @@ impl<'a, W: Workload> Dispatch<'a, W> {
         draws.find(is_hot).unwrap_or(input)
     }
 
-    /// From now on no coroutine takes a transaction.
+    /// Stops the queues: after this call, no coroutine takes a transaction.
     pub(crate) fn stop(&self) {
         self.is_over.set(true);
         self.queues.iter().for_each(|queue| queue.bell.ring_all());
     }
 
-    /// Transactions that wait at each node.
+    /// Returns the number of transactions that wait at each node.
     #[cfg(test)]
     fn waiting(&self) -> Vec<usize> {
         self.queues.iter().map(|queue| queue.waiting.borrow().len()).collect()
     }
 }
 
-/// The source of one node's coroutines.
+/// The source from which one node's coroutines take transactions.
 pub(crate) struct Own<'d, 'a, W: Workload> {
     dispatch: &'d Dispatch<'a, W>,
     cx: Rc<Context>,
-    /// When the one that runs came to the queue.
+    /// The time at which the running transaction arrived in the queue.
     since: Cell<Nanos>,
 }
 
 impl<W: Workload> Own<'_, '_, W> {
-    /// Its node's, where shards are moved by it.
+    /// Returns the load counter of this source's node, if the run has a hotspot.
     fn load(&self) -> Option<&Load> {
         self.dispatch.heat.as_ref()?;
         self.cx.node.services()?.load()

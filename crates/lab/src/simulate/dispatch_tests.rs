@@ -1,6 +1,7 @@
-//! Tests of routed clients.
+//! Tests of clients whose transactions are routed to nodes.
 //!
-//! Invariant checked: transactions wait at the owner of their first shard, as many as there are clients.
+//! Invariant checked: transactions wait at the owner of their first record's shard, and the number
+//! of waiting transactions equals the number of clients.
 
 use super::*;
 use crate::simulate::driver::{Driver, Length};
@@ -17,7 +18,8 @@ use tarn_workloads::smallbank::SmallBank;
 
 const NODES: usize = 3;
 
-/// Where 600 clients' first transactions wait if these nodes own the shards.
+/// Returns the number of first transactions of 600 clients that wait at each node, if the nodes
+/// `owners` own the shards.
 fn waiting(owners: &[u16]) -> Vec<usize> {
     let fabric = SimFabric::new(&SimConfig {
         memory_nodes: 1,
@@ -52,13 +54,15 @@ fn without_owners_transactions_go_anywhere_and_with_one_the_writing_ones_go_ther
     assert!(anywhere.iter().all(|count| (140..260).contains(count)), "{anywhere:?}");
     let even = waiting(&[0, 1, 2]);
     assert!(even.iter().all(|count| (140..260).contains(count)), "{even:?}");
-    // 85 % of SmallBank's transactions write; the others go to all three.
+    // 85 % of SmallBank's transactions write and go to the owner; the other transactions go to all
+    // three nodes.
     let uneven = waiting(&[1]);
     assert!(uneven[1] > 500 && uneven[0] > 5 && uneven[2] > 5, "{uneven:?}");
     assert_eq!(uneven.iter().sum::<usize>(), 600);
 }
 
-/// In a closed loop clients are throughput times time (Little's law), the time in queues among it.
+/// In a closed loop, the number of clients is the throughput times the time of a transaction,
+/// including its time in queues (Little's law).
 #[test]
 fn as_many_transactions_are_under_way_as_there_are_clients() {
     const CLIENTS: usize = 12;

@@ -1,8 +1,10 @@
-//! Runs a workload on a simulated cluster: load at rest, phases in virtual time, then the judgement.
+//! Runs a workload on a simulated cluster: loads the tables at rest, runs phases in virtual time,
+//! and then judges the memory.
 //!
-//! Invariant: one thread of this machine runs everything. A phase ends when all of its transactions
-//! have ended and nothing is on its way any more, so that the memory can be judged and the next phase,
-//! a new life of every compute node, begins on a cluster at rest.
+//! Invariant: one thread of this machine runs the whole simulation. A phase ends when all of its
+//! transactions have ended and no verb or message is in flight any more. At that time the memory
+//! can be judged. In the next phase, every compute node joins as a new incarnation, on a cluster at
+//! rest.
 
 use super::cluster::SimCluster;
 use super::dispatch::Dispatch;
@@ -38,21 +40,21 @@ use tarn_store::placement::routing::Router;
 use tarn_store::placement::shard_map::ShardMap;
 use tarn_workloads::{Invariant, Workload};
 
-/// A transaction that has not ended so long after its phase never will.
+/// A transaction that has not ended this long after its phase is taken as one that never ends.
 const PATIENCE: Nanos = Nanos(100_000_000);
-/// The caller's watch is told after so much virtual time.
+/// The virtual time between two reports to the caller's watch.
 const SLICE: Nanos = Nanos(100_000);
 
-/// A thread, and the numbers of its coordinators.
+/// A thread's context, and the numbers of the thread's coordinators.
 pub(super) type Crew = (Rc<Context>, Vec<u32>);
 
-/// A phase, and the hardware that it used in its measured part.
+/// A phase, and the use of the hardware in the phase's measured part.
 pub struct SimPhase {
     /// The counters of the coordinators.
     pub phase: Phase,
-    /// The hardware that they used.
+    /// The use of the hardware by the phase's coordinators.
     pub used: Usage,
-    /// Transactions that were given up in its measured part.
+    /// The number of transactions in the phase's measured part whose tries were all aborted.
     pub given_up: u64,
 }
 
@@ -61,15 +63,18 @@ pub struct Driver<W: Workload> {
     workload: W,
     cluster: SimCluster,
     retry: Retry,
-    /// Whether so many clients have their transactions routed, or coordinators draw their own.
+    /// The number of clients whose transactions are routed; `None` if the coordinators draw their
+    /// own transactions.
     clients: Option<usize>,
-    /// Which shards are asked for more than others, and whether they move.
+    /// The shards that get more requests than others, and the rule by which shards move; `None`
+    /// without hot shards.
     heat: Option<Heat>,
-    /// The addresses that threads remember when a phase begins; none without it.
+    /// The addresses that threads already know when a phase begins; `None` if threads begin with
+    /// empty caches.
     warmth: Option<Warmth>,
-    /// Where all records lie, if anything is to be remembered.
+    /// The addresses of all records, if threads are to know addresses when a phase begins.
     atlas: AddressCache,
-    /// The node that gives out timestamps, once a phase has needed it.
+    /// The node that serves timestamps; it exists once a phase has needed it.
     stamp_node: Option<StampNode>,
     tally: W::Tally,
 }
@@ -78,7 +83,7 @@ impl<W: Workload> Driver<W> {
     /// Makes the cluster.
     ///
     /// # Errors
-    /// Names the value that cannot be used.
+    /// A value that cannot be used; the error names this value.
     pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
         let mut config = config.clone();
         config.cluster.options = workload.sized(&config.cluster.options);
@@ -89,38 +94,40 @@ impl<W: Workload> Driver<W> {
         Ok(Driver { workload, cluster, retry, clients, heat, warmth, atlas, stamp_node, tally })
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     pub fn cluster(&self) -> &SimCluster {
         &self.cluster
     }
 
-    /// The cluster, to change the configuration of the next phase.
+    /// Returns the cluster, so that the caller can change the configuration of the next phase.
     pub fn cluster_mut(&mut self) -> &mut SimCluster {
         &mut self.cluster
     }
 
-    /// How transactions of the next phases are tried.
+    /// Sets the rule by which transactions of the next phases are retried.
     pub fn set_retry(&mut self, retry: Retry) {
         self.retry = retry;
     }
 
-    /// From the next phase on, so many clients have their transactions routed to nodes, whose coordinators
-    /// take them from a queue; without clients coordinators draw their own.
+    /// From the next phase on, the transactions of this number of clients are routed to nodes,
+    /// whose coordinators take the transactions from a queue. Without clients, coordinators draw
+    /// their own transactions.
     pub fn set_clients(&mut self, clients: Option<usize>) {
         self.clients = clients;
     }
 
-    /// From the next phase on, some shards are asked for more than others by the clients, and move if they are to.
+    /// From the next phase on, the clients send more requests to some shards than to others, and
+    /// shards move if `heat` has terms for moves.
     pub(crate) fn set_heat(&mut self, heat: Option<Heat>) {
         self.cluster.set_counts_load(heat.is_some());
         self.heat = heat;
     }
 
-    /// From the next phase on, so much is remembered when it begins: before loading, which tells where records
-    /// lie.
+    /// Sets the addresses that threads know when a phase begins, from the next phase on. Call this
+    /// before loading, because loading collects the records' addresses.
     ///
     /// # Errors
-    /// More than this machine has memory for.
+    /// The addresses need more memory than this machine has.
     pub fn set_warmth(&mut self, warmth: Option<Warmth>) -> Result<(), UsageError> {
         if let Some(warmth) = warmth {
             let config = self.cluster.config();
@@ -131,27 +138,28 @@ impl<W: Workload> Driver<W> {
         Ok(())
     }
 
-    /// From the next phase on, other transactions on the same records, which one tally counts.
+    /// From the next phase on, the coordinators run other transactions on the same records, which
+    /// the same tally counts.
     ///
     /// # Panics
-    /// If its tables are others.
+    /// If the new workload has other tables or another number of records.
     pub fn set_workload(&mut self, workload: W) {
         assert_eq!(workload.schemas(), self.workload.schemas(), "other tables");
         assert_eq!(workload.records(), self.workload.records(), "another number of records");
         self.workload = workload;
     }
 
-    /// The workload.
+    /// Returns the workload.
     pub fn workload(&self) -> &W {
         &self.workload
     }
 
-    /// The sum of the transactions of all phases.
+    /// Returns the sum of the transactions of all phases.
     pub fn tally(&self) -> &W::Tally {
         &self.tally
     }
 
-    /// A context for looking at memory while nothing runs.
+    /// Returns a context for reading memory while no coordinator runs.
     pub(crate) fn context_at_rest(&self) -> Result<Rc<Context>, OpenError> {
         self.bare_context_at_rest().map(Rc::new)
     }
@@ -163,7 +171,7 @@ impl<W: Workload> Driver<W> {
     /// Loads the tables while the cluster is at rest: no virtual time passes.
     ///
     /// # Errors
-    /// The pool's memory.
+    /// The pool has too little memory.
     pub fn load(&mut self, progress: &dyn Fn(u64, u64)) -> Result<u64, RunError> {
         let mut cx = self.bare_context_at_rest()?;
         let atlas = self.warmth.map(|warmth| warmth.atlas(self.workload.records()));
@@ -182,7 +190,8 @@ impl<W: Workload> Driver<W> {
         loaded.map_err(|failure| RunError::explained(&cx, failure))
     }
 
-    /// Every thread's context in a new life of its compute node, with its coordinators' numbers.
+    /// Returns every thread's context in a new incarnation of its compute node, with the numbers of
+    /// its coordinators.
     fn contexts(&self) -> Result<Vec<Crew>, OpenError> {
         let config = self.cluster.config();
         let slots = 0..config.cluster.compute_nodes as u16;
@@ -190,7 +199,8 @@ impl<W: Workload> Driver<W> {
             slots.map(|slot| self.cluster.join(slot)).collect::<Result<_, _>>()?;
         let owners: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
         serve::share_out(self.cluster.database(), &owners);
-        // A thread without coordinators answers those of its number at other nodes, if a protocol asks there.
+        // A thread without coordinators still answers the threads with the same number at other
+        // nodes, if the protocol sends requests between nodes.
         let is_needed = |seats: &Seats| {
             !seats.coordinators.is_empty() || nodes[usize::from(seats.slot)].services().is_some()
         };
@@ -203,7 +213,7 @@ impl<W: Workload> Driver<W> {
         Ok(contexts.into_iter().map(Rc::new).zip(numbers).collect())
     }
 
-    /// Has threads remember the addresses that they are to know.
+    /// Gives each thread the addresses that it is to know at the start of the phase.
     fn warm(&self, contexts: &mut [Context]) -> Result<(), OpenError> {
         let Some(warmth) = self.warmth else { return Ok(()) };
         let (database, map) = (self.cluster.database(), ShardMap::default());
@@ -231,13 +241,14 @@ impl<W: Workload> Driver<W> {
         Ok(())
     }
 
-    /// The node that serves timestamps in this phase.
+    /// Returns the node that serves timestamps in this phase.
     fn serving_timestamps(&self) -> Option<&StampNode> {
         let is_asked = self.cluster.config().timestamps == Source::Service;
         self.stamp_node.as_ref().filter(|_| is_asked)
     }
 
-    /// The first thread of each compute node gives shards away, if they are to move.
+    /// Spawns, on the first thread of each compute node, a coroutine that moves shards to other
+    /// nodes, if shards are to move.
     fn balance<'a>(
         &'a self,
         scheduler: &mut Scheduler<'a>,
@@ -262,7 +273,8 @@ impl<W: Workload> Driver<W> {
         }
     }
 
-    /// The first thread of each compute node sees to its leases, if anybody is to.
+    /// Spawns, on the first thread of each compute node, a coroutine that manages the node's
+    /// leases, if the node has leases to manage.
     fn keep_leases<'a>(scheduler: &mut Scheduler<'a>, all: &[Rc<Context>], signals: &'a Signals) {
         let mut last = None;
         let firsts = all.iter().filter(|cx| last.replace(cx.node.id) != Some(cx.node.id));
@@ -273,7 +285,7 @@ impl<W: Workload> Driver<W> {
         }
     }
 
-    /// The clients' queues, if there are clients.
+    /// Makes the clients' queues, if the phase has clients.
     fn routed<'a>(&'a self, map: &'a ShardMap) -> Option<Dispatch<'a, W>> {
         let clients = self.clients?;
         let shape = &self.cluster.config().cluster;
@@ -282,7 +294,8 @@ impl<W: Workload> Driver<W> {
         Some(Dispatch::new(&self.workload, nodes, router, clients, self.heat.clone()))
     }
 
-    /// Adds the coroutines of a phase: coordinators, services, keepers of shards and leases, the node of timestamps.
+    /// Adds the coroutines of a phase: coordinators, services, the coroutines that manage shards
+    /// and leases, and the node that serves timestamps.
     fn spawn<'a>(
         &'a self,
         scheduler: &mut Scheduler<'a>,
@@ -293,7 +306,8 @@ impl<W: Workload> Driver<W> {
         for (cx, numbers) in contexts {
             numbers.iter().for_each(|number| cast.begin(scheduler, cx, *number));
             if cx.answers() {
-                // Until then a node may begin to ask it, whether it has coordinators or not.
+                // Until the phase stops, another node may send requests to this thread, whether the
+                // thread has coordinators or not.
                 let is_over = || signals.has_stopped() && !cx.has_coordinators();
                 scheduler.spawn(&cx.port, serve::run(cx, is_over));
             }
@@ -307,18 +321,19 @@ impl<W: Workload> Driver<W> {
         Ok(())
     }
 
-    /// Runs one phase; `watch` is told now and then.
+    /// Runs one phase; the driver reports the progress to `watch` at regular intervals.
     ///
     /// # Errors
-    /// When a compute node cannot join.
+    /// The error that a compute node cannot join.
     pub fn phase(&mut self, length: Length, watch: &dyn Fn(Now)) -> Result<SimPhase, OpenError> {
         self.phase_seen(length, watch, None)
     }
 
-    /// As [`Driver::phase`], with a recorder that looks at its transactions. It is the same run.
+    /// Runs a phase as [`Driver::phase`] does, with a recorder that watches the phase's
+    /// transactions. The recorder does not change the run.
     ///
     /// # Errors
-    /// As there.
+    /// The same errors as [`Driver::phase`].
     pub fn phase_seen(
         &mut self,
         length: Length,
@@ -379,7 +394,7 @@ impl<W: Workload> Driver<W> {
             scheduler.drain();
         }
         drop(scheduler);
-        // The timestamps of the next phase begin above those that are in memory by now.
+        // The timestamps of the next phase begin above all timestamps that are in memory now.
         let heard = contexts.iter().map(|(cx, _)| cx.timestamps.known(cx));
         heard.for_each(|known| database.counter.raise(known));
         let used = after.1.since(&before.1);
@@ -388,10 +403,11 @@ impl<W: Workload> Driver<W> {
         Ok(SimPhase { given_up: phase.given_up, phase, used })
     }
 
-    /// Judges the memory while nothing runs: the workload's invariants and the engine's audit.
+    /// Judges the memory while no coordinator runs: the workload's invariants and the engine's
+    /// audit.
     ///
     /// # Errors
-    /// The fabric's.
+    /// The errors that the fabric reports.
     pub fn check(&self) -> Result<(Vec<Invariant>, Audit), RunError> {
         let cx = self.context_at_rest()?;
         let judged = rest::look(&self.workload, &cx, &self.tally);
@@ -399,7 +415,7 @@ impl<W: Workload> Driver<W> {
     }
 }
 
-/// The shared part of a phase's coordinators.
+/// The state that a phase's coordinators share.
 struct Cast<'a, W: Workload> {
     workload: &'a W,
     retry: Retry,

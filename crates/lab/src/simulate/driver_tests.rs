@@ -1,7 +1,7 @@
-//! Phases on one memory: commits of an earlier phase stay committed.
+//! Tests of several phases on one memory: the commits of an earlier phase stay committed.
 //!
-//! Invariants checked: under every protocol that can be asked for, another variant of it goes on where the one before it
-//! ended, timestamps among it, wherever they come from.
+//! Invariants checked, for every protocol: another variant continues correctly on the memory of the
+//! previous variant. New timestamps continue above the old timestamps, whatever their source.
 
 use super::*;
 use tarn::cluster::ClusterConfig;
@@ -17,7 +17,7 @@ const LENGTH: Length = Length {
     record: false,
 };
 
-/// Updates of a few records on so many nodes.
+/// Makes a driver for updates of a few records on `compute_nodes` nodes.
 fn updates(protocol: &str, compute_nodes: usize, coordinators: usize) -> Driver<Kvs> {
     warm_updates(protocol, compute_nodes, (coordinators, None))
 }
@@ -46,7 +46,8 @@ fn warm_updates(
     driver
 }
 
-/// Runs a phase: it ends, and nothing fails. How many transactions it committed.
+/// Runs a phase, and checks that it ends without failures. Returns the number of transactions that
+/// the phase committed.
 fn run(driver: &mut Driver<Kvs>, what: &str) -> u64 {
     let phase = driver.phase(LENGTH, &|_| {}).expect("it runs").phase;
     assert_eq!(phase.failures, [""; 0], "{what}");
@@ -59,7 +60,8 @@ fn assert_sound(driver: &Driver<Kvs>, what: &str) {
     assert!(broken.is_empty() && audit.is_clean(), "{what}: {broken:?}, {audit}");
 }
 
-/// With a counter that began anew, new versions were older than those that were there, and were lost.
+/// A counter that restarted for each variant gave new versions smaller timestamps than existing
+/// versions, and the new versions were lost.
 #[test]
 fn another_variant_goes_on_where_the_one_before_it_ended() {
     for info in ALL {
@@ -72,8 +74,8 @@ fn another_variant_goes_on_where_the_one_before_it_ended() {
     }
 }
 
-/// A source that begins below the timestamps in memory gives snapshots that find nothing, and its commits are lost. Each
-/// source comes here behind each other one.
+/// If a source begins below the timestamps in memory, its snapshots find no version, and its
+/// commits are lost. This test runs each source after each other source.
 #[test]
 fn another_source_goes_on_above_what_the_one_before_gave() {
     use Source::{Clock, Counter, Pool, Service};
@@ -93,7 +95,7 @@ fn another_source_goes_on_above_what_the_one_before_gave() {
     }
 }
 
-/// One message a timestamp and thread, and the time that it takes.
+/// The timestamp service takes one message per timestamp and thread, and the time of this message.
 #[test]
 fn the_service_is_paid_for() {
     let ran = |source| {
@@ -106,13 +108,14 @@ fn the_service_is_paid_for() {
     };
     let (free, asked) = (ran(Source::Counter), ran(Source::Service));
     assert!(free.0 == 0.0 && (0.9..1.3).contains(&asked.0), "{} messages a commit", asked.0);
-    // A call there and back over two links and a switch, and the time that its ends spend.
+    // The call travels to the service and back, over two links and a switch in each direction, and
+    // both ends spend processor time.
     let more = asked.1 - free.1;
     assert!((1_000..5_000).contains(&more), "{more} ns");
     assert_eq!(ran(Source::Service).2, asked.2, "the same run again");
 }
 
-/// The addresses that a run before the phase would know are known, by the threads that would know them, and no others.
+/// A thread knows an address exactly if it would know this address after a run before the phase.
 #[test]
 fn addresses_are_known_to_whoever_ran_there() {
     let known = |by_node: bool, transactions_per_record: f64| {

@@ -1,12 +1,14 @@
-//! The benchmark on a cluster that does not exist: the same engine, workloads and checks, in virtual time.
+//! The benchmark on a simulated cluster: the same engine, workloads and checks, in virtual time.
 //!
-//! Map: [`cluster`] is the simulated hardware with a database on it; [`driver`] loads it and runs phases, `dispatch` routes
-//! the transactions of clients to nodes, [`stamps`] gives out timestamps, [`warmth`] has threads remember addresses at the
-//! start; [`hotspot`] has some shards asked for more than others; [`run`] is the whole benchmark in its order; [`report`]
-//! shows all figures. [`nic`] measures the simulated hardware alone, [`nic::published`] has figures of real hardware.
+//! Map:
+//! - [`cluster`]: the simulated hardware with a database on it. [`driver`]: loads the cluster and runs phases.
+//! - `dispatch`: routes the transactions of clients to nodes. [`stamps`]: serves timestamps.
+//! - [`warmth`]: lets threads know addresses at the start. [`hotspot`]: gives some shards more requests than others.
+//! - [`run`]: the whole benchmark in its order. [`report`]: shows all figures.
+//! - [`nic`]: measures the simulated hardware alone. [`nic::published`]: figures of real hardware.
 //!
-//! Invariant: but for the part under `wall`, a report is a function of its configuration and seed, the same on every
-//! machine.
+//! Invariant: except for the part under `wall`, a report depends only on its configuration and
+//! seed, and is the same on every machine.
 
 pub mod cluster;
 pub(crate) mod dispatch;
@@ -23,44 +25,45 @@ use tarn::cluster::ClusterConfig;
 use tarn_fabric::clock::Nanos;
 use tarn_sim::profile::Profile;
 
-/// Most coordinators that a cluster has log areas for.
+/// The largest number of coordinators for which a cluster has log areas.
 pub const COORDINATORS_MAX: u64 = 1 << 16;
-/// Most coordinators of one thread.
+/// The largest number of coordinators of one thread.
 pub const COROUTINES_MAX: u64 = 1 << 10;
 
 /// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The database, and how many nodes of each kind there are.
+    /// The database, and the number of nodes of each kind.
     pub cluster: ClusterConfig,
-    /// The hardware.
+    /// The hardware profile.
     pub profile: Profile,
-    /// Threads of each compute node.
+    /// The number of threads of each compute node.
     pub threads: usize,
-    /// Coordinators in all, dealt to compute nodes and then to their threads in turn.
+    /// The number of all coordinators. Coordinators are dealt to the compute nodes in turn, and
+    /// then to the threads of each node.
     pub coordinators: usize,
-    /// Where timestamps come from.
+    /// The source of timestamps.
     pub timestamps: Source,
 }
 
-/// Which coordinators a thread runs.
+/// The coordinators that one thread runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seats {
-    /// Compute node.
+    /// The number of the compute node.
     pub slot: u16,
-    /// Its thread.
+    /// The number of the thread on this compute node.
     pub thread: u16,
-    /// Numbers of its coordinators.
+    /// The numbers of the thread's coordinators.
     pub coordinators: Vec<u32>,
 }
 
 impl Config {
-    /// Every thread that has a coordinator, with its coordinators.
+    /// Returns every thread that has a coordinator, with its coordinators.
     pub fn seats(&self) -> Vec<Seats> {
         self.places().filter(|seats| !seats.coordinators.is_empty()).collect()
     }
 
-    /// Every thread, with its coordinators if it has any.
+    /// Returns every thread, with its coordinators if it has any.
     pub fn places(&self) -> impl Iterator<Item = Seats> {
         let (nodes, threads) = (self.cluster.compute_nodes, self.threads);
         let places =
@@ -75,7 +78,7 @@ impl Config {
     }
 }
 
-/// Virtual milliseconds as virtual time.
+/// Converts virtual milliseconds to virtual time.
 pub fn virtual_ms(ms: f64) -> Nanos {
     Nanos((ms * 1e6).round() as u64)
 }

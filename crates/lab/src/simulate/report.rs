@@ -1,7 +1,8 @@
-//! The report of a simulated run: an object for programs, a table for people; the same figures in both.
+//! The report of a simulated run: an object for programs and a table for human readers, with the
+//! same figures in both.
 //!
-//! Invariant: seconds and microseconds are virtual, and the same for the same configuration and seed on every machine; all
-//! figures that depend on this machine stand under `wall`.
+//! Invariant: seconds and microseconds are virtual, and equal for equal configuration and seed on
+//! every machine. All figures that depend on this machine are under `wall`.
 
 use crate::harness::checks::Checks;
 use crate::harness::leases::LeaseReport;
@@ -15,143 +16,148 @@ use tarn_sim::profile::Change;
 use tarn_sim::usage::{Part, PartUse, Usage};
 use tarn_store::layout::BucketShape;
 
-/// A run's result; see the module's text.
+/// A run's result. The text at the top of this file describes this type.
 #[derive(Clone, Debug, Serialize)]
 pub struct SimReport {
-    /// The benchmark.
+    /// The benchmark's name.
     pub workload: String,
-    /// The protocol.
+    /// The protocol's name.
     pub protocol: String,
-    /// Its variant.
+    /// The protocol's variant.
     pub variant: String,
     /// The fabric that the transactions ran on: always `sim`.
     pub fabric: &'static str,
-    /// The hardware profile.
+    /// The hardware profile's name.
     pub profile: String,
-    /// Whether constants of it were set for this run.
+    /// Whether the user changed constants of the hardware profile for this run.
     pub profile_modified: bool,
-    /// The constants that were set, with their new and old values.
+    /// The changed constants, with their new and old values.
     pub overrides: Vec<Change>,
-    /// A description of that hardware.
+    /// A description of the hardware profile.
     pub hardware: String,
-    /// Seed of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
-    /// Virtual milliseconds measured, as asked for.
+    /// The requested length of the measured phase, in virtual milliseconds.
     pub virtual_ms: f64,
-    /// Everything else that was chosen.
+    /// All settings of the run that have no field of their own.
     pub config: Chosen,
-    /// Memory laid out, over all memory nodes and replicas; simulating it takes less.
+    /// The number of bytes of memory laid out, over all memory nodes and replicas; the simulation
+    /// takes fewer bytes.
     pub memory_bytes: u64,
-    /// Records loaded.
+    /// The number of records loaded.
     pub records: u64,
     /// The figures of the measured phase.
     #[serde(flatten)]
     pub measured: Measured,
-    /// Readers' leases in all phases, if there were any.
+    /// The readers' leases in all phases, if the run used any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_leases: Option<LeaseReport>,
-    /// Verbs executed, completions delivered and messages sent in the measured phase.
+    /// The number of verbs executed, completions delivered and messages sent in the measured phase.
     pub events: u64,
-    /// The part that was busy for most of the measured phase.
+    /// The part of the hardware that was busy for the largest share of the measured phase.
     pub bottleneck: Option<Busy>,
-    /// Shares of the measured phase for which the busiest part of each kind was busy.
+    /// The shares of the measured phase for which the busiest part of each kind was busy.
     pub utilisation: Utilisation,
-    /// The busiest part of each kind by name.
+    /// The busiest part of each kind, with its name.
     pub busiest: Vec<Busy>,
-    /// Digest of all events of all phases: equal for equal runs.
+    /// The digest of all events of all phases: equal runs have equal digests.
     pub digest: String,
     /// The findings of the checks.
     #[serde(flatten)]
     pub checks: Checks,
-    /// The cost on this machine: the only part that differs from run to run.
+    /// The cost on this machine: the only figures that differ from run to run.
     pub wall: Wall,
 }
 
-/// The configuration that was chosen.
+/// The settings of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chosen {
-    /// Compute nodes.
+    /// The number of compute nodes.
     pub compute_nodes: usize,
-    /// Threads of each.
+    /// The number of threads of each compute node.
     pub threads: usize,
-    /// Coordinators in all.
+    /// The number of all coordinators.
     pub coordinators: usize,
-    /// Memory nodes.
+    /// The number of memory nodes.
     pub memory_nodes: usize,
-    /// Copies of every record.
+    /// The number of copies of every record.
     pub replicas: usize,
-    /// Where records go.
+    /// The rule that places records on memory nodes.
     pub placement: &'static str,
     /// The shape of an index bucket.
     pub bucket: BucketShape,
-    /// Slots laid out for 100 records.
+    /// The number of slots laid out for 100 records.
     pub slots_per_100_records: u32,
-    /// Addresses that each thread remembers.
+    /// The number of addresses that each thread caches.
     pub address_cache: usize,
-    /// Where timestamps come from, if the protocol takes any.
+    /// The source of timestamps, if the protocol uses timestamps.
     pub timestamps: Option<&'static str>,
-    /// How transactions come to compute nodes, if the protocol's locks have shards.
+    /// The rule that routes transactions to compute nodes, if the protocol's locks have shards.
     pub routing: Option<&'static str>,
-    /// The workload's profile.
+    /// The name of the workload's profile.
     pub mix_profile: &'static str,
-    /// Where it is from and how it deviates.
+    /// The source of the workload's profile, and the deviations from this source.
     pub mix_profile_note: &'static str,
-    /// The workload's own numbers.
+    /// The workload's own parameters.
     pub workload: BTreeMap<&'static str, String>,
-    /// Not counted before the measured phase, in virtual milliseconds.
+    /// The length of the warm-up before the measured phase, which is not counted, in virtual
+    /// milliseconds.
     pub warm_up_ms: f64,
-    /// Length of the verification phase in virtual milliseconds, as asked for; 0 for none.
+    /// The requested length of the verification phase in virtual milliseconds; 0 if no such phase
+    /// was requested.
     pub verify_ms: f64,
 }
 
-/// A part of the hardware, and for which share of the measured phase it was busy.
+/// A part of the hardware, and the share of the measured phase for which this part was busy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Busy {
-    /// The kind of the part.
+    /// The kind of the hardware part.
     pub part: &'static str,
-    /// The machine or thread that it belongs to.
+    /// The machine or thread to which the part belongs.
     pub of: String,
-    /// Share of the time.
+    /// The share of the measured phase for which the part was busy.
     pub share: f64,
 }
 
-/// The busiest of each kind.
+/// The utilisation of the busiest part of each kind.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Utilisation {
-    /// A memory node's pipeline, or either side of a compute node's NIC.
+    /// The utilisation of a memory node's pipeline, or of either side of a compute node's NIC.
     pub nic: f64,
-    /// A thread of a compute node.
+    /// The utilisation of a compute node's thread.
     pub cpu: f64,
-    /// Atomics of a memory node that are executed at a time, on average: they run side by side, so this is no share.
+    /// The average number of atomics that a memory node executes at the same time. Atomics run in
+    /// parallel, so this figure is no share.
     pub atomics: f64,
-    /// One direction of a link.
+    /// The utilisation of one direction of a link.
     pub bandwidth: f64,
-    /// A core of a timestamp node, if there is one.
+    /// The utilisation of a timestamp node's core, if the cluster has such a node.
     pub timestamp_cpu: Option<f64>,
-    /// A core of a control node, if there is one.
+    /// The utilisation of a control node's core, if the cluster has such a node.
     pub control_cpu: Option<f64>,
 }
 
 /// The cost on this machine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Wall {
-    /// Processor, cores, system.
+    /// The processor, the number of cores, and the operating system.
     pub machine: String,
-    /// Loading, in seconds.
+    /// The number of seconds that loading took.
     pub load_seconds: f64,
-    /// The verification phase, its history's check included.
+    /// The number of seconds of the verification phase, including the check of its history.
     pub verify_seconds: f64,
-    /// The measured phase, warm-up included.
+    /// The number of seconds of the measured phase, including the warm-up.
     pub measure_seconds: f64,
-    /// Judging the memory.
+    /// The number of seconds that the judgement of the memory took.
     pub check_seconds: f64,
-    /// Events of the measured phase, warm-up included, a second.
+    /// The number of events per second of the measured phase, including the warm-up.
     pub events_per_s: f64,
-    /// Memory that simulated pages took.
+    /// The number of bytes of memory that simulated pages took.
     pub simulated_bytes: u64,
 }
 
-/// Below this no part limits the cluster: transactions wait for round trips or for one another.
+/// If the busiest part's share is below this limit, no part limits the cluster: transactions wait
+/// for round trips or for each other.
 const SATURATED: f64 = 0.9;
 
 impl Utilisation {
@@ -173,7 +179,7 @@ impl Utilisation {
 }
 
 impl fmt::Display for Busy {
-    /// Atomics run side by side, so that a count stands there instead of a share.
+    /// For atomics, the text shows a count instead of a share, because atomics run in parallel.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Busy { part, of, share } = self;
         match *part == Part::Atomics.name() {
@@ -183,7 +189,7 @@ impl fmt::Display for Busy {
     }
 }
 
-/// The busiest part of each kind.
+/// Returns the busiest part of each kind.
 pub fn busiest(used: &Usage) -> Vec<Busy> {
     let busiest = |part: Part| {
         let (share, of) = used.busiest(part)?;
@@ -192,7 +198,7 @@ pub fn busiest(used: &Usage) -> Vec<Busy> {
     Part::ALL.into_iter().filter_map(busiest).collect()
 }
 
-/// The busiest part of all.
+/// Returns the busiest part of all kinds.
 pub fn bottleneck(used: &Usage) -> Option<Busy> {
     let (share, PartUse { part, of, .. }) = used.bottleneck()?;
     Some(Busy { part: part.name(), of: of.clone(), share })

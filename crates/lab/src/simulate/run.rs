@@ -1,7 +1,8 @@
-//! The whole simulated benchmark in its order: open, load, verify, measure, judge.
+//! The whole simulated benchmark in its order: open, load, verify, measure, and judge.
 //!
-//! Invariant: the verification phase runs the same configuration as the measured one, on the same memory, before it. The
-//! invariants are judged on the memory that both phases left. The wall clock is read between phases and decides nothing.
+//! Invariant: the verification phase runs before the measured phase, with the same configuration
+//! and on the same memory. The invariants are judged on the memory after both phases. The program
+//! reads the wall clock only between phases, and no decision depends on it.
 
 use super::driver::{Driver, SimPhase};
 use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
@@ -25,25 +26,26 @@ use tarn_workloads::Workload;
 pub struct Plan {
     /// The configuration.
     pub config: Config,
-    /// Length of the measured phase, in virtual milliseconds.
+    /// The length of the measured phase, in virtual milliseconds.
     pub virtual_ms: f64,
-    /// Length of the verification phase, likewise; `None` for none.
+    /// The length of the verification phase, in virtual milliseconds; `None` for no such phase.
     pub verify_ms: Option<f64>,
-    /// The verification phase ends earlier when it has recorded so many transactions.
+    /// The verification phase ends earlier when it has recorded this number of transactions.
     pub verify_transactions_max: u64,
-    /// Where the history goes.
+    /// The path to which the history is written.
     pub history: Option<PathBuf>,
-    /// Whether transactions are drawn by clients, as many as coordinators, and routed to the owners of their first
-    /// records' shards.
+    /// Whether clients draw the transactions, and the router sends each transaction to the owner of
+    /// its first record's shard. The number of clients equals the number of coordinators.
     pub routed: bool,
 }
 
-/// A tenth of the measured phase, at least half a millisecond, at most five.
+/// Returns the length of the warm-up: a tenth of the measured phase, at least half a millisecond
+/// and at most five milliseconds.
 fn warm_up(plan: &Plan) -> f64 {
     (plan.virtual_ms / 10.0).clamp(0.5, 5.0)
 }
 
-/// The length of the measured phase.
+/// Returns the length of the measured phase.
 pub(crate) fn measured_length(plan: &Plan) -> Length {
     Length::measured(virtual_ms(warm_up(plan)), virtual_ms(plan.virtual_ms))
 }
@@ -51,7 +53,8 @@ pub(crate) fn measured_length(plan: &Plan) -> Length {
 /// Runs the benchmark.
 ///
 /// # Errors
-/// A configuration that cannot be used, or work that failed. A check that fails is no error: the report says so.
+/// A configuration that cannot be used, or work that failed. A failed check is no error: the report
+/// states it.
 #[expect(clippy::disallowed_methods, reason = "the program's clock")]
 pub fn run<W>(workload: W, plan: &Plan, watch: &dyn Watch) -> Result<SimReport, RunError>
 where
@@ -109,7 +112,7 @@ where
     Ok(report_of(&driver, plan, &measured, records, checks, wall))
 }
 
-/// Returns the part of a history's head that only simulated runs have.
+/// Returns the entries of a history's header that only simulated runs have.
 fn own_meta(config: &Config) -> impl Iterator<Item = (String, String)> {
     let own = [
         ("fabric", "sim".to_owned()),

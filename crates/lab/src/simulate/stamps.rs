@@ -1,8 +1,9 @@
-//! Timestamps of a simulated cluster: their sources, and the node that gives them out.
+//! Timestamps of a simulated cluster: their sources, and the node that serves them.
 //!
-//! Invariant: each source gives timestamps above all that are in memory. Phases of one memory may have different sources;
-//! the process's counter knows the timestamps of one phase before the next one begins. Only that counter costs nothing;
-//! every other source is asked by verbs or messages, or waited for.
+//! Invariant: each source gives timestamps above all timestamps that are in memory. Phases on the
+//! same memory may have different sources, because the process's counter learns the timestamps of
+//! one phase before the next phase begins. Only the process's counter takes no time. Every source
+//! except the process's counter needs verbs, messages, or waiting.
 
 use crate::harness::named::named;
 use crate::harness::simulated::refused;
@@ -23,25 +24,29 @@ use tarn_sim::scheduler::Scheduler;
 use tarn_sim::service::{NodeKind, ServiceConfig as Cores, ServiceNode};
 use tarn_store::ids::{Timestamp, UsageError};
 
-/// Cores of the service's machine: as many as those of LOTUS's testbed have (two processors of eight).
+/// The number of cores of the service's machine: as many cores as each machine of LOTUS's testbed
+/// has (two processors of eight cores).
 const CORES: u16 = 16;
 
 named! {
-    /// Where timestamps come from.
+    /// The sources of timestamps.
     pub enum Source {
-        /// A counter that all nodes share and that costs nothing: public code of Motor's kind has one in each process.
+        /// A counter that all nodes share and that takes no time: public code of Motor's kind has
+        /// such a counter in each process.
         Counter = "counter",
-        /// A service on a node of its own in the compute pool, by messages.
+        /// A service on a node of its own in the compute pool; clients send it messages.
         Service = "service",
-        /// A word of a memory node: a READ to start, a FETCH_AND_ADD to commit.
+        /// A word of a memory node: a transaction reads it with a READ at its start and increments
+        /// it with a FETCH_AND_ADD at its commit.
         Pool = "pool",
-        /// Each node's clock, whose uncertainty is waited out.
+        /// Each node's own clock; the node waits until the clock's uncertainty is over.
         Clock = "clock",
     }
 }
 
 impl Source {
-    /// The default of a cluster: no source that one process alone has, if nodes are to agree.
+    /// Returns the default source of a cluster. Several nodes that must agree on timestamps never
+    /// get a source that only one process can use.
     pub fn of(protocol: &AnyProtocol, compute_nodes: usize) -> Source {
         match protocol.needs().timestamps && compute_nodes > 1 {
             true => Source::Service,
@@ -50,7 +55,7 @@ impl Source {
     }
 }
 
-/// The service's node: one life, of which each phase has a part.
+/// The service's node: the node joins with one incarnation, which serves all phases.
 pub struct StampNode {
     node: ServiceNode,
     id: NodeId,
@@ -58,17 +63,18 @@ pub struct StampNode {
 }
 
 impl StampNode {
-    /// Joins the cluster behind its compute nodes.
+    /// Lets the node join the cluster, with a slot number after those of the compute nodes.
     ///
     /// # Errors
-    /// When there is no slot left for it.
+    /// The cluster has no slot left for the node.
     pub fn new(
         fabric: &SimFabric,
         database: &Database,
         slot: usize,
     ) -> Result<StampNode, UsageError> {
         let id = database.membership.join(NodeSlot(slot as u16))?;
-        // It runs no transaction, so that nothing of it rests on anybody's locks.
+        // The node runs no transaction, so it retires from the membership and no other node waits
+        // for its locks.
         database.membership.retire(id);
         let node = ServiceNode::new(fabric, Cores::new(NodeKind::Timestamp, CORES));
         let node = node.map_err(refused)?;
@@ -78,10 +84,10 @@ impl StampNode {
         Ok(StampNode { node, id, service })
     }
 
-    /// Serves in this phase, until `is_over`.
+    /// Serves timestamps in this phase, until `is_over`.
     ///
     /// # Errors
-    /// Names the value that cannot be used.
+    /// A value that cannot be used; the error names this value.
     pub fn start<'a>(
         &'a self,
         database: &Arc<Database>,
@@ -101,7 +107,7 @@ impl StampNode {
 }
 
 impl SimCluster {
-    /// Has a thread take its timestamps from a source.
+    /// Makes a thread take its timestamps from `source`.
     pub(super) fn set_timestamps(&self, cx: &mut Context, source: Source) {
         let config = ClientConfig { cores: CORES, ..ClientConfig::default() };
         cx.timestamps = match source {
@@ -109,7 +115,7 @@ impl SimCluster {
             Source::Pool => Timestamps::Pool(pool_word()),
             Source::Clock => Timestamps::Clock(ClockStamps::default()),
             Source::Service => {
-                // All datagrams of a port are one layer's.
+                // All datagrams of one port must pass through the same message layer.
                 let rpc = match cx.has_services() {
                     true => cx.rpc().clone(),
                     false => Rpc::new(cx.port.clone(), RpcConfig::default()),
@@ -121,11 +127,12 @@ impl SimCluster {
     }
 }
 
-/// Sets the pool's word, at rest, before timestamps come from it: the word counts on behind the timestamps in memory. (A service sees to
-/// that itself, and clocks are far ahead.)
+/// Sets the pool's timestamp word, at rest, before the pool serves timestamps, so that the word
+/// continues after the timestamps in memory. (The timestamp service continues after the timestamps
+/// in memory by itself, and clocks are far ahead of the timestamps in memory.)
 ///
 /// # Errors
-/// The fabric's.
+/// The errors that the fabric reports.
 pub(super) fn raise_pool(cx: &Context) -> Result<(), Box<FabricError>> {
     let word = cx.groups.primary(pool_word());
     let given = cx.database().counter.last().0 - Timestamp::LOADED.0;

@@ -1,10 +1,13 @@
-//! The addresses that threads remember when a phase begins, as in the middle of a run that is longer than can be simulated.
+//! The addresses that threads already know when a phase begins, as in the middle of a run that is
+//! too long to simulate.
 //!
-//! Invariant: nothing is known that such a run would not know. Its transactions are drawn as the phase draws them, and each
-//! runs where it would run. The thread that runs it remembers where the records lie whose keys its input says. Only loading
-//! tells addresses, and an address is a guess ([`tarn_store::memory::address_cache`]). Nodes that grant locks remember the
-//! version tables of those of these records whose locks are theirs. After a run without end all threads know all that was
-//! loaded.
+//! Invariant: threads know only addresses that they would know in such a long run. The long run's
+//! transactions are drawn as the phase draws its transactions, and each transaction is assigned to
+//! the thread that would run it. The thread that runs a transaction remembers the addresses of the
+//! records whose keys the transaction's input contains. All addresses come from loading, and an
+//! address is only a guess ([`tarn_store::memory::address_cache`]). Nodes that grant locks also
+//! cache the version tables of those records whose locks they grant. After an infinitely long run,
+//! all threads know the addresses of all loaded records.
 
 use rand::RngExt as _;
 use std::cell::RefCell;
@@ -24,25 +27,29 @@ use tarn_store::schema::TableId;
 use tarn_workloads::Workload;
 use tarn_workloads::routes::Routes;
 
-/// The stream of the generator that draws the run before the phase.
+/// The random generator's stream that draws the transactions before the phase.
 const STREAM: u64 = u64::MAX - 1;
-/// Entries of a direct-mapped cache for each address that it may come to hold: few displace one another.
+/// The number of entries of a direct-mapped cache for each address that the cache may hold. The
+/// cache is so large that few addresses displace one another.
 const ROOM: u64 = 4;
-/// The same where all are known: of them hardly any is to be displaced.
+/// The number of entries per address in a cache that holds all addresses, so that hardly any
+/// address is displaced.
 const ROOM_FOR_ALL: u64 = 16;
-/// READs of one round, at rest.
+/// The number of READs in one round, at rest.
 const READS_AT_ONCE: usize = 64;
 
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Warmth {
-    /// Whether the threads of a node remember together, or each by itself.
+    /// Whether the threads of a node share their known addresses, or each thread knows only its own
+    /// addresses.
     pub by_node: bool,
-    /// Transactions before the phase, for each record of the database; infinite: so many that all records were met.
+    /// The number of transactions before the phase, for each record of the database. An infinite
+    /// number means that the transactions accessed all records.
     pub transactions_per_record: f64,
 }
 
@@ -55,21 +62,21 @@ impl Warmth {
         (self.transactions_per_record * records as f64).round() as u64
     }
 
-    /// Entries of one cache, of so many.
+    /// Returns the number of entries of one cache, if the cluster has `caches` caches.
     fn entries(&self, records: u64, caches: usize) -> usize {
         if self.knows_all() {
             return self.atlas_entries(records);
         }
-        // A thread that remembers alone has seen its part of the transactions at the most.
+        // A thread with a cache of its own has run at most its share of the transactions.
         let seen = self.transactions(records).div_ceil(caches as u64);
         let seen = if self.by_node { records } else { seen.min(records) };
         (seen * ROOM) as usize
     }
 
-    /// Refuses more addresses than this machine has memory for.
+    /// Refuses a warm start whose addresses need more memory than this machine has.
     ///
     /// # Errors
-    /// Names how many would be remembered.
+    /// The error names the number of addresses that would be cached.
     pub(super) fn check(
         &self,
         records: u64,
@@ -94,12 +101,12 @@ impl Warmth {
         (records * room) as usize
     }
 
-    /// A cache with room for all records, which loading fills.
+    /// Makes a cache with space for all records; loading fills this cache.
     pub(super) fn atlas(&self, records: u64) -> AddressCache {
         AddressCache::new(self.atlas_entries(records))
     }
 
-    /// Gives each of these threads the addresses that it remembers.
+    /// Gives each of these threads the addresses that it would know.
     pub(super) fn warm<W: Workload>(
         &self,
         workload: &W,
@@ -141,7 +148,7 @@ impl Warmth {
             let mut see = |table: TableId, key: u64| {
                 let Some((slot, body)) = atlas.get(table, key) else { return };
                 contexts[thread].cache.borrow_mut().put(table, key, slot, body);
-                // The first thread of a node keeps account.
+                // The list of the node's first thread collects the records of the whole node.
                 recent[threads[0]].push((table, key, slot));
             };
             if let Some((table, key)) = first {
@@ -159,8 +166,9 @@ impl Warmth {
     }
 }
 
-/// Has a compute node remember the version tables of records of its own shards that its transactions began with, the
-/// last ones last: as many as it has room for.
+/// Makes a compute node cache version tables. The node caches the tables of those records of its
+/// own shards that were the first records of its transactions. The node caches as many version
+/// tables as it has space for, and adds those of the most recent records last.
 fn remember_versions(
     cx: &Context,
     seen: &[(TableId, u64, Address)],

@@ -1,7 +1,7 @@
 //! A line chart as an SVG element: axes with units, lines with markers, a tooltip on every marker.
 //!
-//! Invariant: colours are names of the page's style, never values, so that one drawing serves light and
-//! dark. The same lines give the same bytes.
+//! Invariant: colours are names that the page's style defines, never colour values, so that one
+//! drawing serves light and dark pages. The same lines give the same bytes.
 
 use super::report::brief;
 use crate::harness::lines::{put, put_part};
@@ -13,12 +13,14 @@ const LEFT: f64 = 68.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 46.0;
-/// Colours that the style names; a further line repeats them with another dash.
+/// The number of colours that the style names; further lines repeat these colours with another
+/// dash.
 pub(crate) const COLOURS: usize = 8;
-/// An axis whose values differ by more than this is logarithmic, and one whose values double.
+/// An axis is logarithmic if its greatest and smallest values differ by more than this factor, or
+/// if its values grow by factors.
 const LOGARITHMIC_FROM: f64 = 40.0;
 
-/// A value to draw, and the text of its tooltip.
+/// A value to draw, and the text of the value's tooltip.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Mark {
     pub x: f64,
@@ -26,40 +28,40 @@ pub(crate) struct Mark {
     pub title: String,
 }
 
-/// Marks joined in their order.
+/// A line that joins marks in their order.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Line {
-    /// In the legend; empty for none.
+    /// The line's name in the legend; an empty name keeps the line out of the legend.
     pub name: String,
-    /// Which colour.
+    /// The number of the line's colour.
     pub colour: usize,
-    /// Drawn with a dash: the second of two lines of one colour.
+    /// Whether the line is dashed, as the second of two lines of one colour is.
     pub dashed: bool,
     pub marks: Vec<Mark>,
 }
 
-/// An axis.
+/// The scale of an axis.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Scale {
-    /// From zero, or logarithmic if the values are far apart.
+    /// An axis of numbers: it starts at zero, or is logarithmic if the values are far apart.
     Number,
-    /// Places 0, 1, 2… with these names.
+    /// An axis of names: the places 0, 1, 2… have these names.
     Names(Vec<String>),
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 pub(crate) struct Chart {
     pub title: String,
-    /// Names of the axes, units included.
+    /// The name of each axis, unit included.
     pub x_name: String,
     pub y_name: String,
     pub x_scale: Scale,
-    /// Whether values that are far apart are drawn logarithmically.
+    /// Whether the vertical axis is logarithmic if its values are far apart.
     pub y_may_be_logarithmic: bool,
     pub lines: Vec<Line>,
 }
 
-/// Where values are drawn.
+/// The range of values along an axis.
 struct Span {
     from: f64,
     to: f64,
@@ -95,7 +97,7 @@ impl Span {
         Span { from: ticks[0], to: ticks[ticks.len() - 1], is_logarithmic: true, ticks }
     }
 
-    /// Where a value is, from 0 to 1.
+    /// Returns the position of a value along the axis, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         match self.is_logarithmic {
             true => (value / self.from).log10() / (self.to / self.from).log10(),
@@ -104,8 +106,9 @@ impl Span {
     }
 }
 
-/// Whether values go up by factors: at least three steps, half of them to 1.5 times the value before or more, and eight
-/// times the least altogether.
+/// Returns whether values grow by factors. The values must have at least three steps. At least half
+/// of the steps must multiply the value by 1.5 or more. The greatest value must be at least eight
+/// times the least value.
 fn doubles(values: &[f64]) -> bool {
     let mut rising = values.to_vec();
     rising.sort_by(f64::total_cmp);
@@ -116,7 +119,7 @@ fn doubles(values: &[f64]) -> bool {
     steps.len() >= 3 && steps[steps.len() / 2] >= 1.5 && is_far
 }
 
-/// The smallest of 1, 2, 5 times a power of ten that is not below `least`.
+/// Returns the smallest number that is 1, 2 or 5 times a power of ten and is not below `least`.
 pub(crate) fn step(least: f64) -> f64 {
     if least <= 0.0 || !least.is_finite() {
         return 1.0;
@@ -126,7 +129,7 @@ pub(crate) fn step(least: f64) -> f64 {
     fits.unwrap_or(10.0) * power
 }
 
-/// Text as SVG and HTML take it.
+/// Escapes text for SVG and HTML.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -140,7 +143,7 @@ fn along_y(share: f64) -> f64 {
 }
 
 impl Chart {
-    /// The element, with its title.
+    /// Returns the chart's SVG element, with the chart's title.
     pub(crate) fn svg(&self) -> String {
         let marks = || self.lines.iter().flat_map(|line| &line.marks);
         let across = match &self.x_scale {
@@ -219,7 +222,7 @@ fn draw(svg: &mut String, line: &Line, across: &Span, up: &Span) {
     let _ = writeln!(svg, "<path class=\"line\" d=\"M{}\"/>", path.join("L"));
     for ((x, y), mark) in places.iter().zip(&line.marks) {
         let title = escape(&mark.title);
-        // A larger disc that is not seen makes the small one easy to point at.
+        // A larger invisible disc makes the small disc easy to point at.
         let _ = put!(svg =>
             "<g><title>{title}</title><circle class=\"reach\" cx=\"{x:.1}\" cy=\"{y:.1}\" \
              r=\"11\"/><circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>");
@@ -227,7 +230,7 @@ fn draw(svg: &mut String, line: &Line, across: &Span, up: &Span) {
     svg.push_str("</g>\n");
 }
 
-/// The style's names of a line.
+/// Returns a line's class names in the style sheet.
 pub(crate) fn class(line: &Line) -> String {
     let dash = if line.dashed || line.colour >= COLOURS { " dashed" } else { "" };
     format!("c{}{dash}", line.colour % COLOURS)

@@ -1,6 +1,6 @@
 //! Tests of charts.
 //!
-//! Invariant checked: ticks are round and enclose the values; titles are escaped.
+//! Invariant checked: an axis's ticks are round numbers and enclose the values; titles are escaped.
 
 use super::*;
 

@@ -1,8 +1,9 @@
-//! How much memory a simulated run will take of this machine.
+//! An estimate of the memory of this machine that a simulated run will take.
 //!
-//! Invariant: an upper bound for the large parts, so that runs side by side fit: the image of the loaded records, the
-//! tables of pages, the lines that a run can change, a recorded history with its graph, and the addresses that threads
-//! remember. A test holds it against the memory of runs.
+//! Invariant: the estimate is an upper bound for the large parts of the memory, so that runs side
+//! by side fit into memory. The large parts are the loaded records, the tables of pages, and the
+//! lines that a run can change. Further large parts are a recorded history with its graph, and the
+//! addresses that threads remember. A test compares the estimate with the memory that runs take.
 
 use crate::simulate::run::Plan;
 use tarn::memory::caches_bytes;
@@ -11,24 +12,26 @@ use tarn_sim::memory::{PAGE_BYTES, TABLE_ENTRY_BYTES};
 use tarn_store::ids::UsageError;
 use tarn_workloads::workload::Workload;
 
-/// The program, a report, the caches of one thread.
+/// The number of bytes for the program, one report, and the caches of one thread.
 const PROGRAM_BYTES: u64 = 32 << 20;
-/// Words of a slot beside its payload that are not zero.
+/// The number of bytes of a slot's nonzero words beside its payload.
 const HEAD_BYTES: u64 = 24;
-/// A coordinator's coroutine, rounds and buffers.
+/// The number of bytes of a coordinator's coroutine, rounds and buffers.
 const COORDINATOR_BYTES: u64 = 32 << 10;
-/// Lines that a transaction leaves changed at one replica, its log among them.
+/// The number of lines that a transaction leaves changed at one replica, including lines of its
+/// log.
 const LINES_CHANGED: u64 = 8;
 const LINE_BYTES: u64 = 64;
-/// A transaction takes at least so long, in virtual nanoseconds: two round trips.
+/// The least duration of a transaction, in virtual nanoseconds: two round trips.
 const TRANSACTION_NS: f64 = 4_000.0;
-/// A recorded transaction, as recorded, as judged, and as a node of a graph.
+/// The number of bytes of a recorded transaction: its record, its form in the checker, and its
+/// graph node.
 const RECORDED_BYTES: u64 = 1_200;
 
-/// Returns the bytes that `plan` will take with this workload.
+/// Returns the number of bytes of memory that `plan` will take with this workload.
 ///
 /// # Errors
-/// A database that cannot be laid out.
+/// A database whose memory cannot be laid out.
 pub fn memory_bytes<W: Workload>(workload: &W, plan: &Plan) -> Result<u64, UsageError> {
     let (schemas, records) = (workload.schemas(), workload.records());
     let shape = &plan.config.cluster;
@@ -44,7 +47,7 @@ pub fn memory_bytes<W: Workload>(workload: &W, plan: &Plan) -> Result<u64, Usage
     let tables = catalog.tables().iter();
     let payloads: u64 =
         tables.map(|table| table.schema.expected_records * table.slot.payload_bytes as u64).sum();
-    // Tables may be planned with room to spare.
+    // The workload may plan tables with more space than its records need.
     let mean = payloads.div_ceil(expected.max(1));
     let image = records.max(expected).saturating_mul(HEAD_BYTES + mean);
 

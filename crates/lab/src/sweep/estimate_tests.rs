@@ -1,6 +1,7 @@
 //! Tests of estimates of memory.
 //!
-//! Invariant checked: an estimate is not below the memory that a run takes, nor far above it.
+//! Invariant checked: an estimate is not below the memory that a run takes, and not far above this
+//! memory.
 
 use super::*;
 use crate::harness::watch::Silent;
@@ -11,7 +12,7 @@ use tarn::cluster::ClusterConfig;
 use tarn_sim::profile::Profile;
 use tarn_workloads::{Settings, Workload, kvs::Kvs, smallbank::SmallBank, ycsb::Ycsb};
 
-/// The estimate, and the memory that the simulation took.
+/// Returns the estimate, and the memory that the simulation took.
 fn both<W: Workload>(records: u64, replicas: usize) -> (u64, u64) {
     let workload = W::new(&Settings { profile: None, records: Some(records), zipf: None });
     let workload = workload.expect("a workload");

@@ -1,9 +1,13 @@
-//! Sweeps: one command run over a grid of parameters, every point a process of its own.
+//! Sweeps: one command run over a grid of parameters. Every point of the grid is a process of its
+//! own.
 //!
-//! Map: [`grid`] makes points out of axes; [`pool`] runs points side by side and brings back their reports, as far as
-//! memory goes by [`estimate`]. [`report`] puts them together for programs and in a table, [`page`] in figures. A point is
-//! run with arguments of this program, so a list of configurations (a sweep, a reproduction of a paper's figures) needs
-//! nothing else:
+//! Map:
+//! - [`grid`]: makes points out of axes.
+//! - [`pool`]: runs points side by side, as far as memory suffices by [`estimate`], and collects their reports.
+//! - [`report`]: combines the reports for programs and in a table. [`page`]: shows them in figures.
+//!
+//! A point is a list of arguments of this program. So the pool needs only a list of configurations,
+//! for example those of a sweep or of a reproduction of a paper's figures:
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -18,8 +22,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Invariant: a point's report is the report of the same arguments when they are run alone: points share nothing but the
-//! machine, and only the part under `wall` in a report depends on the machine.
+//! Invariant: a point's report equals the report of the same arguments when they are run alone.
+//! Points share nothing but the machine, and only the part under `wall` in a report depends on the
+//! machine.
 
 pub(crate) mod chart;
 pub mod estimate;
@@ -31,7 +36,7 @@ pub(crate) mod style;
 use serde::Serialize;
 use tarn_store::ids::UsageError;
 
-/// Most points of one sweep.
+/// The largest number of points in one sweep.
 pub const POINTS_MAX: usize = 1_000;
 
 /// A parameter and its values.
@@ -39,7 +44,7 @@ pub const POINTS_MAX: usize = 1_000;
 pub struct Axis {
     /// The flag's name, without dashes.
     pub name: String,
-    /// Values in the order in which they were given; none twice.
+    /// The values in the order in which the user gave them; no value occurs twice.
     pub values: Vec<String>,
 }
 
@@ -47,7 +52,7 @@ impl Axis {
     /// Reads `NAME=VALUE,VALUE,…`; values that contain commas are separated by semicolons.
     ///
     /// # Errors
-    /// Describes the mistake in the text.
+    /// The error describes the mistake in the text.
     pub fn parse(text: &str) -> Result<Axis, UsageError> {
         let refuse = |allowed: &str| UsageError {
             field: "sweep".into(),
@@ -76,17 +81,19 @@ impl Axis {
 /// One run of a sweep.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Point {
-    /// The parameters that tell it from the others, with their values.
+    /// The parameters that distinguish the point from the other points, with their values.
     pub labels: Vec<(String, String)>,
-    /// Arguments of the program, its command first; `--json` is added when it is run.
+    /// The arguments of the program, beginning with the command; the pool adds `--json` when it
+    /// runs the point.
     pub arguments: Vec<String>,
-    /// Memory that it takes, in bytes, as far as one can tell beforehand; 0 if that is unknown. Points run side by side
-    /// only as far as this much memory is there.
+    /// The estimated number of bytes of memory that the point takes; 0 if no estimate is known. The
+    /// pool runs points side by side only if the machine has enough memory.
     pub memory_bytes: u64,
 }
 
 impl Point {
-    /// Its name for people: `coordinators=9 replicas=1`, or all arguments if it has no labels.
+    /// Returns the point's name for human readers: `coordinators=9 replicas=1`, or all arguments if
+    /// the point has no labels.
     pub fn name(&self) -> String {
         if self.labels.is_empty() {
             return self.arguments.join(" ");
@@ -97,10 +104,11 @@ impl Point {
     }
 }
 
-/// All combinations of the axes' values on top of `base`, the first axis varying slowest.
+/// Returns all combinations of the axes' values, added to the arguments `base`. The first axis
+/// varies slowest.
 ///
 /// # Errors
-/// No axis, one parameter twice, or more than [`POINTS_MAX`] points.
+/// An empty list of axes, a parameter that occurs twice, or more than [`POINTS_MAX`] points.
 pub fn grid(base: &[String], axes: &[Axis]) -> Result<Vec<Point>, UsageError> {
     let refuse =
         |value: String, allowed: String| Err(UsageError { field: "sweep".into(), value, allowed });
@@ -126,12 +134,12 @@ pub fn grid(base: &[String], axes: &[Axis]) -> Result<Vec<Point>, UsageError> {
     Ok(points)
 }
 
-/// `point` with each value of one more axis.
+/// Returns copies of `point`, one for each value of one more axis.
 fn extended<'a>(point: &'a Point, axis: &'a Axis) -> impl Iterator<Item = Point> + 'a {
     axis.values.iter().map(move |value| {
         let mut point = point.clone();
         point.labels.push((axis.name.clone(), value.clone()));
-        // One word: the value may begin with a dash.
+        // The flag and its value are one argument, because the value may begin with a dash.
         point.arguments.push(format!("--{}={value}", axis.name));
         point
     })

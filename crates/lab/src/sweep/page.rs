@@ -1,7 +1,9 @@
-//! A sweep as one page: figures, the table, and everything that is needed to run it again.
+//! A sweep as one page: figures, the table, and everything that a user needs to run the sweep
+//! again.
 //!
-//! Invariant: the page stands alone (no script, no font, no link), is readable in light and dark, and is
-//! a function of the points' configurations and seeds: nothing in it is of the machine that ran them.
+//! Invariant: the page needs no other file (no script, no font, no link) and is readable in light
+//! and dark. The page depends only on the points' configurations and seeds, and not on the machine
+//! that ran them.
 
 use super::chart::{Chart, Line, Mark, Scale, class, escape};
 use super::report::{
@@ -12,23 +14,26 @@ use crate::harness::lines::put_part;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Charts of utilisation, one for each series; more are left out, the table has their figures.
+/// The largest number of utilisation charts. Each series has one chart; the table also has the
+/// figures of series without a chart.
 const UTILISATIONS_MAX: usize = 12;
 
-/// The axis along which lines run, and the points of each line.
+/// The axis along which the chart's lines run, and the points of each line.
 struct Series<'a> {
     along: &'a Axis,
-    /// All of its values are numbers.
+    /// Whether all values of the axis are numbers.
     is_number: bool,
     each: Vec<(String, Vec<&'a Ran>)>,
 }
 
 impl<'a> Series<'a> {
-    /// Lines run along the axis of numbers with most values, else along the axis with most.
+    /// Chooses the axis along which lines run: the numeric axis with the most values. If no axis is
+    /// numeric, the axis with the most values is chosen.
     fn of(report: &'a SweepReport) -> Option<Series<'a>> {
         let is_number = |axis: &Axis| axis.values.iter().all(|value| value.parse::<f64>().is_ok());
         let rank = |axis: &&Axis| (is_number(axis) && axis.values.len() > 1, axis.values.len());
-        // The first of equals: `max_by_key` takes the last.
+        // `max_by_key` returns the last of several equal axes, so the reversed order gives the
+        // first.
         let along = report.axes.iter().rev().max_by_key(rank)?;
         let mut each: Vec<(String, Vec<&Ran>)> = Vec::new();
         for point in &report.points {
@@ -43,7 +48,7 @@ impl<'a> Series<'a> {
         Some(Series { along, is_number: is_number(along), each })
     }
 
-    /// Where a point stands along the axis.
+    /// Returns the position of a point along the axis.
     fn place(&self, point: &Ran) -> Option<f64> {
         let (_, value) = point.labels.iter().find(|(name, _)| *name == self.along.name)?;
         match self.is_number {
@@ -59,7 +64,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// A line of marks whose places are `x` and `y` of each point.
+    /// Makes a line of marks. `x` and `y` give the place of each point's mark.
     fn line(
         &self,
         (name, colour, dashed): (String, usize, bool),
@@ -76,7 +81,7 @@ impl<'a> Series<'a> {
     }
 }
 
-/// Returns a tooltip's text for a point.
+/// Returns the text of a point's tooltip.
 fn told(point: &Ran) -> String {
     let figures = [THROUGHPUT, P50, P99, CONFLICTS].map(|figure| {
         let value = figure.of(&point.report).map_or_else(|| "–".to_owned(), brief);
@@ -85,7 +90,7 @@ fn told(point: &Ran) -> String {
     format!("{}\nbusiest: {}", figures.join("\n"), point.bottleneck())
 }
 
-/// The whole page.
+/// Returns the whole page as HTML.
 pub fn page(report: &SweepReport) -> String {
     let title = escape(&format!("tarn {}", report.arguments.join(" ")));
     let mut html = format!(
@@ -179,7 +184,8 @@ fn figures(html: &mut String, series: &Series<'_>) {
     html.push_str("</section>\n");
 }
 
-/// How busy the hardware was: a chart for each line of the others.
+/// Writes charts of the hardware's utilisation: one chart for each line of the throughput and
+/// latency charts.
 fn utilisation(html: &mut String, series: &Series<'_>) {
     for (name, points) in series.each.iter().take(UTILISATIONS_MAX) {
         let of = if name.is_empty() { String::new() } else { format!(": {name}") };
@@ -205,7 +211,7 @@ fn utilisation(html: &mut String, series: &Series<'_>) {
     }
 }
 
-/// A chart with its caption and legend.
+/// Writes a chart with its caption and its legend.
 pub(crate) fn figure(html: &mut String, chart: &Chart) {
     let _ = put_part!(html =>
         "<figure>\n<figcaption>{}</figcaption>\n{}", escape(&chart.title), chart.svg());
@@ -234,7 +240,7 @@ fn table(html: &mut String, report: &SweepReport) {
     html.push_str("</table></div>\n");
 }
 
-/// The configuration of each point: its command, and the values that its report says were chosen.
+/// Writes the configuration of each point: its command, and the settings in its report.
 fn configuration(html: &mut String, report: &SweepReport) {
     html.push_str("<h2>Configuration</h2>\n");
     for point in &report.points {

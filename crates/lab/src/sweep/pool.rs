@@ -1,8 +1,11 @@
-//! Runs points side by side: each is this program started once more, with the point's arguments.
+//! Runs points side by side. Each point is a new process of this program with the point's
+//! arguments.
 //!
-//! Invariant: the report of a point is read from its standard output and never changed here. A point starts when fewer than
-//! `jobs` run and its estimated memory is there, beside the memory that the running ones will still take; one always may.
-//! When a point fails, or the caller stops the pool, the points that run are ended, waited for, and named.
+//! Invariant: the report of a point is read from the process's standard output, and the pool never
+//! changes it. A point starts only when fewer than `jobs` points run. The machine must also have
+//! enough memory for the new point and for the further growth of the running points. If no point
+//! runs, the next point starts in any case. When a point fails, or the caller stops the pool, the
+//! pool ends the running points, waits for them, and names them.
 
 use super::Point;
 use crate::machine;
@@ -15,34 +18,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Most points at once.
+/// The largest number of points that run at the same time.
 pub const JOBS_MAX: usize = 256;
-/// Between two looks at the running points.
+/// The time between two checks of the running points.
 const TURN: Duration = Duration::from_millis(5);
 
-/// Starts points.
+/// A pool starts the processes of points.
 #[derive(Clone, Debug)]
 pub struct Pool {
     program: PathBuf,
     jobs: usize,
 }
 
-/// The results of a point.
+/// The results of a point's process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Done {
-    /// The object that it printed.
+    /// The JSON object that the point's process printed.
     pub report: Value,
-    /// Whether it said, by its exit code, that all of its checks passed.
+    /// Whether the process reported, by its exit code, that all of its checks passed.
     pub passed: bool,
-    /// How long it took this machine.
+    /// The time that the process took on this machine.
     pub seconds: f64,
 }
 
-/// It is told how far a pool is.
+/// A watch is told the progress of a pool.
 pub trait Watch {
-    /// A point begins.
+    /// A point's process starts.
     fn begins(&self, point: &Point);
-    /// A point has ended; so many of all have by now.
+    /// A point has ended; `finished` of all `of` points have ended by now.
     fn ended(&self, point: &Point, done: &Done, finished: usize, of: usize);
 }
 
@@ -55,23 +58,23 @@ impl Watch for Silent {
     fn ended(&self, _: &Point, _: &Done, _: usize, _: usize) {}
 }
 
-/// Why a pool came to no end.
+/// The reason for which a pool did not complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PoolError {
-    /// A point gave no report.
+    /// A point's process gave no report.
     Failed {
-        /// Its name.
+        /// The point's name.
         point: String,
-        /// Its last message, or how it ended.
+        /// The process's last message, or the way in which the process ended.
         why: String,
-        /// It refused its arguments (exit code 2).
+        /// Whether the process refused its arguments (exit code 2).
         is_usage: bool,
     },
     /// The caller stopped the pool.
     Interrupted {
-        /// Names of the points that were running.
+        /// The names of the points that were running.
         running: Vec<String>,
-        /// How many had ended.
+        /// The number of points that had ended.
         finished: usize,
         /// The number of all points.
         of: usize,
@@ -95,7 +98,7 @@ impl fmt::Display for PoolError {
 
 impl std::error::Error for PoolError {}
 
-/// A point under way.
+/// A point that is running.
 struct Running {
     index: usize,
     child: Child,
@@ -105,7 +108,7 @@ struct Running {
 }
 
 impl Pool {
-    /// A pool that starts `program`, at most `jobs` at once.
+    /// Makes a pool that starts `program`, with at most `jobs` processes at the same time.
     ///
     /// # Panics
     /// If `jobs` is not from 1 to [`JOBS_MAX`].
@@ -114,21 +117,22 @@ impl Pool {
         Pool { program, jobs }
     }
 
-    /// A pool that starts the program which is running now.
+    /// Makes a pool that starts the program which is running now.
     ///
     /// # Errors
-    /// If the system does not say where that program is.
+    /// If the system does not report the path of the running program.
     ///
     /// # Panics
-    /// As [`Pool::new`].
+    /// The same panics as [`Pool::new`].
     pub fn of_this_program(jobs: usize) -> io::Result<Pool> {
         Ok(Pool::new(std::env::current_exe()?, jobs))
     }
 
-    /// Runs all points; their reports are in the order of `points`. Setting `stop` ends the pool.
+    /// Runs all points and returns their reports in the order of `points`. Setting `stop` ends the
+    /// pool.
     ///
     /// # Errors
-    /// The first point that gave no report, or the interruption.
+    /// The first point that gave no report, or the caller's interruption.
     pub fn run(
         &self,
         points: &[Point],
@@ -151,7 +155,8 @@ impl Pool {
         let mut all: Vec<Option<Done>> = vec![None; points.len()];
         let (mut next, mut finished) = (0, 0);
         while finished < points.len() {
-            // Looked at before the points are: they may have been interrupted too.
+            // `stop` is checked before the points' processes, because the interruption may also
+            // have ended the points' processes.
             if stop.load(Ordering::Relaxed) {
                 let names = running.iter().map(|it| points[it.index].name()).collect();
                 return Err(PoolError::Interrupted { running: names, finished, of: points.len() });
@@ -191,7 +196,8 @@ impl Pool {
             index,
             child,
             start: Instant::now(),
-            // A thread must read while it writes, or it would wait for ever.
+            // A thread must read the process's output while the process writes, or the process
+            // would wait for ever.
             out: std::thread::spawn(move || read(out)),
             err: std::thread::spawn(move || read(err)),
         })
@@ -209,7 +215,7 @@ fn pause() {
     std::thread::sleep(TURN);
 }
 
-/// Whether there is memory for a point beside those that run.
+/// Returns whether the machine has enough memory for a further point beside the running points.
 fn fits(points: &[Point], next: usize, running: &[Running]) -> bool {
     if running.is_empty() {
         return true;
@@ -222,7 +228,7 @@ fn fits(points: &[Point], next: usize, running: &[Running]) -> bool {
     to_come.sum::<u64>().saturating_add(points[next].memory_bytes) <= available
 }
 
-/// Takes one of the points that have ended out of `running`.
+/// Removes one ended point from `running`, if a point has ended.
 fn take_ended(
     running: &mut Vec<Running>,
     points: &[Point],
@@ -267,10 +273,11 @@ fn failed(point: &Point, why: String) -> PoolError {
     PoolError::Failed { point: point.name(), why, is_usage: false }
 }
 
-/// Ends the points that still run, and waits for them: no process is left behind.
+/// Ends the points that still run, and waits for them, so that no process remains.
 fn end_all(running: &mut Vec<Running>) {
     for it in running.iter_mut() {
-        // One that has ended by itself in the meantime needs no ending.
+        // A process that has ended by itself in the meantime cannot be killed, so the error is
+        // ignored.
         let _ = it.child.kill();
     }
     for mut it in running.drain(..) {

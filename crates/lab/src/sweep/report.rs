@@ -1,7 +1,7 @@
-//! The results of a sweep: an object for programs, a table for people.
+//! The results of a sweep: an object for programs, and a table for human readers.
 //!
-//! Invariant: the reports of the points stand here as the points gave them; the table shows figures of theirs and adds
-//! none. A figure that a report does not have is shown as a dash.
+//! Invariant: the sweep's report contains the points' reports unchanged. The table shows only
+//! figures of these reports, and a dash for a figure that a report does not have.
 
 use super::pool::Done;
 use super::{Axis, Point};
@@ -10,54 +10,55 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SweepReport {
-    /// The part that all points have in common: the command and its flags.
+    /// The arguments that all points have in common: the command and its flags.
     pub arguments: Vec<String>,
     /// The varied parameters.
     pub axes: Vec<Axis>,
-    /// The points, the first axis varying slowest.
+    /// The points; the first axis varies slowest.
     pub points: Vec<Ran>,
 }
 
 /// A point that was run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Ran {
-    /// Its parameters, in the order of the axes.
+    /// The point's parameters, in the order of the axes.
     pub labels: Vec<(String, String)>,
-    /// All of its arguments: these, with `--json`, give its report again.
+    /// All arguments of the point: the program prints the same report again when it runs with these
+    /// arguments and `--json`.
     pub arguments: Vec<String>,
-    /// Whether all of its checks passed.
+    /// Whether all of the point's checks passed.
     pub passed: bool,
-    /// Its output.
+    /// The report that the point's process printed.
     pub report: Value,
 }
 
 /// A figure of a report that tables and drawings show.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figure {
-    /// Where it stands in the report.
+    /// The figure's JSON path in the report.
     pub path: &'static str,
-    /// Its name, unit included.
+    /// The figure's name, unit included.
     pub name: &'static str,
-    /// The factor that it is multiplied by to be shown.
+    /// The factor by which the report's value is multiplied before it is shown.
     pub scale: f64,
 }
 
-/// Committed transactions.
+/// The throughput of committed transactions.
 pub const THROUGHPUT: Figure =
     Figure { path: "/throughput_per_s", name: "throughput, k transactions/s", scale: 1e-3 };
-/// Median latency.
+/// The median latency.
 pub const P50: Figure = Figure { path: "/latency_us/p50", name: "p50, µs", scale: 1.0 };
-/// Tail latency.
+/// The tail latency: the 99th percentile.
 pub const P99: Figure = Figure { path: "/latency_us/p99", name: "p99, µs", scale: 1.0 };
-/// Far tail latency.
+/// The far tail latency: the 99.9th percentile.
 pub const P999: Figure = Figure { path: "/latency_us/p999", name: "p99.9, µs", scale: 1.0 };
-/// Tries that the protocol aborted.
+/// The share of tries that the protocol aborted.
 pub const CONFLICTS: Figure =
     Figure { path: "/conflict_rate", name: "aborted tries, %", scale: 100.0 };
-/// How busy the busiest of each kind was.
+/// The utilisation of the busiest part of each kind of hardware.
 pub const UTILISATION: [Figure; 4] = [
     Figure { path: "/utilisation/nic", name: "NIC", scale: 100.0 },
     Figure { path: "/utilisation/cpu", name: "processors", scale: 100.0 },
@@ -66,7 +67,7 @@ pub const UTILISATION: [Figure; 4] = [
 ];
 
 impl Figure {
-    /// Its value in a report, scaled.
+    /// Returns the figure's value in a report, scaled.
     pub fn of(&self, report: &Value) -> Option<f64> {
         report.pointer(self.path)?.as_f64().map(|value| value * self.scale)
     }
@@ -76,7 +77,7 @@ impl Figure {
     }
 }
 
-/// Three digits, or all of those before the point.
+/// Formats a value with three digits, or with all of the digits before the decimal point.
 pub(crate) fn brief(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -88,7 +89,8 @@ pub(crate) fn brief(value: f64) -> String {
 }
 
 impl Ran {
-    /// The part that was busiest, for which share of the time.
+    /// Returns the part of the hardware that was busiest, and the share of the time for which it
+    /// was busy.
     pub fn bottleneck(&self) -> String {
         let of = |name: &str| self.report.pointer(&format!("/bottleneck/{name}"));
         let text = |name: &str| of(name).and_then(Value::as_str);
@@ -100,7 +102,7 @@ impl Ran {
         }
     }
 
-    /// The verdict on its checks, and whether the history was checked.
+    /// Returns the verdict on the point's checks, and whether the history was checked.
     pub fn verdict(&self) -> &'static str {
         match self.report.pointer("/history/verdict").and_then(Value::as_str) {
             _ if !self.passed => "FAILED",
@@ -110,20 +112,21 @@ impl Ran {
         }
     }
 
-    /// Its name for people.
+    /// Returns the point's name for human readers.
     pub fn name(&self) -> String {
         Point { labels: self.labels.clone(), ..Point::default() }.name()
     }
 }
 
-/// The columns of tables beside the parameters and in this order; the bottleneck and the verdict follow.
+/// The columns of tables, in this order, after the parameters and before the bottleneck and the
+/// verdict.
 pub const COLUMNS: [Figure; 5] = [THROUGHPUT, P50, P99, P999, CONFLICTS];
 
 impl SweepReport {
-    /// Puts points and their results together.
+    /// Makes a report from points and their results.
     ///
     /// # Panics
-    /// If there are not as many of both.
+    /// If the number of points and the number of results differ.
     pub fn new(arguments: &[String], axes: &[Axis], points: &[Point], done: Vec<Done>) -> Self {
         assert_eq!(points.len(), done.len(), "a report for every point");
         let ran = |(point, done): (&Point, Done)| Ran {
@@ -139,12 +142,12 @@ impl SweepReport {
         }
     }
 
-    /// Names of the points with a check that failed.
+    /// Returns the names of the points with a failed check.
     pub fn failed(&self) -> Vec<String> {
         self.points.iter().filter(|point| !point.passed).map(Ran::name).collect()
     }
 
-    /// The table's rows as text, its heading first.
+    /// Returns the table's rows as text; the heading is the first row.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let parameters = self.axes.iter().map(|axis| axis.name.clone());
         let figures = COLUMNS.iter().map(|figure| figure.name.to_owned());
@@ -167,7 +170,7 @@ impl fmt::Display for SweepReport {
         let columns = rows[0].len();
         let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        // Figures to the right, the names of parts to the left.
+        // Figures are aligned to the right, and the names of parts to the left.
         let left = self.axes.len() + COLUMNS.len();
         for row in &rows {
             let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| match at {

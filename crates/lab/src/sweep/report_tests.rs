@@ -1,6 +1,7 @@
 //! Tests of a sweep's table.
 //!
-//! Invariant checked: the table shows the figures of the reports, and a dash for each that is missing.
+//! Invariant checked: the table shows the figures of the reports, and a dash for each figure that
+//! is missing.
 
 use super::*;
 use serde_json::json;

@@ -1,6 +1,7 @@
 //! Tests of axes and grids.
 //!
-//! Invariant checked: a grid has each combination once; bad axes are refused by name.
+//! Invariant checked: a grid has each combination exactly once; a bad axis is refused with an error
+//! that names it.
 
 use super::*;
 

@@ -1,33 +1,34 @@
-//! A transaction that is being recorded: its tries, its coordinator's waits, its rounds on their way.
+//! A transaction that is being recorded: its tries, its coordinator's waits, and its rounds that
+//! are not yet complete.
 //!
-//! Invariant: a try is over when the engine has counted its abort or its commit; a wait of the coordinator after that is
-//! the next try's.
+//! Invariant: a try ends when the engine has counted its abort or its commit. If the coordinator
+//! waits after that, the wait belongs to the next try.
 
 use super::{Pick, Transaction, Try, Wait};
 use std::cmp::Reverse;
 use tarn_fabric::clock::Nanos;
 
-/// While nothing is known of an outcome or a holder.
+/// The text for an outcome or a lock holder that is not known.
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// A transaction of which something may still come.
+/// A transaction that may still cause events.
 pub(super) struct Live {
     pub(super) txn: Transaction,
-    /// Rounds on their way.
+    /// The number of the transaction's rounds that are not yet complete.
     pub(super) on_the_way: usize,
-    /// The caller has the reply.
+    /// Whether the caller has the reply.
     pub(super) has_ended: bool,
-    /// The last try was aborted or committed: the next wait is another one's.
+    /// Whether the last try was aborted or committed, so that the next wait belongs to another try.
     pub(super) try_is_over: bool,
-    /// Phases entered since the last round.
+    /// The phases that the transaction entered since its last round.
     pub(super) entered: Vec<&'static str>,
-    /// The round that the coordinator waits for.
+    /// The index of the round for which the coordinator waits.
     pub(super) awaited: Option<usize>,
-    /// The coordinator's last turn ended.
+    /// The time at which the executor last finished polling the coordinator.
     pub(super) polled_until: Nanos,
 }
 
-/// The smaller, the better.
+/// A transaction's rank for the selection: a smaller rank is preferred.
 pub(super) type Rank = (Reverse<u64>, Reverse<u64>, u64);
 
 impl Try {
@@ -54,14 +55,14 @@ impl Live {
         self.txn.tries.last_mut().expect("there is one from the beginning on")
     }
 
-    /// The next try, if the last is over.
+    /// Begins the next try, if the last try is over.
     pub(super) fn go_on(&mut self, now: Nanos) {
         if std::mem::take(&mut self.try_is_over) {
             self.txn.tries.push(Try::begun(now));
         }
     }
 
-    /// Its coordinator is polled again.
+    /// The executor polls the transaction's coordinator again.
     pub(super) fn resumes(&mut self, now: Nanos) {
         if let Some(at) = self.awaited.take() {
             self.last().rounds[at].resumed_ns = Some(now.0);
@@ -83,7 +84,7 @@ impl Live {
     }
 }
 
-/// How much a transaction is wanted; `None` for not at all.
+/// Returns the rank of a transaction in the selection; `None` if the transaction is not wanted.
 pub(super) fn rank(pick: Pick, txn: &Transaction) -> Option<Rank> {
     let (tries, latency) = (txn.tries.len() as u64, txn.latency_ns());
     let was_aborted = txn.tries.iter().any(|it| it.outcome.starts_with("aborted"));

@@ -1,7 +1,9 @@
-//! The timeline of single transactions: a simulated run, looked at closely.
+//! The timeline of single transactions of a simulated run.
 //!
-//! Map: [`recorder`] watches a run and keeps the transactions that were asked for (`live` is one of them); [`places`] names
-//! the records and logs at the addresses that they touched; [`run`] is both in their order. [`text`] and [`svg`] draw.
+//! Map:
+//! - [`recorder`]: watches a run and keeps the wanted transactions. `live`: one transaction that is being recorded.
+//! - [`places`]: names the records and logs at the addresses that the transactions accessed.
+//! - [`run`]: calls the recorder and then [`places`]. [`text`] and [`svg`]: draw the trace.
 //!
 //! ```text
 //! transaction ─ tries ─┬─ rounds ─ batches (one a memory node) ─ verbs
@@ -9,9 +11,10 @@
 //!                      └─ waits
 //! ```
 //!
-//! Invariant: being watched changes nothing: the run of a trace is the run that `tarn sim --no-verify` measures with the
-//! same flags, event for event, which the digest shows. Times are virtual, in nanoseconds since the run began. The same
-//! flags and seed give the same trace, byte for byte.
+//! Invariant: the recorder does not change the run. A trace's run is the run that `tarn sim
+//! --no-verify` measures with the same flags, event for event, and the digest proves this. Times
+//! are virtual, in nanoseconds since the run began. The same flags and seed give the same trace,
+//! byte for byte.
 
 mod live;
 pub mod places;
@@ -25,220 +28,223 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use tarn_fabric::address::Address;
 
-/// Most transactions of one trace.
+/// The largest number of transactions in one trace.
 pub const TRANSACTIONS_MAX: u64 = 100;
 
 named! {
-    /// Which transactions to keep.
+    /// The rule that selects the transactions to keep.
     pub enum Pick {
-        /// Transactions that began first.
+        /// The transactions that began first.
         First = "first",
-        /// Transactions that took longest.
+        /// The transactions that took the longest time.
         Slowest = "slowest",
-        /// Transactions with an aborted try that began first.
+        /// The first transactions that have an aborted try, in the order in which they began.
         Aborted = "aborted",
-        /// Transactions with most tries, if they were tried more than once.
+        /// The transactions with the largest number of tries, if they were tried more than once.
         Contended = "contended",
     }
 }
 
-/// The transactions of a run to keep.
+/// The choice of a run's transactions to keep.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// So many transactions.
+    /// The number of transactions to keep.
     pub transactions: usize,
-    /// Which.
+    /// The rule that selects the transactions.
     pub pick: Pick,
-    /// Only those of this name.
+    /// If this name is given, only transactions of this procedure are kept.
     pub procedure: Option<String>,
 }
 
-/// A run, looked at closely; see the module's text.
+/// The trace of a run: the run's settings and its selected transactions.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Trace {
-    /// The benchmark.
+    /// The benchmark's name.
     pub workload: String,
-    /// The protocol.
+    /// The protocol's name.
     pub protocol: String,
-    /// Its variant.
+    /// The protocol's variant.
     pub variant: String,
-    /// The hardware profile.
+    /// The hardware profile's name.
     pub profile: String,
-    /// Seed of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
-    /// Compute nodes, coordinators in all, memory nodes, copies of every record.
+    /// The number of compute nodes, of all coordinators, of memory nodes, and of copies of every
+    /// record.
     pub cluster: Shape,
-    /// How transactions were picked.
+    /// The rule that selected the transactions.
     pub pick: &'static str,
-    /// Transactions that ended in the measured phase, of the name asked for.
+    /// The number of transactions of the wanted procedure that ended in the measured phase.
     pub of: u64,
-    /// Digest of all events of the run.
+    /// The digest of all events of the run.
     pub digest: String,
-    /// The picked transactions, in their order.
+    /// The selected transactions, in the order of the selection.
     pub transactions: Vec<Transaction>,
 }
 
-/// How large the cluster is.
+/// The size of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Shape {
-    /// Compute nodes.
+    /// The number of compute nodes.
     pub compute_nodes: usize,
-    /// Coordinators in all.
+    /// The number of all coordinators.
     pub coordinators: usize,
-    /// Memory nodes.
+    /// The number of memory nodes.
     pub memory_nodes: usize,
-    /// Copies of every record.
+    /// The number of copies of every record.
     pub replicas: usize,
 }
 
-/// One transaction, from its first verb to the last answer to something of it.
+/// One transaction, from its first verb to the last response to one of its requests.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Transaction {
-    /// How many began before it.
+    /// The number of transactions that began before this one.
     pub number: u64,
-    /// Its kind.
+    /// The name of the transaction's kind.
     pub procedure: &'static str,
-    /// The coordinator that ran it.
+    /// The number of the coordinator that ran the transaction.
     pub coordinator: u32,
-    /// On which compute node.
+    /// The number of the compute node on which the coordinator ran.
     pub compute_node: u16,
-    /// On which of its threads.
+    /// The number of the compute node's thread on which the coordinator ran.
     pub thread: u16,
-    /// It was drawn.
+    /// The time at which the transaction was drawn.
     pub began_ns: u64,
-    /// Its caller had the reply.
+    /// The time at which the caller had the transaction's reply.
     pub ended_ns: u64,
-    /// Its tries; all but the last were aborted.
+    /// The transaction's tries; all tries but the last were aborted.
     pub tries: Vec<Try>,
 }
 
-/// One try.
+/// One try of a transaction.
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct Try {
-    /// It began.
+    /// The time at which the try began.
     pub began_ns: u64,
-    /// Its outcome was known.
+    /// The time at which the try's outcome was known.
     pub ended_ns: u64,
-    /// `committed`, or `aborted` with the reason.
+    /// The outcome: `committed`, or `aborted` with the reason.
     pub outcome: String,
-    /// In the order in which they were posted.
+    /// The rounds, in the order in which they were posted.
     pub rounds: Vec<Round>,
-    /// In the order in which they were sent.
+    /// The messages, in the order in which they were sent.
     pub messages: Vec<Message>,
-    /// When its coordinator waited for something else than a round.
+    /// The intervals in which the try's coordinator waited for an event other than a round's end.
     pub waits: Vec<Wait>,
 }
 
-/// One round trip.
+/// One round trip of a transaction's try.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Round {
-    /// The protocol's phases that it serves.
+    /// The protocol's phases for which the coordinator posted this round.
     pub phases: Vec<&'static str>,
-    /// Whether the coordinator waits for it.
+    /// Whether the coordinator waits for the round.
     pub awaited: bool,
-    /// The last answer was there.
+    /// The time at which the round's last response arrived.
     pub completed_ns: u64,
-    /// The coordinator went on; later than `completed_ns` by the processor's other work.
+    /// The time at which the coordinator went on; it is later than `completed_ns` if the processor
+    /// had other work.
     pub resumed_ns: Option<u64>,
-    /// One for each memory node.
+    /// The round's batches: one for each memory node.
     pub batches: Vec<Batch>,
 }
 
 /// The requests of a round to one memory node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Batch {
-    /// The memory node.
+    /// The number of the memory node.
     pub to: u16,
-    /// The processor had rung the doorbell.
+    /// The time at which the processor had rung the doorbell.
     pub posted_ns: u64,
-    /// The NIC had put it on its link.
+    /// The time at which the NIC had sent the batch on its link.
     pub sent_ns: u64,
-    /// It was at the memory node.
+    /// The time at which the batch arrived at the memory node.
     pub arrived_ns: u64,
-    /// The last response left the memory node.
+    /// The time at which the last response left the memory node.
     pub left_ns: u64,
-    /// The NIC had taken it in.
+    /// The time at which the NIC had received the last response.
     pub taken_ns: u64,
-    /// The processor could see it.
+    /// The time from which the processor could see the response.
     pub seen_ns: u64,
-    /// In their order.
+    /// The batch's verbs, in the order in which they were posted.
     pub verbs: Vec<VerbSeen>,
 }
 
-/// A verb.
+/// A verb of a batch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct VerbSeen {
-    /// `READ`, `WRITE`, `CAS`, `FAA`.
+    /// The verb's kind: `READ`, `WRITE`, `CAS` or `FAA`.
     pub kind: &'static str,
-    /// The thing that lies there, and the action on it, if the kind does not say so.
+    /// The name of the thing at the verb's address, and the verb's action if its kind does not
+    /// already imply this action.
     pub what: String,
-    /// Payload.
+    /// The number of payload bytes.
     pub bytes: usize,
-    /// A compare-and-swap that found something else: the holder of the lock.
+    /// The holder of the lock, if a compare-and-swap failed because the lock was held.
     pub refused: Option<String>,
-    /// Where.
+    /// The verb's address.
     #[serde(skip)]
     pub address: Address,
-    /// A compare-and-swap's values.
+    /// The two values of a compare-and-swap.
     #[serde(skip)]
     pub swap: (u64, u64),
 }
 
-/// A datagram.
+/// A datagram between compute nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Message {
-    /// The compute node.
+    /// The number of the compute node that receives the datagram.
     pub to: u16,
-    /// Its thread.
+    /// The number of the thread that receives the datagram.
     pub thread: u16,
-    /// Length.
+    /// The datagram's length in bytes.
     pub bytes: usize,
-    /// It left the processor.
+    /// The time at which the datagram left the sender's processor.
     pub sent_ns: u64,
-    /// It reached the node.
+    /// The time at which the datagram reached the receiving node.
     pub arrived_ns: u64,
 }
 
-/// Time that passed without a round of the try on its way.
+/// An interval in which the try had no round in progress.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Wait {
-    /// The reason.
+    /// The reason for the wait.
     pub why: &'static str,
-    /// From then on.
+    /// The time at which the wait began.
     pub from_ns: u64,
-    /// Until then.
+    /// The time at which the wait ended.
     pub to_ns: u64,
 }
 
 impl Transaction {
-    /// How long its caller waited.
+    /// Returns the time that the transaction's caller waited.
     pub fn latency_ns(&self) -> u64 {
         self.ended_ns - self.began_ns
     }
 
-    /// How it ended.
+    /// Returns the transaction's outcome.
     pub fn outcome(&self) -> &str {
         self.tries.last().map_or("ended without a try", |last| &last.outcome)
     }
 
-    /// Memory nodes that it asked for something, in order.
+    /// Returns the numbers of the memory nodes to which the transaction sent requests, in order.
     pub fn nodes(&self) -> Vec<u16> {
         let batches = self.rounds().flat_map(|round| &round.batches);
         BTreeSet::from_iter(batches.map(|batch| batch.to)).into_iter().collect()
     }
 
-    /// Compute nodes that it sent a message to, in order.
+    /// Returns the numbers of the compute nodes to which the transaction sent messages, in order.
     pub fn peers(&self) -> Vec<u16> {
         let messages = self.tries.iter().flat_map(|it| &it.messages);
         BTreeSet::from_iter(messages.map(|message| message.to)).into_iter().collect()
     }
 
-    /// The rounds of all tries.
+    /// Returns the rounds of all tries of the transaction.
     pub fn rounds(&self) -> impl Iterator<Item = &Round> {
         self.tries.iter().flat_map(|it| &it.rounds)
     }
 
-    /// One line about it.
+    /// Returns a line that describes the transaction.
     pub fn heading(&self) -> String {
         let Transaction { procedure, number, coordinator, compute_node, thread, tries, .. } = self;
         let tries = match tries.len() {
@@ -255,19 +261,19 @@ impl Transaction {
 }
 
 impl Round {
-    /// When its first batch was posted.
+    /// Returns the time at which the round's first batch was posted.
     pub fn posted_ns(&self) -> u64 {
         self.batches.iter().map(|batch| batch.posted_ns).min().unwrap_or_default()
     }
 
-    /// Its phases in words.
+    /// Returns the names of the round's phases.
     pub fn name(&self) -> String {
         if self.phases.is_empty() { "round".to_owned() } else { self.phases.join(" + ") }
     }
 }
 
 impl Trace {
-    /// Two lines about the run.
+    /// Returns two lines that describe the run.
     pub fn heading(&self) -> String {
         let Shape { compute_nodes, coordinators, memory_nodes, replicas } = self.cluster;
         format!(

@@ -1,7 +1,8 @@
-//! Names the thing at an address: a table's record, its lock, a bin, a bucket, a log.
+//! Names the thing at an address: a table's record, a record's lock, a bin, a bucket, or a log.
 //!
-//! Invariant: read from the catalog's plan and from the memory that the run left. A record that moved or went away after it
-//! was touched is named by its place (bucket and slot) instead of its key.
+//! Invariant: the names are derived from the catalog's plan and from the memory after the run. If a
+//! record moved or was deleted after the access, its place (bucket and slot) is named instead of
+//! its key.
 
 use super::{Batch, Transaction, VerbSeen};
 use std::collections::BTreeMap;
@@ -13,15 +14,16 @@ use tarn_store::layout::Geometry;
 use tarn_store::layout::{DIRECTORY_BYTES, KEY_AT, LOCK_AT, RecordLayout, Slot};
 use tarn_store::placement::catalog::{Catalog, Table};
 
-/// Where in a table an address is.
+/// The place within a table to which an address points.
 enum Spot {
-    /// A bucket's directory record, so many bytes into it.
+    /// A place in a bucket's directory record, `into` bytes after its start.
     Directory { bucket: u64, into: u64 },
-    /// A slot, so many bytes into it.
+    /// A place in a slot, `into` bytes after the slot's start.
     Slot { bucket: u64, slot: u64, head: Address, into: u64 },
 }
 
-/// Names the things that the verbs of `transactions` touched; `cx` reads memory while the cluster is at rest.
+/// Names the things that the verbs of `transactions` accessed. `cx` reads memory while no
+/// coordinator of the cluster runs.
 pub fn name_all(cx: &Context, transactions: &mut [Transaction]) {
     let mut places = Places { cx, catalog: &cx.database().catalog, keys: BTreeMap::new() };
     for txn in transactions {
@@ -43,12 +45,13 @@ fn batches_mut(txn: &mut Transaction) -> impl Iterator<Item = &mut Batch> {
 struct Places<'a> {
     cx: &'a Context,
     catalog: &'a Catalog,
-    /// Keys found so far, by the address of their slot.
+    /// The keys found so far, by the address of the record's slot.
     keys: BTreeMap<u64, Option<u64>>,
 }
 
 impl<'a> Places<'a> {
-    /// Slots that a transaction touched one by one: they tell which record of a bin was meant.
+    /// Returns the slots that a transaction accessed one by one. A slot that was accessed alone
+    /// shows which record of a bin the transaction wanted.
     fn heads(&self, txn: &Transaction) -> Vec<Address> {
         let batches = txn.rounds().flat_map(|round| &round.batches);
         let mut heads: Vec<Address> = batches
@@ -96,7 +99,7 @@ impl<'a> Places<'a> {
         format!("{thing}of {name} bucket {bucket}")
     }
 
-    /// The table and the spot of an address, if it is in a table's first segment.
+    /// Returns the table and the spot of an address, if the address is in a table's first segment.
     fn spot(&self, address: Address) -> Option<(&'a Table, Spot)> {
         let offset = address.offset_bytes();
         let inside = |table: &&Table| {
@@ -145,7 +148,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The key word of the record in a slot.
+    /// Returns the key word of the record in a slot.
     fn key(&mut self, head: Address, slot: &Slot) -> Option<u64> {
         let cx = self.cx;
         *self.keys.entry(head.to_word()).or_insert_with(|| {
@@ -161,12 +164,13 @@ impl<'a> Places<'a> {
 
 const BIN: u64 = Geometry::SLOTS_PER_BIN as u64;
 
-/// How many slots a READ brings; other verbs are for one.
+/// Returns the number of slots that a READ covers; every other verb covers one slot.
 fn slots(table: &Table, verb: &VerbSeen) -> usize {
     if verb.kind == "READ" { verb.bytes.div_ceil(table.slot.slot_bytes).max(1) } else { 1 }
 }
 
-/// Which part of a slot of several versions a verb is about, if not all of it.
+/// Names the part of a multi-version slot that a verb accesses; the text is empty if the verb
+/// accesses the whole slot.
 fn part(slot: &Slot, verb: &VerbSeen, into: u64) -> String {
     let is_all = verb.bytes >= slot.used_bytes();
     if slot.record == RecordLayout::InPlace || is_all || into == LOCK_AT as u64 {
@@ -175,7 +179,8 @@ fn part(slot: &Slot, verb: &VerbSeen, into: u64) -> String {
     format!("{} of", slot.field_at(into as usize))
 }
 
-/// Describes the action of a verb beyond its kind, at so many bytes into something.
+/// Describes a verb's action beyond its kind; the verb's address is `into` bytes after the start of
+/// `thing`.
 fn act(verb: &VerbSeen, into: u64, thing: &str) -> String {
     let lock = into == LOCK_AT as u64;
     let words = match (verb.kind, verb.bytes) {

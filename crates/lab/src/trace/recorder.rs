@@ -1,12 +1,14 @@
-//! Watches a run: turns of coroutines, rounds that are posted, answers that come back; keeps the transactions asked for.
+//! Watches a run (polls of coroutines, posted rounds, responses) and keeps the wanted transactions.
 //!
-//! Three things are put together. The simulator tells the events of rounds ([`Observer`]). The wrapped coroutine tells
-//! whose turn it is, so a round is known to be its coordinator's. The engine's counters tell why: phases entered, tries
-//! aborted or committed since the last look, all of the same coordinator, since no other of the thread had a turn in
-//! between.
+//! The recorder combines three sources. The simulator reports the events of rounds ([`Observer`]).
+//! The wrapped coroutine reports that the executor polls it, so a posted round is known to belong
+//! to this coroutine's coordinator. The engine's counters explain the round: they count the phases
+//! entered, and the tries aborted or committed, since the recorder last read them. The changes
+//! between two readings belong to one coordinator, since the executor polled no other coordinator
+//! of the thread in between.
 //!
-//! Invariant: nothing here is seen by the run. A transaction is kept or dropped when it has ended and nothing of it is on
-//! its way.
+//! Invariant: the recorder does not influence the run. The recorder keeps or drops a transaction
+//! when the transaction has ended and all of its rounds are complete.
 
 use super::live::{Live, Rank, UNKNOWN, rank};
 use super::{Batch, Message, Round, Transaction, Try, VerbSeen, Wanted};
@@ -24,24 +26,25 @@ use tarn_fabric::round::{Verb, VerbKind};
 use tarn_sim::observe::{Observer, Seen};
 use tarn_store::ids::AbortReason;
 
-/// Tags of so many tries of a coordinator are remembered: to name the holder of a lock that was refused.
+/// The number of a coordinator's tries whose owner tags are remembered. The recorder finds the
+/// holder of a refused lock by its owner tag.
 const TAGS: usize = 4;
 
-/// See the module's text; clones are the same recorder.
+/// The text at the top of this file describes this type; clones refer to the same recorder.
 #[derive(Clone)]
 pub struct Recorder(Rc<RefCell<State>>);
 
 struct State {
     wanted: Wanted,
-    /// Names of the workload's procedures and of the protocol's phases.
+    /// The names of the workload's procedures and of the protocol's phases.
     procedures: &'static [&'static str],
     phases: &'static [&'static str],
-    /// Transactions that begin earlier are not kept; `None` for all.
+    /// Transactions that begin earlier than this time are not kept; `None` keeps no transaction.
     from: Option<Nanos>,
     begun: u64,
     ended: u64,
     turn: Option<Turn>,
-    /// The transaction of each coordinator, if it is to be kept.
+    /// The number of each coordinator's current transaction, if this transaction may be kept.
     open: BTreeMap<u32, u64>,
     tags: BTreeMap<u32, VecDeque<u64>>,
     live: BTreeMap<u64, Live>,
@@ -49,14 +52,15 @@ struct State {
     kept: Vec<(Rank, Transaction)>,
 }
 
-/// Whose turn it is, and the counters of its thread at the last look.
+/// The coordinator that the executor polls now, and the counters of its thread when the recorder
+/// last read them.
 struct Turn {
     coordinator: u32,
     cx: Rc<Context>,
     counted: Tally,
 }
 
-/// Where a round on its way stands.
+/// The position of an incomplete round: its transaction, its try, and its index.
 #[derive(Clone, Copy)]
 struct Place {
     number: u64,
@@ -65,7 +69,7 @@ struct Place {
 }
 
 impl Recorder {
-    /// A recorder of transactions of these procedures under a protocol with these phases.
+    /// Makes a recorder for transactions of `procedures` under a protocol with the phases `phases`.
     pub fn new(
         wanted: &Wanted,
         procedures: &'static [&'static str],
@@ -87,17 +91,17 @@ impl Recorder {
         })))
     }
 
-    /// Transactions that begin from now on are looked at.
+    /// The recorder watches the transactions that begin from `now` on.
     pub(crate) fn begin(&self, now: Nanos) {
         self.0.borrow_mut().from = Some(now);
     }
 
-    /// Returns a witness that tells the recorder of a coordinator's transactions.
+    /// Returns a witness that reports a coordinator's transactions to the recorder.
     pub(crate) fn pen(&self, coordinator: u32, cx: &Rc<Context>) -> Pen {
         Pen { recorder: self.clone(), coordinator, cx: Rc::clone(cx) }
     }
 
-    /// `coroutine`, whose turns are told to the recorder.
+    /// Wraps `coroutine`, so that the recorder is told of each poll.
     pub(crate) fn watch<F: Future<Output = ()>>(
         &self,
         coordinator: u32,
@@ -107,7 +111,8 @@ impl Recorder {
         Watched { pen: self.pen(coordinator, cx), coroutine: Box::pin(coroutine) }
     }
 
-    /// How many ended, and those that were picked, in their order.
+    /// Returns the number of transactions that ended, and the selected transactions in the order of
+    /// their ranks.
     pub fn take(&self) -> (u64, Vec<Transaction>) {
         let mut state = self.0.borrow_mut();
         let kept = std::mem::take(&mut state.kept);
@@ -115,7 +120,7 @@ impl Recorder {
     }
 }
 
-/// Tells of one coordinator.
+/// Reports the transactions of one coordinator to the recorder.
 pub(crate) struct Pen {
     recorder: Recorder,
     coordinator: u32,
@@ -159,7 +164,7 @@ impl Witness for Pen {
     }
 }
 
-/// A coroutine whose turns are told.
+/// A coroutine whose polls are reported to the recorder.
 pub(crate) struct Watched<F> {
     pen: Pen,
     coroutine: Pin<Box<F>>,
@@ -258,13 +263,14 @@ impl State {
         self.turn = None;
     }
 
-    /// The transaction whose turn it is, if it is to be kept.
+    /// Returns the transaction of the coordinator that is being polled, if this transaction may be
+    /// kept.
     fn current(&mut self) -> Option<&mut Live> {
         let number = self.open.get(&self.turn.as_ref()?.coordinator)?;
         self.live.get_mut(number)
     }
 
-    /// Takes in the engine's counts since the last look.
+    /// Reads the engine's counters and processes their changes since the last reading.
     fn look(&mut self, now: Nanos) {
         let Some(turn) = &mut self.turn else { return };
         let counted = turn.cx.metrics.snapshot();
@@ -287,7 +293,7 @@ impl State {
         live.entered.extend(entered.map(|(name, _)| *name));
     }
 
-    /// The tags under which the current coordinator locks.
+    /// Remembers the owner tags with which the current coordinator takes locks.
     fn note_tags(&mut self, verbs: &[Verb]) {
         let Some(turn) = &self.turn else { return };
         let tags = self.tags.entry(turn.coordinator).or_default();
@@ -357,7 +363,7 @@ impl State {
         self.settle(number);
     }
 
-    /// Returns the holders of the locks that these verbs found taken.
+    /// Returns the holders of the locks that these verbs tried to take and found held.
     fn holders(&self, verbs: &[Verb]) -> BTreeMap<u64, String> {
         let swaps = verbs.iter().filter(|verb| verb.is(VerbKind::CompareAndSwap));
         let refused = swaps.filter(|verb| verb.value != verb.expected);
@@ -373,7 +379,7 @@ impl State {
         refused.map(holder).collect()
     }
 
-    /// Keeps or drops a transaction of which nothing more will come.
+    /// Keeps or drops a transaction that has ended and whose rounds are all complete.
     fn settle(&mut self, number: u64) {
         let over = |live: &&Live| live.has_ended && live.on_the_way == 0;
         if self.live.get(&number).filter(over).is_none() {

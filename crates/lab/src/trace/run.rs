@@ -1,6 +1,8 @@
-//! A trace in its order: open, load, run with a recorder, name the places that were touched.
+//! The steps of a trace: open the database, load it, run with a recorder, and name the places that
+//! were accessed.
 //!
-//! Invariant: the run is that of `tarn sim --no-verify`: the same phases, the same draws.
+//! Invariant: the run equals the run of `tarn sim --no-verify`: the same phases and the same random
+//! draws.
 
 use super::recorder::Recorder;
 use super::{Shape, Trace, Wanted, places};
@@ -12,7 +14,7 @@ use std::time::Instant;
 use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
-/// Runs `plan`'s measured phase, the verification phase left out, and keeps the wanted transactions.
+/// Runs `plan`'s measured phase, omits the verification phase, and keeps the wanted transactions.
 ///
 /// # Errors
 /// A configuration that cannot be used, work that failed, or a transaction that failed.

@@ -1,8 +1,9 @@
-//! A trace as one picture: time goes down, to scale but for long gaps; a lane for the coordinator, for
-//! its NIC, and for each node it talks to; an arrow for each batch and its answer.
+//! A trace as one picture. Time runs downwards, to scale except for long gaps. The coordinator, its
+//! NIC, and each node that it contacts have a lane. An arrow shows each batch and its response.
 //!
-//! Invariant: the picture stands alone (no script, no font, no link) and is readable in light and dark.
-//! The same trace gives the same bytes. Where time is not to scale, a mark says so.
+//! Invariant: the picture needs no other file (no script, no font, no link) and is readable in
+//! light and dark. The same trace gives the same bytes. A mark shows each place where time is not
+//! to scale.
 
 use super::text::words;
 use super::{Batch, Message, Round, Trace, Transaction, Try};
@@ -11,7 +12,7 @@ use crate::harness::lines::put;
 use crate::sweep::chart::escape;
 use std::fmt::Write as _;
 
-/// Pixels.
+/// The picture's distances, in pixels.
 const LEFT: f64 = 214.0;
 const NIC: f64 = 64.0;
 const FIRST_NODE: f64 = 190.0;
@@ -19,15 +20,15 @@ const NODE_GAP: f64 = 232.0;
 const RIGHT: f64 = 226.0;
 const HEADING: f64 = 62.0;
 const LINE: f64 = 14.0;
-/// Letters that fit beside a node's lane.
+/// The number of letters that fit beside a node's lane.
 const LETTERS: usize = 34;
-/// The height of a microsecond.
+/// The height of one microsecond, in pixels.
 const SCALE: f64 = 64.0;
-/// A longer gap between two events is drawn as this.
+/// A longer gap between two events is drawn with this height.
 const GAP_MAX: f64 = 150.0;
-/// A longer pause is told in words.
+/// A longer pause of the coordinator is described in words.
 const PAUSE_NS: u64 = 100;
-/// Events that follow this closely are drawn apart.
+/// Two events at different times are drawn at least this distance apart.
 const GAP_MIN: f64 = 3.0;
 
 const STYLE: &str = "svg{--back:#fff;--text:#1c2024;--soft:#60646c;--rule:#c9ccd2;--go:#0072b2;--come:#00856a;\
@@ -40,7 +41,7 @@ const STYLE: &str = "svg{--back:#fff;--text:#1c2024;--soft:#60646c;--rule:#c9ccd
 .tip-go{fill:var(--go)}.tip-come{fill:var(--come)}.dashed{stroke-dasharray:4 3}.box{fill:var(--go)}\
 .band{fill:var(--band)}.wait{fill:var(--wait)}.cut{stroke:var(--soft);fill:none}";
 
-/// The whole trace, one transaction below the other.
+/// Draws the whole trace, one transaction below the other.
 pub fn draw(trace: &Trace) -> String {
     let lanes = trace.transactions.iter().map(|txn| txn.nodes().len() + txn.peers().len());
     let most = lanes.max().unwrap_or(0);
@@ -57,7 +58,7 @@ pub fn draw(trace: &Trace) -> String {
     document(width, y + 12.0, &body)
 }
 
-/// A picture of this size.
+/// Returns an SVG document of this size with `body` as its content.
 pub(crate) fn document(width: f64, height: f64, body: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
@@ -69,7 +70,7 @@ pub(crate) fn document(width: f64, height: f64, body: &str) -> String {
     )
 }
 
-/// The head of an arrow.
+/// Returns the definition of an arrow's head.
 fn tip(name: &str) -> String {
     format!(
         "<marker id=\"{name}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" \
@@ -77,7 +78,7 @@ fn tip(name: &str) -> String {
     )
 }
 
-/// One transaction, drawn below `top`.
+/// The drawing of one transaction, which begins below the height `top`.
 struct Picture<'a> {
     txn: &'a Transaction,
     memory: Vec<u16>,
@@ -92,7 +93,7 @@ impl<'a> Picture<'a> {
         Picture { txn, memory: txn.nodes(), compute: txn.peers(), top, scale }
     }
 
-    /// Where the lane of the `at`-th node is.
+    /// Returns the horizontal position of the lane of the `at`-th node.
     fn lane(&self, at: usize) -> f64 {
         LEFT + FIRST_NODE + NODE_GAP * at as f64
     }
@@ -106,7 +107,7 @@ impl<'a> Picture<'a> {
         self.scale.y(ns)
     }
 
-    /// Draws all of it; returns where it ends.
+    /// Draws the whole transaction; returns the height at which the drawing ends.
     fn draw(&self, svg: &mut String) -> f64 {
         let (head, bottom) = (self.top + 16.0, self.scale.bottom() + 10.0);
         let heading = escape(&self.txn.heading());
@@ -119,7 +120,7 @@ impl<'a> Picture<'a> {
                  here</title></path>");
         }
         self.txn.tries.iter().for_each(|it| self.draw_try(svg, it));
-        // Last, so that no arrow crosses them.
+        // The words are drawn last, so that no arrow crosses them.
         self.draw_words(svg);
         for batch in self.txn.rounds().flat_map(|round| &round.batches) {
             self.draw_labels(svg, batch);
@@ -158,7 +159,8 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// The words beside the coordinator's lane; those of one moment stand below one another.
+    /// Draws the words beside the coordinator's lane; several texts at the same time stand below
+    /// one another.
     fn draw_words(&self, svg: &mut String) {
         let (mut last, mut line) = (None, 0);
         for Said { ns, words, class, .. } in said(self.txn) {
@@ -169,7 +171,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Words to the left of the coordinator's lane, with their time.
+    /// Draws words to the left of the coordinator's lane, with their time.
     fn say(&self, svg: &mut String, ns: u64, y: f64, words: &str, class: &str) {
         let us = (ns - self.txn.began_ns) as f64 / 1e3;
         let _ = put!(svg =>
@@ -245,16 +247,16 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// Words beside the coordinator's lane.
+/// A text beside the coordinator's lane.
 struct Said {
     ns: u64,
-    /// Its rank among the words of one moment.
+    /// The text's rank among the texts of the same time.
     order: u8,
     words: String,
     class: &'static str,
 }
 
-/// All that is said of a transaction, in its order.
+/// Returns all texts about a transaction, in their order.
 fn said(txn: &Transaction) -> Vec<Said> {
     let mut all = Vec::new();
     for (number, it) in txn.tries.iter().enumerate() {
@@ -278,7 +280,8 @@ fn said(txn: &Transaction) -> Vec<Said> {
     all
 }
 
-/// The lines beside a batch: its verbs, and the refused ones.
+/// Returns the text lines beside a batch: one line for each verb, and one more for each verb that
+/// was refused.
 fn labels(batch: &Batch) -> Vec<(String, &'static str)> {
     let mut lines = Vec::new();
     for verb in &batch.verbs {
@@ -290,18 +293,19 @@ fn labels(batch: &Batch) -> Vec<(String, &'static str)> {
     lines
 }
 
-/// From times to heights.
+/// A conversion from times to heights.
 struct TimeScale {
-    /// Each event's time and height, in order.
+    /// The time and the height of each event, in order.
     events: Vec<(u64, f64)>,
-    /// Heights at which time is cut short.
+    /// The heights at which a long gap of time is drawn shorter.
     cuts: Vec<f64>,
-    /// Below the last label.
+    /// The height below the last label.
     end: f64,
 }
 
 impl TimeScale {
-    /// To scale, but for long gaps, and for room for the labels: those of one node must not overlap.
+    /// Makes a scale that is true except for long gaps and for additional space for labels, because
+    /// the labels of one node must not overlap.
     fn of(txn: &Transaction, top: f64) -> TimeScale {
         let mut arrivals: Vec<(u64, u16, usize)> = Vec::new();
         let mut times = vec![txn.began_ns, txn.ended_ns];
@@ -329,7 +333,8 @@ impl TimeScale {
     fn through(times: &[u64], arrivals: &[(u64, u16, usize)], said: &[u64], top: f64) -> TimeScale {
         let mut scale = TimeScale { events: Vec::new(), cuts: Vec::new(), end: top };
         let (mut y, mut last) = (top, times[0]);
-        // Where the labels of each node end, and the words at the coordinator's lane.
+        // The heights at which the labels of each node end, and at which the words at the
+        // coordinator's lane end.
         let mut free: Vec<(u16, f64)> = Vec::new();
         let mut words = top - LINE;
         for &time in times {

@@ -1,4 +1,5 @@
-//! A trace for a terminal of 100 columns: time goes down, a lane for the coordinator and for each node.
+//! A trace drawn for a terminal of 100 columns: time runs downwards, and the coordinator and each
+//! node have a lane.
 //!
 //! ```text
 //!      µs  coordinator 3                                 M0             M1
@@ -13,17 +14,18 @@ use super::{Batch, Round, Trace, Transaction, Try, VerbSeen, Wait};
 use crate::harness::letters::{clipped, put, trimmed};
 use std::fmt::Write as _;
 
-/// Columns of a terminal.
+/// The number of columns of the terminal.
 const WIDTH: usize = 100;
-/// Where the coordinator's lane is.
+/// The column of the coordinator's lane.
 const LANE: usize = 10;
-/// Where the first node's lane is, and how far the last one may be.
+/// The column of the first node's lane, and the greatest column of the last node's lane.
 const FIRST: usize = 60;
 const LAST: usize = 97;
-/// A wait, or a processor that goes on later, is worth a line if it takes longer.
+/// A wait, or a delay of the coordinator by a busy processor, gets a line of its own if it takes
+/// longer than this time.
 const BUSY_NS: u64 = 100;
 
-/// The rank of a line among those of one moment.
+/// The rank of a line among the lines of the same time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Answer,
@@ -35,14 +37,14 @@ enum Order {
     Wait,
 }
 
-/// A node that the coordinator sends something to.
+/// A node to which the coordinator sends requests or messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Node {
     Memory(u16),
     Compute(u16),
 }
 
-/// Which node has its lane where.
+/// The column of each node's lane.
 struct Lanes(Vec<(Node, usize)>);
 
 impl Lanes {
@@ -75,11 +77,11 @@ impl Lanes {
     }
 }
 
-/// A line under construction.
+/// A line of the drawing that is not yet complete.
 struct Line(Vec<char>);
 
 impl Line {
-    /// Lanes, and perhaps a time.
+    /// Makes a line with all lanes and, if `at_ns` is given, a time.
     fn new(lanes: &Lanes, at_ns: Option<u64>, lane: char) -> Line {
         let mut line = Line(vec![' '; WIDTH]);
         line.0[LANE] = lane;
@@ -96,7 +98,7 @@ impl Line {
         put(&mut self.0, at, text);
     }
 
-    /// An arrow between the coordinator and a column, with words on it.
+    /// Draws an arrow between the coordinator and a column, with words on the arrow.
     fn arrow(&mut self, column: usize, words: &str, is_answer: bool) {
         self.0[LANE + 1..column].fill('─');
         let room = FIRST.min(column) - LANE - 6;
@@ -117,7 +119,7 @@ impl Line {
     }
 }
 
-/// The whole trace.
+/// Draws the whole trace.
 pub fn draw(trace: &Trace) -> String {
     let mut text = trace.heading();
     text.push('\n');
@@ -127,7 +129,7 @@ pub fn draw(trace: &Trace) -> String {
     text
 }
 
-/// One transaction.
+/// Draws one transaction.
 pub fn draw_one(txn: &Transaction) -> String {
     let lanes = Lanes::of(txn);
     let mut lines: Vec<(u64, Order, String)> = Vec::new();
@@ -152,7 +154,7 @@ fn draw_try(
     let since = |ns: u64| Some(ns - txn.began_ns);
     let mut say = |at: u64, order: Order, lane: char, words: &str| {
         let mut line = Line::new(lanes, since(at), lane);
-        // Words end before the first node's lane.
+        // Words are cut before the first node's lane.
         let room = FIRST - LANE - 2;
         line.put(LANE + 1, &words.chars().take(room).collect::<String>());
         lines.push((at, order, line.end()));
@@ -210,7 +212,7 @@ fn draw_batch(
     lines.push((batch.seen_ns, Order::Answer, line.end()));
 }
 
-/// Describes a verb.
+/// Describes a verb in one line of text.
 pub(crate) fn words(verb: &VerbSeen) -> String {
     match verb.kind {
         "READ" | "WRITE" => format!("{} {}, {} B", verb.kind, verb.what, verb.bytes),
@@ -218,7 +220,7 @@ pub(crate) fn words(verb: &VerbSeen) -> String {
     }
 }
 
-/// Broken between words.
+/// Breaks the text into lines between words.
 fn wrap(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,10 +1,12 @@
 //! Tests of traces drawn for a terminal.
 //!
-//! Invariant checked: a coordinator that goes on before its round has ended is drawn, and its thread was not busy.
+//! Invariant checked: if a coordinator goes on before its round has ended, the drawing shows this,
+//! and does not show the thread as busy.
 
 use super::*;
 
-/// A transaction of one round that ended after 1,900 ns; its coordinator went on at `resumed_ns`.
+/// A drawn transaction of one round that ended after 1,900 ns; the transaction's coordinator went
+/// on at `resumed_ns`.
 fn drawn(resumed_ns: u64) -> String {
     let batch = Batch {
         to: 0,

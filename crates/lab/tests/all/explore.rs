@@ -1,7 +1,9 @@
-//! The litmus suite: the corrected protocols pass and are exhausted, with deaths too.
+//! The litmus suite: the corrected protocols pass, and every order of the small ones is explored,
+//! also with crashes.
 //!
-//! Invariant checked: no judge objects, and what is right comes about. Rules that are taken away are tried through the
-//! program, beside its commands (`crates/cli/tests/all/explore.rs`).
+//! Invariant checked: no judge reports a violation, and each litmus also reaches its correct
+//! outcomes. The tests of the program's commands try protocols without one of their rules
+//! (`crates/cli/tests/all/explore.rs`).
 
 use tarn_engine::cluster::info::ProtocolInfo;
 use tarn_engine::protocol::ALL;
@@ -10,7 +12,8 @@ use tarn_lab::explore::report::Sum;
 use tarn_lab::explore::run::run;
 use tarn_sim::explore::Bounds;
 
-/// Of items that are not exhausted in a test: so many, and not so many seconds, are the same everywhere.
+/// The bound for items that a test does not explore completely. A number of executions gives the
+/// same result on every machine, but a number of seconds does not.
 const BOUNDED: Bounds = Bounds { executions: 2_000, ..Bounds::NONE };
 
 fn explored(order: &Order) -> Sum {
@@ -20,7 +23,8 @@ fn explored(order: &Order) -> Sum {
 #[test]
 fn the_corrected_protocols_pass_and_are_exhausted() {
     for info in ALL {
-        // The others' orders are too many for a test; `tarn explore all --protocol motor` goes through them.
+        // The other protocols have too many orders for a test; `tarn explore all --protocol motor`
+        // explores all of them.
         let is_small = ["ford", "occ"].contains(&info.name);
         let bounds = if is_small { Bounds::NONE } else { BOUNDED };
         let order = Order { deep: is_small, bounds, jobs: 2, ..Order::all(info.name, "corrected") };
@@ -28,7 +32,7 @@ fn the_corrected_protocols_pass_and_are_exhausted() {
         assert_eq!(sum.total.violations, 0, "{sum}");
         assert!(sum.total.exhausted == sum.total.items || !is_small, "{sum}");
         assert!(sum.litmus.iter().all(|row| row.judged > 0 && row.stuck == 0), "{sum}");
-        // What is right happens as well: a protocol that commits nothing breaks nothing.
+        // The protocol must also commit, because a protocol that commits nothing violates no rule.
         assert!(sum.is_good(), "{sum}");
     }
 }
@@ -43,7 +47,8 @@ fn locks_in_compute_nodes_are_explored_under_both_isolations() {
             ..Order::all("lotus", variant)
         };
         let sum = explored(&order);
-        // With snapshots the skew is there, or it would be missed.
+        // Under snapshot isolation the explorer must find the write skew; otherwise `is_good` would
+        // report it as missing.
         assert!(sum.is_good() && sum.total.exhausted == litmuses.len(), "{sum}");
     }
 }
@@ -95,7 +100,7 @@ fn survives(info: &ProtocolInfo) {
         };
         let sum = explored(&order);
         assert_eq!(sum.total.violations, 0, "{sum}");
-        // A death was explored, not only its absence.
+        // At least one execution had a crash.
         assert!(sum.litmus[0].broken > 0, "{sum}");
         assert!(sum.total.exhausted == 1 || !is_exhausted, "{sum}");
     }

@@ -1,8 +1,9 @@
-//! The litmus suite's keepers: backups are promoted, spares filled, recoveries taken over, in orders that the
-//! explorer chooses, and nothing is wrong afterwards.
+//! Recovery in the litmus suite: backups are promoted, spares are filled, and recoveries are taken
+//! over, in orders that the explorer chooses. The final states must be correct.
 //!
-//! Invariant checked: what the suite claims to explore is reached, by the engine's own count of it; within
-//! a number of executions, so that it is the same everywhere.
+//! Invariant checked: the explored executions reach the events that the suite claims to explore, by
+//! the engine's own counters. The limit is a number of executions, so that the result is the same
+//! on every machine.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -12,7 +13,7 @@ use tarn_lab::explore::order::{FaultKind, Order};
 use tarn_lab::explore::run::{prepare, run};
 use tarn_sim::explore::{Actor, Bounds, End, ExploreFabric, Explored, Model, explore};
 
-/// A litmus, and what its contexts have counted, over all final states.
+/// A litmus model, and the events that its contexts have counted over all final states.
 struct Counting {
     inner: LitmusModel,
     tally: RefCell<Tally>,
@@ -64,7 +65,8 @@ fn keepers_do_what_they_are_there_for() {
         ("lost-update", "2x2", FaultKind::Memory, 1, 2_000, &[Promoted][..]),
         ("intermediate-read", "2x2+1", FaultKind::Memory, 1, 200, &[Promoted, Rereplicated]),
         ("intermediate-read", "1x1", FaultKind::Compute, 2, 2_000, &[Recovered, TookOver]),
-        // A deputy who is only taken for dead finds out, and gives his claim back: nobody takes it over.
+        // In this case the recovering node is alive but presumed dead. The recovering node notices
+        // its expulsion and releases its claim, so no other node takes over the recovery.
         ("intermediate-read", "1x1", FaultKind::Zombie, 2, 2_000, &[Recovered]),
         ("intermediate-read", "2x2", FaultKind::Memory, 2, 3_000, &[Promoted, Recovered]),
     ] {
@@ -89,8 +91,8 @@ fn a_small_litmus_is_exhausted_with_a_lost_compute_node() {
     }
 }
 
-/// The only copy of log and data goes between a commit's last unlocks: another has read what was written, so
-/// nobody may be told that it aborted.
+/// The only copy of log and data is lost between a commit's last unlocks. Another transaction has
+/// already read the written values, so no client may be told that the commit was aborted.
 #[test]
 fn who_loses_the_only_copy_of_a_log_is_not_told_that_nothing_happened() {
     let order = order("ack-then-die", "1x1", FaultKind::Memory, 1);
@@ -98,7 +100,7 @@ fn who_loses_the_only_copy_of_a_log_is_not_told_that_nothing_happened() {
     assert!(explored.violations.is_empty(), "{:?}", explored.violations);
 }
 
-/// What the litmuses of splits and merges are about does happen.
+/// The litmuses about splits and merges really cause splits and merges.
 #[test]
 fn trees_change_their_shape_in_the_litmuses_that_are_about_it() {
     for (litmus, shape, splits, merges) in [

@@ -1,10 +1,12 @@
-//! Locks of compute nodes on a simulated network that loses, doubles, delays and reorders messages, and of nodes that call each
-//! other instead, while shards move and nodes die.
+//! Locks of compute nodes while shards move and nodes die. One part of the tests uses a simulated
+//! network that loses, duplicates, delays and reorders messages. In the other part, nodes call each
+//! other directly.
 //!
-//! Invariants checked: no lock ever has two writers, or a writer and a reader, from the moment at which a
-//! transaction may take its commit timestamp until it gives its locks up; when nothing runs any more no node
-//! that lives holds any; everybody comes to an end, on the new map if the old one was wrong. A reply cache that
-//! is left out, so that a LOCK that comes twice is granted twice, is noticed.
+//! Invariants checked: no lock ever has two writers, or a writer and a reader. A transaction counts
+//! as a holder from the moment at which it may take its commit timestamp until it releases its
+//! locks. At the end, no live node holds a lock. Every coroutine ends, on the new map if the old
+//! map was wrong. If the reply cache is omitted, a duplicated LOCK is granted twice, and the tests
+//! notice this.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -42,21 +44,22 @@ const COROUTINES: usize = 2;
 const KEYS: u64 = 10;
 const TRANSACTIONS: usize = 12;
 
-/// The shard of a key: they lie in a few, of different owners.
+/// Returns the shard of a key: the keys are in a few shards with different owners.
 fn shard_of(key: u64) -> ShardId {
     ShardId((key % 5) as u16)
 }
 
-/// Who holds what, as everybody together knows it.
+/// The oracle's global view of all lock holders.
 #[derive(Default)]
 struct Oracle {
-    /// By key: writers and readers that may have taken their timestamp, with their node's slot.
+    /// For each key, the writers and readers that may have taken their timestamp, with their node's
+    /// slot.
     holders: RefCell<BTreeMap<u64, Vec<(u16, LockMode)>>>,
     wrong: RefCell<Vec<String>>,
     refused: RefCell<BTreeMap<&'static str, u32>>,
-    /// By node.
+    /// The number of coroutines at work, for each node.
     at_work: [Cell<usize>; NODES as usize],
-    /// Who does something that others' services are needed for, and is no transaction.
+    /// The number of coroutines that need other nodes' services but run no transaction.
     chores: Cell<u32>,
     moved: Cell<u32>,
     taken_back: Cell<u32>,
@@ -94,7 +97,7 @@ impl Oracle {
         }
     }
 
-    /// What a node's transactions held is nobody's any more.
+    /// Removes the locks that a node's transactions held.
     fn forget(&self, slot: u16) {
         for holders in self.holders.borrow_mut().values_mut() {
             holders.retain(|held| held.0 != slot);
@@ -102,7 +105,7 @@ impl Oracle {
     }
 }
 
-/// A coroutine of a node: not polled any more once that has died.
+/// A coroutine of a node; it is not polled any more once its node has died.
 struct Mortal<'a> {
     inner: Coroutine<'a>,
     is_dead: Rc<Cell<bool>>,
@@ -125,7 +128,7 @@ impl Future for Mortal<'_> {
 
     fn poll(mut self: Pin<&mut Self>, waiting: &mut Waiting<'_>) -> Poll<()> {
         if self.is_dead.get() {
-            // Not dropped before the end: a node that has died gives nothing up.
+            // The coroutine is not dropped before the end, because a dead node releases no locks.
             let inner = std::mem::replace(&mut self.inner, Box::pin(async {}));
             self.corpses.borrow_mut().push(inner);
             return Poll::Ready(());
@@ -187,7 +190,7 @@ fn stage(seed: u64, rpc: RpcConfig, transport: Transport) -> Stage {
     Stage { fabric, membership, database, nodes, contexts }
 }
 
-/// Locks a few keys as a transaction does, again and again.
+/// Repeatedly locks a few keys as a transaction does.
 async fn work(cx: Rc<Context>, oracle: &Oracle) {
     let (mut rng, slot) = (cx.port.rng(), cx.node.id.slot.0);
     let mut held = LockSet::default();
@@ -225,7 +228,8 @@ async fn work(cx: Rc<Context>, oracle: &Oracle) {
     oracle.change(slot, -1);
 }
 
-/// Gives shards of this node to others, by the engine's own move. Those who do not know yet ask the wrong node.
+/// Moves shards of this node to other nodes, by the engine's own move. Nodes that do not know the
+/// new owner yet ask the wrong node.
 async fn move_shards(cx: Rc<Context>, stage: &Stage, oracle: &Oracle) {
     let (mut rng, own) = (cx.port.rng(), cx.node.id);
     while oracle.at_work() > 0 && stage.membership.is_member(own) {
@@ -241,7 +245,8 @@ async fn move_shards(cx: Rc<Context>, stage: &Stage, oracle: &Oracle) {
     }
 }
 
-/// Lets the last node die, and recovers it: its locks are nobody's, then its shards are others'.
+/// Kills the last node and recovers it: its locks are removed, and then its shards get other
+/// owners.
 async fn kill(cx: Rc<Context>, stage: &Stage, oracle: &Oracle, is_dead: Rc<Cell<bool>>) {
     let (dead, by) = (stage.nodes[2].id, stage.nodes[0].id);
     let at = Nanos(cx.port.rng().random_range(20_000..150_000));
@@ -277,7 +282,7 @@ struct Seen {
     taken_back: u32,
 }
 
-/// Runs one seed; what is wrong with it.
+/// Runs one seed; returns the errors that the oracle found, and the counts of events.
 fn run(seed: u64, (rpc, transport): (RpcConfig, Transport), dies: bool, moves: bool) -> Seen {
     let stage = stage(seed, rpc, transport);
     let oracle = Oracle::default();
@@ -338,7 +343,8 @@ fn run(seed: u64, (rpc, transport): (RpcConfig, Transport), dies: bool, moves: b
     Seen { wrong, refused: oracle.refused.take(), moved, taken_back }
 }
 
-/// Calls that are sent again soon, so that virtual time is short.
+/// Returns settings in which calls are retransmitted soon, so that the run takes little virtual
+/// time.
 fn hasty() -> (RpcConfig, Transport) {
     let rpc = RpcConfig {
         retransmit_after: Nanos(50_000),
@@ -348,7 +354,8 @@ fn hasty() -> (RpcConfig, Transport) {
     (rpc, Transport::Rpc)
 }
 
-/// None: all nodes are in one process.
+/// Returns settings in which nodes call each other directly instead of sending messages, because
+/// all nodes are in one process.
 fn called() -> (RpcConfig, Transport) {
     (hasty().0, Transport::Near)
 }
@@ -387,11 +394,12 @@ fn a_node_that_dies_takes_no_lock_along_and_leaves_none() {
     assert!(seen.contains_key("lost") && moved > 30, "{seen:?}, {moved}");
 }
 
-/// Hole L8 of the paper's text.
+/// This test plants hole L8 of the paper's text.
 #[test]
 fn a_lock_that_comes_twice_and_is_granted_twice_is_noticed() {
     let planted = RpcConfig { planted_no_reply_cache: true, ..hasty().0 };
-    // The seeds with which all is well otherwise: see above.
+    // The first test of this file shows that the seeds in this range find no error if the reply
+    // cache works.
     let mut seeds = (1..60).step_by(2);
     let noticed =
         seeds.find(|&seed| !run(seed, (planted, Transport::Rpc), false, false).wrong.is_empty());

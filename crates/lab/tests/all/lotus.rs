@@ -1,8 +1,9 @@
-//! LOTUS under random schedules: it keeps what it promises, each of its rules that is taken away is missed, and under
-//! snapshot isolation there is write skew and nothing else.
+//! LOTUS under random schedules: the corrected protocol keeps its promises, and without any one of
+//! its rules an error appears. Under snapshot isolation, write skew is the only anomaly.
 //!
-//! Invariant checked: every switch is planted here, or it says why it is not. Each bug is shown by a seed; a change of the
-//! engine gives seeds another schedule, so that some more are tried from there on.
+//! Invariant checked: every switch is planted here, or this file states why it is not. A seed shows
+//! each bug. A change of the engine gives seeds other schedules, so each test also tries some seeds
+//! after the listed seed.
 
 use tarn_check::{Isolation, check};
 use tarn_engine::protocol::ALL;
@@ -10,10 +11,10 @@ use tarn_engine::services::Planted;
 use tarn_lab::schedules::Subject;
 use tarn_lab::schedules::run::{Ran, run_seed};
 
-/// Seeds from the named one on within which a bug shows.
+/// The number of seeds, from the listed seed on, within which a bug must appear.
 const WITHIN: u64 = 40;
 
-/// A rule that is taken away, a seed that misses it, and what its absence breaks.
+/// A rule that is removed, a seed that shows the error, and a description of the error.
 const PLANTED: &[(&str, u64, &str)] = &[
     ("lower-bound", 228, "snapshots of half a commit (L1)"),
     ("any-visible", 1132, "an acknowledged transaction undone (L2)"),
@@ -27,7 +28,8 @@ const PLANTED: &[(&str, u64, &str)] = &[
     ("drop-at-grant", 15, "a version table used that its node's own writer changes (L6)"),
 ];
 
-/// Those that no seed shows: how many were tried, and what it would take.
+/// Rules whose absence no seed shows: the number of seeds that were tried, and the events that an
+/// error would need.
 const NOT_SHOWN: &[(&str, &str)] = &[
     (
         "backups-first",
@@ -59,7 +61,7 @@ const NOT_SHOWN: &[(&str, &str)] = &[
     ("await-survivors", "6,000: a write is on its way for as long as a recovery takes"),
 ];
 
-/// Switches that change cost and nothing else.
+/// Switches that change only the cost.
 const HARMLESS: &[&str] = &["newest-in-sr", "version-cache", "locks-apart"];
 
 fn ran(variant: &str, seed: u64) -> Ran {
@@ -94,7 +96,7 @@ fn every_rule_that_is_taken_away_is_missed_or_says_why_not() {
     }
 }
 
-/// Holes L11 and L17 of the paper's text.
+/// This test plants holes L11 and L17 of the paper's text.
 #[test]
 fn a_move_that_takes_no_care_is_missed() {
     let bugs = [
@@ -123,9 +125,10 @@ fn shards_move_in_many_seeds_and_some_moves_do_not_come_about() {
     assert!(sum(|it| it.incidents.moves.dropped) > 10, "dropped half-way");
 }
 
-/// Among them those that once failed: an insert's slot without a log; snapshots that missed what had ended before; nodes
-/// whose shards nobody opened, and an expelled one that waited for replies; a recovery that waited for a timestamp of a
-/// memory node that had died; shards that were moved for ever.
+/// The seeds include those that once failed. In some failed runs an insert's slot had no log, or a
+/// snapshot missed transactions which had ended before. In other failed runs no node opened some
+/// shards, or an expelled node waited for replies. In one failed run a recovery waited for a
+/// timestamp of a dead memory node. In one failed run shards moved for ever.
 #[test]
 fn lotus_is_strictly_serializable_whoever_dies() {
     let mut memory_nodes = 0;
@@ -138,7 +141,8 @@ fn lotus_is_strictly_serializable_whoever_dies() {
     assert!(memory_nodes > 2, "{memory_nodes} memory nodes died");
 }
 
-/// Among them one that failed: a slot of a leaf that was taken for a link, which is written forward in either outcome.
+/// The seeds include one that once failed: a leaf's slot was treated as a link, which is written
+/// forward in either outcome.
 #[test]
 fn orders_that_come_and_go_under_lotus_leave_entries_and_records_the_same_whoever_dies() {
     let subject = Subject { workload: Some("tpcc".into()), ..Subject::of("lotus", "corrected") };

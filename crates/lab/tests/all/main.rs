@@ -1,6 +1,7 @@
 //! The tests of the laboratory, in one program.
 //!
-//! Invariant: no file depends on another or on running alone; what a test writes lies in a folder of its own.
+//! Invariant: no test file depends on another file or on running alone. Each test writes its files
+//! to a folder of its own.
 
 mod explore;
 mod explore_crashes;

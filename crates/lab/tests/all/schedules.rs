@@ -1,7 +1,7 @@
-//! Random schedules: the corrected engine passes, and everything in it is reached.
+//! Random schedules: the corrected engine passes, and the schedules reach all of its phases.
 //!
-//! Invariant checked: a sum over seeds does not depend on the number of jobs. Planted bugs are tried through the program, beside its
-//! commands (`crates/cli/tests/all/schedules.rs`).
+//! Invariant checked: a sum over seeds does not depend on the number of jobs. The tests of the
+//! program's commands try planted bugs (`crates/cli/tests/all/schedules.rs`).
 
 use tarn_engine::cluster::info::{Only, ProtocolInfo};
 use tarn_engine::protocol::ALL;
@@ -23,9 +23,10 @@ fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
     sum
 }
 
-/// What a thousand seeds do not reach. LOTUS gives up for a write conflict under snapshot isolation alone, and hardly ever for a bucket that has
-/// changed; of DSLR nobody dies whose end would be asked about, and words are set back where counts are narrow
-/// ([`tickets_are_served_in_turn_and_words_are_set_back`]).
+/// The phases that a thousand seeds do not reach. LOTUS aborts for a write conflict only under
+/// snapshot isolation, and very rarely for a changed bucket. No DSLR node dies in a way that makes
+/// another node ask for a transaction's outcome. DSLR's lock words are set back only where their
+/// counts are narrow ([`tickets_are_served_in_turn_and_words_are_set_back`]).
 const NOT_REACHED: &[(&str, &[&str])] =
     &[("lotus", &["write_conflict"]), ("dslr", &["resolve", "set_back"])];
 
@@ -43,7 +44,7 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     assert_eq!((sum.seeds_run, sum.seeds_passed), (1_000, 1_000));
     let rare = NOT_REACHED.iter().find(|(protocol, _)| *protocol == info.name);
     assert_eq!(sum.not_reached, rare.map_or(&[][..], |(_, names)| names), "{sum}");
-    // What this variant has not is shown in the one that has.
+    // A phase that this variant lacks is reached in the variant that has it.
     let elsewhere = info.limits.iter().filter(|limit| matches!(limit.only, Only::InVariant(_)));
     for limit in elsewhere.clone() {
         assert!(sum.elsewhere[limit.phase].count > 0, "{sum}");
@@ -51,7 +52,7 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     assert_eq!(sum.elsewhere.len(), elsewhere.count(), "{sum}");
     assert!(sum.conflicts.share >= 0.2, "they hardly meet: {sum}");
     let faults = sum.faults;
-    // What it does not promise is not asked of it.
+    // The schedules inject no fault that the protocol does not promise to survive.
     let caps = info.caps;
     assert_eq!(
         (faults.memory_nodes > 0, sum.incidents.dropped > 0),
@@ -66,8 +67,9 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     assert!(sum.incidents.calls.replied > 0 && sum.incidents.calls.retransmissions > 0, "{sum}");
 }
 
-/// One seed of twenty-six thousand: it takes a reader whose clock stands almost still, beside a writer, in the few windows that are
-/// short enough to be believed and long enough to matter.
+/// Only one seed of twenty-six thousand shows this error. The error needs a reader whose clock
+/// almost stands still, beside a writer. The error appears only in the few lease windows that are
+/// short enough to be trusted and long enough to matter.
 #[test]
 fn clocks_beyond_what_is_believed_of_them_are_noticed() {
     let oocc = Subject::of("oocc", "corrected");
@@ -87,7 +89,8 @@ fn clocks_beyond_what_is_believed_of_them_are_noticed() {
     }
 }
 
-/// One seed of five thousand: a writer dies whose leaf has landed on one node, and of whose record nothing has on another.
+/// Only one seed of five thousand shows this error. A writer dies after its leaf was written on one
+/// node, and before any part of its record was written on another node.
 #[test]
 fn who_changes_leaves_that_name_nobody_leaves_marks() {
     for variant in ["corrected", "corrected,-mark-decided"] {
@@ -105,7 +108,8 @@ fn who_changes_leaves_that_name_nobody_leaves_marks() {
     }
 }
 
-/// Thousands of seeds earlier than a history shows it, and of clocks that keep what is believed of them nobody is named.
+/// The monitor notices such clocks thousands of seeds before a history shows an error, and it
+/// reports no clock that keeps its promised error bound.
 #[test]
 fn the_monitor_notices_clocks_that_run_off_before_a_reader_sees_it() {
     let oocc = Subject::of("oocc", "corrected");
@@ -121,7 +125,7 @@ fn leases_change_while_readers_trust_them() {
     let sum = sum(&Subject::of("oocc", "corrected"), 1_000, 2);
     assert_eq!(sum.failed, None, "{sum}");
     assert!(sum.incidents.lease_changes.begun > 10_000, "{sum}");
-    // By managers, from what transactions took.
+    // Managers adjusted the leases from the measured durations of transactions.
     assert!(
         sum.incidents.lease_changes.adjusted > 500
             && sum.incidents.lease_changes.adjust_longest_ns > 0,
@@ -151,7 +155,7 @@ fn tickets_are_served_in_turn_and_words_are_set_back() {
         let reached = |name: &str| !sum.not_reached.contains(&name);
         assert!(["wait_turn", "pass_on"].into_iter().all(reached), "{phases:?}");
         assert_eq!(reached("set_back"), variant.ends_with("-wide-counts"), "{phases:?}");
-        // It promises nothing of these.
+        // The protocol promises to survive none of these faults, so the schedules inject none.
         assert_eq!(
             (sum.faults.crashes, sum.faults.memory_nodes, sum.incidents.dropped),
             (0, 0, 0),

@@ -1,8 +1,10 @@
-//! The timestamp service in virtual time: one serves, others stand by; it crashes, or is expelled and goes on.
+//! The timestamp service in virtual time: one service serves, and other services stand by. The
+//! serving service crashes, or it is expelled and continues to answer.
 //!
-//! Invariant checked: what is promised at the head of `timestamp/mod.rs` of the engine, of every two requests
-//! of which one was answered before the other was made, whichever service answered them. A service that
-//! begins anew, and clients that take what any service gives, are found.
+//! Invariant checked: every two requests keep the promise at the head of `timestamp/mod.rs` of the
+//! engine, if one was answered before the other was made. The promise does not depend on the
+//! services that answered these requests. The test finds two planted errors: a service that
+//! restarts its count, and clients that accept the answers of any service.
 
 use rand::RngExt as _;
 use std::cell::{Cell, RefCell};
@@ -36,37 +38,38 @@ const SERVICES: usize = 3;
 const THREADS: u16 = 2;
 const COROUTINES: usize = 3;
 const REQUESTS: usize = 40;
-/// Cores of a service.
+/// The number of cores of a service.
 const CORES: u16 = 2;
-/// How often somebody looks whether a service is to die.
+/// The interval at which the driver decides whether a service is to die.
 const STEP: Nanos = Nanos(20_000);
-/// No run takes so long.
+/// The virtual time after which a run counts as one that never ends.
 const PATIENCE: Nanos = Nanos(200_000_000);
 
-/// What is wrong on purpose.
+/// The planted errors.
 #[derive(Clone, Copy, Default)]
 struct Planted {
     service: bool,
     clients: bool,
 }
 
-/// One request and its answer.
+/// One request for a timestamp, and the answer to this request.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     at: Nanos,
     answered: Nanos,
     commits: bool,
-    /// What the node knew before it asked.
+    /// The greatest timestamp that the node knew before its request.
     known: Timestamp,
     given: Timestamp,
 }
 
-/// A service, and whether it still is what it seems.
+/// A service, and a flag that lets the test end the service's own coroutine.
 struct Service {
     id: NodeId,
     node: ServiceNode,
     service: StampService,
-    /// It sees to its bound, and learns what has become of it; its cores answer all the same.
+    /// While this flag is true, the service renews its bound and notices its expulsion. The
+    /// service's cores answer requests in either case.
     minds: Rc<Cell<bool>>,
 }
 
@@ -99,7 +102,7 @@ fn join(database: &Arc<Database>, slot: usize) -> Arc<ComputeNode> {
     Arc::new(ComputeNode::new(Arc::clone(database), id))
 }
 
-/// A service that begins as soon as nobody else serves.
+/// Starts a service that serves as soon as no other service serves.
 fn begin_service(
     (fabric, database): (&SimFabric, &Arc<Database>),
     scheduler: &mut Scheduler<'_>,
@@ -107,7 +110,7 @@ fn begin_service(
 ) -> Service {
     let cores = Cores { datagrams_a_poll: 4, ..Cores::new(NodeKind::Timestamp, CORES) };
     let node = ServiceNode::new(fabric, cores).expect("a node");
-    // Small, so that it is extended many times.
+    // The window is small, so that the service extends it many times.
     let config = ServiceConfig { window: 64, planted_unfenced: planted.service };
     let service = StampService::new(config);
     node.register(STAMP, |port| service.handler(port));
@@ -128,7 +131,8 @@ fn begin_service(
     Service { id, node, service, minds }
 }
 
-/// `waits`: it is not told before its timestamp is past.
+/// Makes requests. If `waits` is true, the client takes an answer only after the answer's timestamp
+/// is in the past.
 async fn client(
     (cx, waits): (Rc<Context>, bool),
     seed: u64,
@@ -154,7 +158,7 @@ async fn client(
     left.set(left.get() - 1);
 }
 
-/// What does not hold of these, if anything.
+/// Returns the first broken promise among these requests, if one is broken.
 fn judge(all: &[Asked]) -> Result<(), String> {
     for (index, later) in all.iter().enumerate() {
         if later.commits && later.given <= later.known {
@@ -175,7 +179,7 @@ fn judge(all: &[Asked]) -> Result<(), String> {
     Ok(())
 }
 
-/// One seed: how many services served, and what was wrong.
+/// Runs one seed; returns the number of services that served, and the error, if one was found.
 fn play(seed: u64, planted: Planted, clocks: bool) -> (usize, Result<(), String>) {
     let (fabric, database) = cluster(seed);
     let mut scheduler = Scheduler::new(&fabric);
@@ -217,7 +221,8 @@ fn play(seed: u64, planted: Planted, clocks: bool) -> (usize, Result<(), String>
         let serving = services.iter().find(|it| now == Some(it.id) && it.service.serves());
         if let Some(service) = serving.filter(|_| served < SERVICES && rng.random_range(0..8) == 0)
         {
-            // A crash, or a node that nobody hears of and that hears of nobody but those who ask it.
+            // Either the service crashes, or its node is cut off from all nodes except those that
+            // send it requests.
             service.minds.set(false);
             if rng.random_bool(0.5) {
                 service.node.stop();

@@ -1,6 +1,7 @@
-//! Drawings of traces that no run of today makes: messages, an outcome that is unknown, many nodes.
+//! Drawings of traces with features that no present run produces: messages, an unknown outcome, and
+//! many nodes.
 //!
-//! Invariant: whatever a trace holds, text stays within 100 columns and nothing is left out.
+//! Invariant: for any trace, the text stays within 100 columns and omits no part of the trace.
 
 use tarn_fabric::address::Address;
 use tarn_lab::trace::{
@@ -90,7 +91,7 @@ fn messages_have_arrows_and_lanes_of_their_own() {
     for words in ["compute node 1", "memory node 1", "refused: coordinator 7 has it"] {
         assert!(svg.contains(words), "{words}");
     }
-    // The pause is longer than a picture: it is cut, and that is said.
+    // The pause is longer than the picture, so the drawing cuts it and marks the cut.
     assert!(svg.contains("time is cut short here"));
 }
 

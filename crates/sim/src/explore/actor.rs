@@ -1,7 +1,7 @@
-//! Actors: coroutines with a place, and the events after which they may start.
+//! Actors: a coroutine, its thread, and the event after which the coroutine may start.
 //!
-//! Invariant: a coroutine is a function of its observations: results of its rounds, messages, the
-//! digests of registered objects. It keeps nothing from one execution to the next.
+//! Invariant: a coroutine is a function of its observations: the results of its rounds, its messages,
+//! and the digests of registered objects. A coroutine keeps nothing from one execution to the next.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,8 +21,8 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Creates a coroutine of `thread` of `node`; it uses the port of that thread. It may start at any
-    /// time.
+    /// Creates a coroutine that runs on `thread` of `node` and uses the port of that thread. The
+    /// coroutine may start at any time.
     pub fn new(
         name: impl Into<String>,
         node: NodeId,
@@ -40,7 +40,8 @@ impl Actor {
         self
     }
 
-    /// The actor's compute node neither dies nor is declared dead, whatever the budget.
+    /// Spares the actor's compute node: the node neither dies nor is declared dead, whatever the budget
+    /// of faults.
     #[must_use]
     pub fn spared(mut self) -> Actor {
         self.is_spared = true;
@@ -48,7 +49,7 @@ impl Actor {
     }
 }
 
-/// The event that a conditional actor waits for.
+/// The event after which a conditional actor may start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
     /// The compute node has died or was declared dead.
@@ -62,12 +63,12 @@ pub enum Trigger {
 pub enum Fault {
     /// A compute node died.
     Died(NodeId),
-    /// A compute node was declared dead and goes on.
+    /// A compute node was declared dead and continues to run.
     DeclaredDead(NodeId),
     /// A memory node died.
     MemoryDied(NodeSlot),
     /// A datagram was lost on its way to this node.
     MessageLost(NodeSlot),
-    /// A datagram to this node arrives once more.
+    /// A datagram to this node arrives a second time.
     MessageDoubled(NodeSlot),
 }

@@ -1,8 +1,9 @@
-//! One thread's hold on the explored cluster.
+//! The access of one thread to the explored cluster.
 //!
 //! Invariant: while a coroutine is polled, its rounds are in flight until the scheduler lands them.
-//! Outside of a poll (loading, building, judging) rounds are done at once. The time that a coroutine
-//! sees is a function of its own past: `now` counts its calls, a sleep ends at once.
+//! Outside of a poll (during loading, building, judging) rounds are executed immediately. The time that
+//! a coroutine sees is a function of its own past: `now` counts the coroutine's calls, and a sleep ends
+//! immediately.
 
 use super::flight::Interest;
 use super::hash::{chain, mix, of_bytes};
@@ -20,13 +21,13 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Drift, Wait, Window};
 
-/// Largest datagram, in bytes.
+/// The size of the largest datagram, in bytes.
 const DATAGRAM_BYTES_MAX: usize = 4096;
 
-/// The ticket of a request that was executed at once.
+/// The ticket of a request that was executed immediately.
 const DONE: u64 = u64::MAX;
 
-/// See the module's documentation.
+/// One thread's access to the explored cluster.
 pub(crate) struct ExploreBackend {
     world: Rc<World>,
     node: NodeId,
@@ -60,7 +61,7 @@ fn error_code(error: Option<FabricError>) -> u64 {
     }
 }
 
-/// The coroutine fetches a round that is done.
+/// Gives the coroutine the results of a round that is done. Returns the round's error, if it had one.
 fn fetch(machine: &mut Machine, index: u32, round: &mut Round) -> Option<FabricError> {
     let flight = machine.flights.get_mut(index);
     std::mem::swap(&mut flight.round, round);
@@ -102,7 +103,7 @@ impl Backend for ExploreBackend {
         if machine.flights.get(index).is_done() {
             return Posted::Done(outcome(fetch(machine, index, round)));
         }
-        // The caller's round itself is in flight; the caller gets this idle one.
+        // The caller's own round is now in flight. In exchange the caller gets an idle round.
         round.ticket = ticket;
         machine.flights.get_mut(index).is_waited_for = true;
         machine.polled.waits = true;
@@ -131,7 +132,8 @@ impl Backend for ExploreBackend {
         let Some(index) = machine.flights.find(round.ticket) else { return };
         let sequence = machine.sequence;
         machine.flights.get_mut(index).give_up(round, sequence);
-        // Perhaps the coroutine waited in this poll for this round alone.
+        // The abandoned round may be the only round for which the coroutine waited in this poll. If it
+        // is the only one, the poll waits for no event any more.
         machine.polled.waits &= machine.flights.is_anything_waited_for(machine.current);
         if machine.is_detached || machine.flights.get(index).is_done() {
             machine.flights.end(index);
@@ -208,20 +210,20 @@ impl Backend for ExploreBackend {
         Nanos(*clock)
     }
 
-    /// Counts up over all actors, so the order of stamps is the order of events.
+    /// Returns a stamp from one counter for all actors, so the order of stamps is the order of events.
     fn observed(&self) -> Nanos {
         let machine = &mut *self.world.machine.borrow_mut();
         machine.stamps += 1;
         Nanos(machine.stamps)
     }
 
-    /// No node knows anything of the time of the others.
+    /// No node knows anything about the time of other nodes, so the interval has no bounds.
     fn clock(&self) -> ClockInterval {
         ClockInterval { earliest: Nanos(0), latest: Nanos(u64::MAX) }
     }
 
-    /// Clocks do not drift here. Whether a window is found shorter is a choice, and that covers all
-    /// drift.
+    /// Clocks do not drift in an exploration. The explorer chooses whether a window is found shorter
+    /// than its lease, and this choice covers all drift.
     fn drift(&self) -> Drift {
         Drift::ONE_CLOCK
     }
@@ -276,7 +278,7 @@ impl Backend for ExploreBackend {
 
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
         for count in 0..budget {
-            // The sink may send, so no borrow is held while it runs.
+            // The sink may send a datagram, so no borrow of the machine is held while the sink runs.
             let taken = {
                 let machine = &mut *self.world.machine.borrow_mut();
                 let taken = machine.messages.take(self.endpoint());

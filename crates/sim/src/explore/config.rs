@@ -2,43 +2,51 @@
 //! bounds.
 //!
 //! Invariant: an impossible configuration is refused. The error names the field, its value and the
-//! allowed values. No field is a probability: every fault that a budget allows is tried at every step.
+//! allowed values. No field is a probability. The explorer tries every fault that a budget allows at
+//! every step.
 
 use crate::config::ConfigError;
 use tarn_fabric::address::LINE_BYTES;
 
-/// Largest memory of a group at one node, in bytes. The explorer holds each of them in full.
+/// The largest memory of a group at one node, in bytes. The explorer keeps the whole memory of each
+/// group on this machine.
 pub const GROUP_BYTES_MAX: u64 = 64 << 20;
 
-/// The shape of an explored cluster, and how far it is explored.
+/// The shape of an explored cluster, and the limits of its exploration.
 #[derive(Clone, Debug)]
 pub struct ExploreConfig {
-    /// Number of memory nodes. There is one replica group for each.
+    /// The number of memory nodes. The cluster has one replica group for each memory node.
     pub memory_nodes: usize,
-    /// Copies of each group: replica `i` of group `g` is at node `(g + i) mod memory_nodes`.
+    /// The number of copies of each group. Replica `i` of group `g` is at node
+    /// `(g + i) mod memory_nodes`.
     pub replicas: usize,
-    /// Number of empty memory nodes behind them, each with room for every group.
+    /// The number of empty memory nodes after the other memory nodes. Each empty node has room for
+    /// every group.
     pub spares: usize,
-    /// Number of compute nodes.
+    /// The number of compute nodes.
     pub compute_nodes: usize,
-    /// Size of one replica group's memory at one node, in bytes: a multiple of a line.
+    /// The size of one replica group's memory at one node, in bytes. The size is a multiple of the size
+    /// of a line.
     pub group_bytes: u64,
     /// The faults that may happen.
     pub faults: FaultBudget,
-    /// The bounds at which the exploration gives up.
+    /// The bounds at which the exploration stops early.
     pub bounds: Bounds,
-    /// Which orders are omitted because they would show nothing new.
+    /// The orders that are omitted because they would show nothing new.
     pub reduction: Reduction,
-    /// Number of executions in some order that run first, to find out which lines are shared.
+    /// The number of executions in arbitrary order that run first. These executions find out which
+    /// lines are shared.
     pub scouts: u64,
-    /// How often a coroutine that waits for nothing in particular is polled again without news.
+    /// How often a coroutine is polled again without news when it waits for nothing in particular.
     pub idle_polls: u32,
-    /// As `idle_polls`, for a coroutine that slept: it may have learned something from its clock.
+    /// Like `idle_polls`, for a coroutine that slept. A coroutine that slept may have learned something
+    /// from its clock.
     pub idle_sleeps: u32,
 }
 
 impl ExploreConfig {
-    /// One replica group at each of `memory_nodes`, no faults, no bounds, all reductions.
+    /// Creates a configuration with one replica group per memory node, without faults, without bounds,
+    /// and with all reductions.
     pub fn new(memory_nodes: usize, compute_nodes: usize, group_bytes: u64) -> ExploreConfig {
         ExploreConfig {
             memory_nodes,
@@ -81,69 +89,71 @@ impl ExploreConfig {
     }
 }
 
-/// Largest number of memory nodes, and of compute nodes.
+/// The largest number of memory nodes, and of compute nodes.
 const NODES_MAX: usize = 64;
 
-/// How many faults one execution may have. Each may happen at any step.
+/// The number of faults that one execution may have. Each fault may happen at any step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultBudget {
-    /// Compute nodes that die. A dead node is never polled again. Its posted verbs may land until its
-    /// access is revoked, or may never land.
+    /// The number of compute nodes that die. A dead node is never polled again. The verbs that it
+    /// posted may land until its access is revoked, or may never land.
     pub compute: u32,
-    /// Compute nodes that are declared dead and go on.
+    /// The number of compute nodes that are declared dead and continue to run.
     pub zombie: u32,
-    /// Memory nodes that die, with their memory.
+    /// The number of memory nodes that die. The memory of dead memory nodes is lost.
     pub memory: u32,
-    /// Datagrams that are lost.
+    /// The number of datagrams that are lost.
     pub messages_lost: u32,
-    /// Datagrams that arrive once more.
+    /// The number of datagrams that arrive a second time.
     pub messages_doubled: u32,
 }
 
 impl FaultBudget {
-    /// No faults.
+    /// A budget without faults.
     pub const NONE: FaultBudget =
         FaultBudget { compute: 0, zombie: 0, memory: 0, messages_lost: 0, messages_doubled: 0 };
 }
 
-/// The bounds at which the exploration gives up. A bound in wall-clock time is the caller's task: the
-/// caller is told of progress and may end the exploration.
+/// The bounds at which the exploration stops early. The caller must enforce a bound in wall-clock time.
+/// The explorer tells the caller of its progress, and the caller may end the exploration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Number of executions.
+    /// The largest number of executions.
     pub executions: u64,
-    /// Number of different states.
+    /// The largest number of different states.
     pub states: u64,
-    /// Number of choices of one execution; a longer one is cut there.
+    /// The largest number of choices in one execution. A longer execution is cut at this number.
     pub depth: u32,
-    /// Number of violations; the exploration ends with the last of them.
+    /// The largest number of violations. The exploration ends when it has found this number of
+    /// violations.
     pub violations: u32,
 }
 
 impl Bounds {
-    /// No bounds on executions and states; ends at the first violation.
+    /// No bounds on executions and states. The exploration ends at the first violation.
     pub const NONE: Bounds =
         Bounds { executions: u64::MAX, states: u64::MAX, depth: 100_000, violations: 1 };
 }
 
-/// Which orders are omitted because they would show nothing new. The arguments are in
-/// `docs/design/0011-explorer.md`.
+/// The orders that are omitted because they would show nothing new. The file
+/// `docs/design/0011-explorer.md` has the arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
-    /// Private lines land at once, starts go together with the first landing, sleep sets are used, and
-    /// each state is explored once.
+    /// Accesses to private lines land immediately, a start is taken together with the first landing,
+    /// sleep sets are used, and each state is explored once.
     Full,
-    /// Each state is explored once. Otherwise every transition is a choice everywhere.
+    /// Each state is explored once. No other reduction is used, so every transition is a choice in
+    /// every state.
     States,
-    /// Every transition is a choice everywhere, and no state is remembered: for tests of the reductions
-    /// above.
+    /// Every transition is a choice in every state, and no state is remembered. Tests of the other
+    /// reductions use this value.
     None,
-    /// As `Full`, but with a planted mistake: it tests the tests.
+    /// Like `Full`, but with a planted mistake, which the tests must notice.
     Planted(Planted),
 }
 
 impl Reduction {
-    /// Whether more is omitted than states that were already seen.
+    /// Returns whether the reduction omits more than the states that were already seen.
     pub(crate) fn reduces(self) -> bool {
         matches!(self, Reduction::Full | Reduction::Planted(_))
     }
@@ -156,54 +166,64 @@ impl Reduction {
 /// Mistakes that a comparison with plain enumeration must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
-    /// Pieces that meet in a line count as independent.
+    /// Planted mistake: two accesses to the same line count as independent.
     LinesForgotten,
-    /// The state omits data that a READ has brought and its coroutine has not looked at yet.
+    /// Planted mistake: the state omits data that a READ has fetched and that its coroutine has not
+    /// looked at yet.
     SeenForgotten,
-    /// The state omits whether a transaction began after another's end, and that order is no choice.
+    /// Planted mistake: the state omits whether a transaction began after another transaction's end,
+    /// and the order of these two events is no choice.
     OrderForgotten,
-    /// Writes of a node that may die land at once if, apart from it, only the judge looks at them.
+    /// Planted mistake: writes of a node that may die land immediately if only the judge and the node
+    /// itself read them.
     DeathsForgotten,
-    /// Pieces on private lines land at once although their round may yet be refused.
+    /// Planted mistake: accesses to private lines land immediately although their round may still be
+    /// refused.
     RefusalsForgotten,
-    /// After a start a piece of the actor's rounds lands next, although the start has ended a
-    /// transaction.
+    /// Planted mistake: after a start, an access of the actor's rounds lands next, although the start
+    /// has ended a transaction.
     EndsForgotten,
-    /// An actor's own WRITE that overtakes on a private line lands as soon as it is its turn.
+    /// Planted mistake: an actor's WRITE that overtakes the actor's own accesses on a private line
+    /// lands as soon as it is allowed.
     OvertakingForgotten,
-    /// A detached round that its actor may ask about lands at once on private lines.
+    /// Planted mistake: a detached round lands immediately on private lines although its actor may ask
+    /// whether the round is done.
     AskingForgotten,
-    /// Lines count as private to the end, whichever actors touch them.
+    /// Planted mistake: lines count as private during the whole exploration, whichever actors touch
+    /// them.
     SharingForgotten,
-    /// An actor that has ended counts as one that touches nothing any more, even with a round in
-    /// flight.
+    /// Planted mistake: an actor that has ended counts as one that touches nothing any more, even if it
+    /// has a round in flight.
     LeftoversForgotten,
-    /// A coroutine that shares its local memory with no other is polled at once, even if others change
-    /// the registered objects that it sees.
+    /// Planted mistake: a coroutine that shares its local memory with no other coroutine is polled
+    /// immediately, even if other coroutines change the registered objects that it sees.
     ObjectsForgotten,
-    /// The state omits the rounds in flight of actors that have ended.
+    /// Planted mistake: the state omits the rounds in flight of actors that have ended.
     RemainsForgotten,
-    /// Polls that meet in a part of a compute node's local memory count as independent.
+    /// Planted mistake: two polls that access the same part of a compute node's local memory count as
+    /// independent.
     PartsForgotten,
-    /// The state omits the contents of a part that a coroutine has seen.
+    /// Planted mistake: the state omits the contents of the part of local memory that a coroutine has
+    /// seen.
     ToldForgotten,
-    /// Windows and waits count as independent.
+    /// Planted mistake: steps of windows and waits count as independent.
     TimeForgotten,
-    /// Windows open at once, whichever actors begin waits.
+    /// Planted mistake: windows open immediately, whichever actors begin waits.
     WaitersForgotten,
-    /// After a start a piece of the actor's rounds lands next, although the start has begun a wait.
+    /// Planted mistake: after a start, an access of the actor's rounds lands next, although the start
+    /// has begun a wait.
     BeginningsMoved,
-    /// The state omits which chain of waits a window has seen.
+    /// Planted mistake: the state omits which chain of waits a window has seen.
     ChainsForgotten,
-    /// The state omits which windows were open when a wait began.
+    /// Planted mistake: the state omits which windows were open when a wait began.
     OpenForgotten,
-    /// A window may be found shorter than its lease, whichever waits it has seen.
+    /// Planted mistake: a window may be found shorter than its lease, whichever waits it has seen.
     WaitsForgotten,
-    /// A wait counts in a window that opened after the wait began.
+    /// Planted mistake: a wait counts in a window that opened after the wait began.
     BeginningsForgotten,
-    /// The lengths of parallel waits add up.
+    /// Planted mistake: the lengths of parallel waits are added up.
     OverlapsForgotten,
-    /// A READ that is taken because nothing else can happen counts as independent of the steps of
-    /// others.
+    /// Planted mistake: a READ that is executed because nothing else can happen counts as independent
+    /// of the steps of other actors.
     StallsForgotten,
 }

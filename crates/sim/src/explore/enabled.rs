@@ -1,8 +1,9 @@
 //! The transitions that may happen next.
 //!
-//! Invariant: [`Machine::enabled`] lists everything that the contract and the budgets allow, in an
-//! order that depends on the execution so far alone. [`Machine::at_once`] and [`Machine::choices`] omit
-//! only the orders that `docs/design/0011-explorer.md` argues away.
+//! Invariant: [`Machine::enabled`] lists every transition that the contract and the budgets allow. The
+//! order of the list depends only on the execution so far. [`Machine::at_once`] and
+//! [`Machine::choices`] omit only some orders, and `docs/design/0011-explorer.md` shows why these
+//! orders need not be explored.
 
 use super::actor::Trigger;
 use super::config::Planted;
@@ -12,7 +13,8 @@ use super::memory::{LineId, Memory};
 use super::transition::Transition;
 use tarn_fabric::round::{Verb, VerbKind};
 
-/// The position of a piece in its flight: batch, position among the batch's pending verbs, line.
+/// The position of a piece in its flight: the batch, the position among the batch's pending verbs, and
+/// the line.
 pub(crate) type Place = (usize, usize, u16);
 
 impl Machine {
@@ -29,7 +31,7 @@ impl Machine {
         self.stalled_pieces(list);
     }
 
-    /// Lists the choices that are left when [`Machine::at_once`] finds nothing.
+    /// Lists the choices that remain when [`Machine::at_once`] finds no transition.
     pub(crate) fn choices(&self, list: &mut Vec<Transition>) {
         if !self.config.reduction.reduces() {
             return self.enabled(list);
@@ -66,7 +68,7 @@ impl Machine {
         self.stalled_pieces(list);
     }
 
-    /// Calls `each` for the pieces of the actor's rounds from number `from` on.
+    /// Calls `each` for the pieces of the actor's rounds, from round number `from` on.
     pub(crate) fn forced_pieces(&self, actor: u8, from: u32, mut each: impl FnMut(Transition)) {
         for &index in &self.flights.live {
             let flight = self.flights.get(index);
@@ -76,8 +78,8 @@ impl Machine {
         }
     }
 
-    /// Whether all that may still happen are faults, pieces of dead nodes, and starts whose trigger has
-    /// not happened.
+    /// Returns whether nothing important can happen any more: only faults, pieces of dead nodes, and
+    /// starts whose trigger has not happened remain.
     pub(crate) fn is_over(&self, enabled: &[Transition]) -> bool {
         enabled.iter().all(|transition| match *transition {
             Transition::Piece { actor, .. } => self.life_of(actor).is_dead,
@@ -108,8 +110,8 @@ impl Machine {
         }
     }
 
-    /// Calls `each` for the pieces of a flight that may land next, with their places in it. It leaves
-    /// out READs that watch a word that has not changed.
+    /// Calls `each` for the pieces of a flight that may land next, with their places in the flight. The
+    /// list omits READs that watch a word that has not changed.
     pub(crate) fn pieces(&self, index: u32, mut each: impl FnMut(Transition, Place)) {
         self.all_pieces(index, |transition, place, waits| {
             if !waits {
@@ -118,8 +120,8 @@ impl Machine {
         });
     }
 
-    /// If nothing else can happen, lists the READs that watch an unchanged word: one of them may be
-    /// told that time has passed.
+    /// If nothing else can happen, lists the READs that watch an unchanged word. One of these READs may
+    /// be told that time has passed.
     fn stalled_pieces(&self, list: &mut Vec<Transition>) {
         if !self.is_over(list) {
             return;
@@ -133,14 +135,14 @@ impl Machine {
         }
     }
 
-    /// Whether a verb watches a word that has not changed.
+    /// Returns whether a verb watches a word that has not changed.
     pub(crate) fn watches_in_vain(&self, verb: &Verb) -> bool {
         let place = || self.memory.place(verb.target, 8).expect("checked when posted");
         verb.has(Verb::WATCHES) && self.memory.word(place()) == verb.expected
     }
 
-    /// Calls `each` for all pieces that may land next, and says whether each watches a word that has
-    /// not changed.
+    /// Calls `each` for all pieces that may land next. The last argument says whether the piece watches
+    /// a word that has not changed.
     pub(crate) fn all_pieces(&self, index: u32, mut each: impl FnMut(Transition, Place, bool)) {
         let flight = self.flights.get(index);
         let (actor, round) = (flight.actor, flight.number);
@@ -202,8 +204,9 @@ impl Machine {
         }
     }
 
-    /// Whether a death of this node would change which transitions are possible. It would if the node
-    /// has work under way or to come, or if an actor waits for its death.
+    /// Returns whether a death of this node would change which transitions are possible. The death
+    /// changes the possible transitions if the node has unfinished work, or if an actor waits for the
+    /// death.
     fn is_worth_dying(&self, life: usize) -> bool {
         let it = &self.lives[life];
         let is_under_way = |actor: usize| {
@@ -226,7 +229,7 @@ impl Machine {
                 || in_flight())
     }
 
-    /// The actors that start when this event has happened, and have not started yet.
+    /// Returns the actors that start when this event has happened, and that have not started yet.
     fn waiting_for(&self, trigger: Trigger) -> impl Iterator<Item = u8> {
         let waits = move |actor: &super::machine::ActorState| {
             actor.status == Status::Unstarted && actor.trigger == Some(trigger)
@@ -238,7 +241,7 @@ impl Machine {
         self.waiting_for(trigger).next().is_some()
     }
 
-    /// Whether the event that a conditional actor waits for has happened.
+    /// Returns whether the event that a conditional actor waits for has happened.
     pub(crate) fn has_happened(&self, trigger: Trigger) -> bool {
         match trigger {
             Trigger::Lost(node) => {
@@ -260,7 +263,7 @@ impl Machine {
         self.lives.iter().position(alive).filter(|_| may)
     }
 
-    /// Whether the event that a conditional actor waits for has happened or may still happen.
+    /// Returns whether the event that a conditional actor waits for has happened or may still happen.
     fn may_happen(&self, trigger: Trigger) -> bool {
         let budget = self.config.faults;
         self.has_happened(trigger)
@@ -274,7 +277,7 @@ impl Machine {
             }
     }
 
-    /// The actors that may be polled once more, a bit each.
+    /// Returns the actors that may be polled once more, one bit per actor.
     pub(crate) fn alive(&self) -> u64 {
         let is_over = |state: &super::machine::ActorState| match state.status {
             Status::Finished | Status::Dead => true,
@@ -285,9 +288,10 @@ impl Machine {
         all.fold(0, |alive, (index, state)| alive | u64::from(!is_over(state)) << index)
     }
 
-    /// The actors whose polls no other actor sees, and which see no effect of others' polls. No other
-    /// live actor shares their local memory, and no message is sent. No registered object and no part
-    /// of a local memory that one side sees is changed by the other side.
+    /// Returns the actors whose polls no other actor can observe, and which observe no effect of other
+    /// actors' polls. For such an actor, no other live actor shares its local memory, and no message is
+    /// sent. No other actor changes a registered object or a part of local memory that such an actor
+    /// observes, and the same holds in reverse.
     pub(crate) fn alone(&self, has_shares: bool) -> u64 {
         if self.sharing.has_messages {
             return 0;
@@ -305,8 +309,8 @@ impl Machine {
         (0..self.actors.len()).fold(0, |all, actor| all | u64::from(is_alone(actor)) << actor)
     }
 
-    /// Returns a piece that lands without a choice, because no actor can tell when it lands. This is
-    /// the reduction for private lines, and for READs of dead nodes.
+    /// Returns a piece that lands without a choice, because no actor can tell when it lands. This
+    /// function implements the reduction for private lines, and for READs of dead nodes.
     pub(crate) fn at_once(&self) -> Option<(Transition, (u32, Place))> {
         let forgets = self.config.reduction.has(Planted::LeftoversForgotten);
         let leftovers = if forgets { 0 } else { self.flights.actors() };
@@ -330,9 +334,9 @@ impl Machine {
         None
     }
 
-    /// Whether an actor can tell when a round's pieces land. It can if the round may still end in an
-    /// error although its pieces could land. It also can if the round's actor asks whether a detached
-    /// round is done, before or after this one.
+    /// Returns whether an actor can tell when a round's pieces land. An actor can tell if the round may
+    /// still end in an error although its pieces could land. An actor can also tell if the round's
+    /// actor asks whether a detached round is done, before or after this round.
     fn is_fickle(&self, flight: &Flight) -> bool {
         let life = self.life_of(flight.actor);
         let may_be_fenced = !life.is_dead && self.sharing.is_revoked_alive(life.id);
@@ -343,7 +347,7 @@ impl Machine {
         may_be_refused && !self.config.reduction.has(Planted::RefusalsForgotten)
     }
 
-    /// Whether a detached round of the actor is in flight about which the actor may have asked.
+    /// Returns whether the actor has a detached round in flight about which the actor may have asked.
     pub(crate) fn may_ask(&self, actor: u8) -> bool {
         let is_asked_for = |index: &u32| {
             let flight = self.flights.get(*index);
@@ -378,8 +382,8 @@ impl Machine {
         !is_fickle && !is_missed && !self.sharing.is_disputed(line, !is_read, others)
     }
 
-    /// Called when a round is posted. If a line's order among the actor's own rounds is open, the line
-    /// counts as shared.
+    /// Handles a round that is posted. If the order of the actor's own accesses to a line is open, the
+    /// line counts as shared.
     pub(crate) fn mark_own(&mut self, index: u32) {
         if self.config.reduction.has(Planted::OvertakingForgotten) {
             return;

@@ -1,7 +1,7 @@
-//! The explored cluster as a model holds it.
+//! The explored cluster, as a model sees it.
 //!
-//! Invariant: outside of a poll of a coroutine the cluster is at rest: rounds are done at once. Clones
-//! name the same cluster.
+//! Invariant: outside of a poll of a coroutine the cluster is at rest, and rounds are executed
+//! immediately. Clones name the same cluster.
 
 use super::backend::ExploreBackend;
 use super::report::{Mark, Summary};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::port::Port;
 
-/// See the module's documentation.
+/// An explored cluster. Clones name the same cluster.
 #[derive(Clone)]
 pub struct ExploreFabric {
     world: Rc<World>,
@@ -24,33 +24,34 @@ impl ExploreFabric {
         ExploreFabric { world }
     }
 
-    /// The nodes of each replica group, primary first.
+    /// Returns the nodes of each replica group, primary first.
     pub fn groups(&self) -> Vec<Vec<NodeSlot>> {
         self.world.machine.borrow().memory.groups()
     }
 
-    /// Returns a thread's port; `thread` numbers the threads of one compute node.
+    /// Returns a thread's port. `thread` is the number of the thread at its compute node.
     ///
     /// # Panics
-    /// If the cluster has no such compute node.
+    /// If the cluster has no compute node `node`.
     pub fn port(&self, node: NodeId, thread: u16, seed: u64) -> Port {
         let nodes = self.world.machine.borrow().config.compute_nodes;
         assert!(usize::from(node.slot.0) < nodes, "compute node {node} of a cluster of {nodes}");
         Port::new(Box::new(ExploreBackend::new(Rc::clone(&self.world), node, thread)), seed)
     }
 
-    /// Begins a transaction of the coroutine that awaits this. The scheduler chooses when that happens,
-    /// in relation to the ends of others. The first `begin` of an actor is part of its start.
+    /// Begins a transaction of the coroutine that awaits this future. The scheduler chooses when the
+    /// transaction begins, relative to the ends of other transactions. The first `begin` of an actor is
+    /// part of its start.
     pub fn begin(&self) -> Begin {
         Begin { fabric: self.clone() }
     }
 
-    /// Records that the caller of the coroutine's transaction has been told how it ended.
+    /// Records that the caller of the coroutine's transaction has learned how the transaction ended.
     pub fn end(&self) {
         self.world.machine.borrow_mut().mark(Mark::Ended);
     }
 
-    /// Names the coroutine's next phase, for traces.
+    /// Names the coroutine's next phase. Traces show this name.
     pub fn phase(&self, phase: &'static str) {
         let machine = &mut *self.world.machine.borrow_mut();
         if let Some(actor) = machine.current {
@@ -59,36 +60,37 @@ impl ExploreFabric {
     }
 
     /// Registers an object outside of the cluster's memory that coroutines of several nodes share, by a
-    /// digest of its contents. Each poll counts as an observation of it. It is registered for one
-    /// execution: call this in `build`.
+    /// digest of its contents. Each poll of a coroutine counts as an observation of the object. The
+    /// object is registered for one execution only, so call this function in `build`.
     pub fn share(&self, digest: impl Fn() -> u64 + 'static) {
         self.world.share(None, Box::new(digest));
     }
 
-    /// Registers a digest of the remains of a compute node's coroutines: all that the judge sees of their
-    /// work, except stamps. Once none of these coroutines runs any more, the digest replaces all their
-    /// observations in the state. A judge that asks for [`End::post_mortem`] sees more than that. It is
-    /// registered for one execution: call this in `build`.
+    /// Registers a digest of the remains of a compute node's coroutines: everything that the judge sees
+    /// of their work, except stamps. Once none of these coroutines runs any more, the digest replaces
+    /// all their observations in the state. A judge that asks for [`End::post_mortem`] sees more than
+    /// these remains. The digest is registered for one execution only, so call this function in
+    /// `build`.
     pub fn remains(&self, digest: impl Fn(NodeId) -> u64 + 'static) {
         self.world.remains(Box::new(digest));
     }
 
     /// Registers the state that `node` keeps in its local memory for coroutines of several nodes, by a
-    /// digest of all of it. A coroutine counts as an observer of a part only if it says so
-    /// ([`Port::looked_at`]). A coroutine that changes a part must say so too. It is registered for one
-    /// execution: call this in `build`.
+    /// digest of the whole state. A coroutine counts as an observer of a part only if it says so
+    /// ([`Port::looked_at`]). A coroutine that changes a part must say so too. The state is registered
+    /// for one execution only, so call this function in `build`.
     pub fn keep(&self, node: NodeId, digest: impl Fn() -> u64 + 'static) {
         self.world.keep(node.slot, Box::new(digest));
     }
 
-    /// As [`ExploreFabric::share`], but only coroutines of these compute nodes look at the object. Any
-    /// coroutine may change it.
+    /// Like [`ExploreFabric::share`], but only coroutines of these compute nodes observe the object.
+    /// Any coroutine may change the object.
     pub fn share_with(&self, nodes: &[NodeId], digest: impl Fn() -> u64 + 'static) {
         self.world.share(Some(nodes.to_vec()), Box::new(digest));
     }
 }
 
-/// See [`ExploreFabric::begin`].
+/// The future that [`ExploreFabric::begin`] returns.
 #[must_use = "a transaction begins when this is awaited"]
 pub struct Begin {
     fabric: ExploreFabric,
@@ -109,9 +111,10 @@ impl Future for Begin {
     }
 }
 
-/// A final state, for the judge: every live coroutine has ended or waits for ever.
+/// A final state, for the judge. In a final state every live coroutine has ended or waits for ever.
 pub struct End<'a> {
-    /// How the actors ended, which faults happened, and the order of beginnings and ends.
+    /// A summary of the execution: how the actors ended, which faults happened, and in which order
+    /// transactions began and ended.
     pub summary: &'a Summary,
     cluster: &'a ExploreFabric,
 }
@@ -121,19 +124,20 @@ impl<'a> End<'a> {
         End { summary, cluster }
     }
 
-    /// Returns a port of the cluster at rest, for an audit. `node` must be a node whose access was not
-    /// revoked.
+    /// Returns a port of the cluster at rest, for an audit. `node` must be a compute node whose access
+    /// was not revoked.
     pub fn port(&self, node: NodeId, thread: u16, seed: u64) -> Port {
         self.cluster.port(node, thread, seed)
     }
 
-    /// The cluster at rest.
+    /// Returns the cluster at rest.
     pub fn cluster(&self) -> &ExploreFabric {
         self.cluster
     }
 
-    /// Lets the coroutines of dead nodes run to their end. Every round is answered `Fenced`, and
-    /// nothing reaches memory. So their last transactions reach the recorder as well.
+    /// Lets the coroutines of dead nodes run to their end. Every round of such a coroutine ends in
+    /// `Fenced`, and none of its verbs reaches memory. So the last transactions of dead nodes reach the
+    /// recorder as well.
     pub fn post_mortem(&self) {
         self.cluster.world.post_mortem();
     }

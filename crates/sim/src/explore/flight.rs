@@ -1,14 +1,14 @@
-//! Rounds in flight, piece by piece.
+//! Rounds in flight, executed piece by piece.
 //!
-//! Invariant: the order of pieces is as in random mode (`pieces`).
-//! - Within a batch verbs are executed in order, except that a WRITE without fence may overtake READs
-//!   and atomics before it.
+//! Invariant: the order of pieces is the same as in random mode (`pieces`):
+//! - Within a batch verbs are executed in order, except that a WRITE without fence may overtake earlier
+//!   READs and atomics of the batch.
 //! - The lines of a READ or WRITE are executed in any order.
-//! - A round may be posted behind an unawaited (detached or dropped) round of its connection. Then each
-//!   of its batches waits for that round's batch at the same node.
+//! - A round may be posted behind an unawaited (detached or dropped) round of its connection. In this
+//!   case each batch of the later round waits for the unawaited round's batch at the same node.
 //!
-//! An awaited round itself is kept here until its coroutine fetches it. Places and tickets are a
-//! [`Slab`]'s.
+//! This module keeps an awaited round itself until the round's coroutine fetches it. The places and
+//! tickets of flights are the places and tickets of a [`Slab`].
 
 use super::hash::{Digest, chain, mix, of_bytes};
 use crate::slab::{Reused, Slab};
@@ -19,12 +19,12 @@ use tarn_fabric::round::{Round, Verb, VerbKind};
 /// A verb that is not fully executed yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
-    /// Position in the round.
+    /// The position of the verb in the round.
     pub(crate) verb: u16,
     pub(crate) kind: VerbKind,
     fenced: bool,
-    /// READ, WRITE: a bit for each line that is still to be executed, counted from the verb's first.
-    /// Atomics: one bit.
+    /// For a READ or WRITE: one bit for each line that is still to be executed, counted from the verb's
+    /// first line. An atomic has one bit.
     pub(crate) lines: u64,
 }
 
@@ -32,13 +32,14 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) node: NodeSlot,
-    /// The verbs still to be executed, in the order in which the round lists them; empty if the batch
-    /// is done.
+    /// The verbs still to be executed, in the order in which the round lists them. The list is empty if
+    /// the batch is done.
     pub(crate) pending: Vec<Pending>,
 }
 
 impl Batch {
-    /// The verbs that may go on, as positions in `pending`: the first, and a WRITE that may overtake.
+    /// Returns the verbs that may be executed next, as positions in `pending`: the first verb, and a
+    /// WRITE that may overtake other verbs.
     #[inline]
     pub(crate) fn next(&self) -> (Option<usize>, Option<usize>) {
         let list = &self.pending;
@@ -56,18 +57,18 @@ impl Batch {
 /// The interest that a coroutine has in a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interest {
-    /// The round's coroutine will fetch its results.
+    /// The round's coroutine will fetch the results of the round.
     Awaited,
-    /// The coroutine will not fetch its results, but may ask whether it is done.
+    /// The coroutine will not fetch the results of the round, but may ask whether the round is done.
     Detached,
-    /// No coroutine is interested in it any more.
+    /// No coroutine is interested in the round any more.
     Abandoned,
-    /// The coroutine that would fetch its results has died. They are kept for the post-mortem run of
-    /// that coroutine.
+    /// The coroutine that would fetch the results of the round has died. The results are kept for the
+    /// post-mortem run of that coroutine.
     Orphaned,
 }
 
-/// A round in flight, or a request to revoke.
+/// A round in flight, or a revocation request in flight.
 pub(crate) struct Flight {
     pub(crate) round: Round,
     batches: Vec<Batch>,
@@ -76,24 +77,25 @@ pub(crate) struct Flight {
     pub(crate) actor: u8,
     /// The number of this round among its actor's rounds.
     pub(crate) number: u32,
-    /// The connection of its actor's thread.
+    /// The number of the connection of the actor's thread.
     pub(crate) connection: u16,
     /// The number of this round among all rounds of an execution.
     pub(crate) sequence: u32,
     pub(crate) interest: Interest,
-    /// Set for a round that is not awaited: rounds of its connection with higher sequences wait for it.
-    /// These are the rounds that were posted after it became unawaited.
+    /// Set for a round that is not awaited. Rounds of the same connection with higher sequence numbers
+    /// than this wait for the unawaited round. These rounds were posted after this round became
+    /// unawaited.
     pub(crate) before: Option<u32>,
-    /// Number of batches that are not done.
+    /// The number of batches that are not done.
     pub(crate) left: u32,
     pub(crate) error: Option<FabricError>,
-    /// Sum over the pieces that have landed and the data that they brought.
+    /// The sum of digests of the pieces that have landed and of the data that they fetched.
     pub(crate) landed: Digest,
-    /// Its coroutine waits for it.
+    /// Whether the round's coroutine waits for the round.
     pub(crate) is_waited_for: bool,
-    /// Its coroutine was told that it is not done yet.
+    /// Whether the round's coroutine was told that the round is not done yet.
     pub(crate) was_asked: bool,
-    /// For a request to revoke, which is not a round: the node whose access is to be revoked.
+    /// Only for a revocation request, which is not a round: the node whose access is to be revoked.
     pub(crate) revokes: Option<NodeId>,
     pub(crate) posted_step: u32,
     pub(crate) phase: &'static str,
@@ -158,7 +160,7 @@ impl Flight {
         &mut self.batches[index]
     }
 
-    /// Sorts the verbs of its round by node.
+    /// Sorts the verbs of the flight's round by node.
     pub(crate) fn plan(&mut self) {
         self.used = 0;
         for at in 0..self.round.verbs().len() {
@@ -174,7 +176,7 @@ impl Flight {
         self.left = self.used as u32;
     }
 
-    /// Makes the flight a request to one node, to revoke access.
+    /// Turns the flight into a revocation request to one memory node.
     pub(crate) fn plan_revocation(&mut self, whom: NodeId, at: NodeSlot) {
         (self.used, self.revokes) = (0, Some(whom));
         let pending = Pending { verb: 0, kind: VerbKind::FetchAndAdd, fenced: false, lines: 1 };
@@ -182,9 +184,10 @@ impl Flight {
         self.left = 1;
     }
 
-    /// Returns the digest chained with the verbs that are still to be executed. No actor will see more
-    /// of a round that is not fetched any more. `holds`, the number of rounds in flight that wait for
-    /// this one, tells which they are: the last ones.
+    /// Returns the digest chained with the verbs that are still to be executed. If no actor fetches the
+    /// round any more, no actor sees more of the round than these verbs. `holds` is the number of
+    /// rounds in flight that wait for this round. The rounds that wait are the most recent ones, so
+    /// their number identifies them.
     pub(crate) fn add_pending(&self, mut digest: Digest, holds: usize) -> Digest {
         for batch in self.batches().iter().filter(|batch| !batch.pending.is_empty()) {
             let holds = holds as u64;
@@ -205,7 +208,7 @@ impl Flight {
         digest
     }
 
-    /// The digest of a verb's operands.
+    /// Returns the digest of a verb's operands.
     fn operands(&self, verb: &Verb) -> Digest {
         let kind = verb.kind();
         let own = mix(verb.expected, verb.value ^ (kind as u64) << 56);
@@ -219,21 +222,21 @@ impl Flight {
         }
     }
 
-    /// Whether all batches are done.
+    /// Returns whether all batches of the round are done.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.left == 0
     }
 
-    /// Whether a later round of the same connection waits for this one's batches.
+    /// Returns whether a later round of the same connection waits for the batches of this round.
     fn holds(&self, later: &Flight) -> bool {
         self.before.is_some_and(|before| before < later.sequence)
             && self.connection == later.connection
             && self.revokes.is_none()
     }
 
-    /// Gives the round back to its owner before it is done, when rounds up to `sequence` have been
-    /// posted. The verbs that are still to be executed are copied.
+    /// Gives the round back to its owner before the round is done. At this moment rounds up to number
+    /// `sequence` have been posted. The verbs that are still to be executed are copied.
     pub(crate) fn give_up(&mut self, round: &mut Round, sequence: u32) {
         std::mem::swap(&mut self.round, round);
         if !self.is_done() {
@@ -254,7 +257,8 @@ fn lines_of(verb: &Verb) -> u64 {
     u64::MAX >> (64 - lines)
 }
 
-/// The bytes of a READ or WRITE, counted from its first, that lie in one of its lines.
+/// Returns which bytes of a READ or WRITE lie in one of its lines. The bytes are counted from the
+/// verb's first byte.
 pub(crate) fn part(verb: &Verb, line: u16) -> std::ops::Range<usize> {
     let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
     let from = (usize::from(line) * LINE_BYTES).saturating_sub(into);
@@ -265,12 +269,12 @@ pub(crate) fn part(verb: &Verb, line: u16) -> std::ops::Range<usize> {
 #[derive(Default)]
 pub(crate) struct Flights {
     all: Slab<Flight>,
-    /// In the order in which they were posted.
+    /// The places of the rounds in flight, in the order in which the rounds were posted.
     pub(crate) live: Vec<u32>,
 }
 
 impl Flights {
-    /// Takes a place; the caller fills it.
+    /// Takes a free place. The caller fills the place.
     pub(crate) fn begin(&mut self) -> u32 {
         let index = self.all.take();
         let flight = self.all.get_mut(index);
@@ -290,18 +294,18 @@ impl Flights {
         self.all.get_mut(index)
     }
 
-    /// Returns the ticket that a round's owner keeps.
+    /// Returns the ticket that the owner of a round keeps.
     pub(crate) fn ticket(&self, index: u32) -> u64 {
         self.all.ticket(index)
     }
 
-    /// Returns the place of a ticket, unless the place has been reused since.
+    /// Returns the place that a ticket names, unless the place has been reused since.
     #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
         self.all.find(ticket)
     }
 
-    /// Returns the place of the round with this actor and number.
+    /// Returns the place of the round of `actor` with this number.
     #[inline]
     pub(crate) fn named(&self, actor: u8, number: u32) -> Option<u32> {
         let is_it = |index: &&u32| {
@@ -311,26 +315,26 @@ impl Flights {
         self.live.iter().find(is_it).copied()
     }
 
-    /// The actors with verbs that are still to be executed, a bit each.
+    /// Returns the actors with verbs that are still to be executed, one bit per actor.
     pub(crate) fn actors(&self) -> u64 {
         let flights = self.live.iter().map(|index| self.all.get(*index));
         flights.filter(|it| !it.is_done()).fold(0, |actors, it| actors | 1 << it.actor)
     }
 
-    /// Gives a place back.
+    /// Ends a flight and gives its place back.
     pub(crate) fn end(&mut self, index: u32) {
         self.live.retain(|live| *live != index);
         self.all.give_back(index);
     }
 
-    /// Gives all places back.
+    /// Ends all flights and gives their places back.
     pub(crate) fn clear(&mut self) {
         while let Some(index) = self.live.pop() {
             self.all.give_back(index);
         }
     }
 
-    /// Whether a batch waits for an earlier unawaited batch of its connection at the same node.
+    /// Returns whether a batch waits for an earlier unawaited batch of its connection at the same node.
     pub(crate) fn is_held(&self, flight: &Flight, node: NodeSlot) -> bool {
         self.live.iter().map(|index| self.all.get(*index)).any(|earlier| {
             earlier.holds(flight)
@@ -338,13 +342,13 @@ impl Flights {
         })
     }
 
-    /// Whether an actor waits for a round that is not done.
+    /// Returns whether an actor waits for a round that is not done.
     pub(crate) fn is_anything_waited_for(&self, actor: Option<u8>) -> bool {
         let mut flights = self.live.iter().map(|index| self.all.get(*index));
         flights.any(|it| Some(it.actor) == actor && it.is_waited_for && !it.is_done())
     }
 
-    /// How many rounds wait for this one.
+    /// Returns the number of rounds that wait for this round.
     pub(crate) fn held_by(&self, flight: &Flight) -> usize {
         self.live.iter().filter(|index| flight.holds(self.all.get(**index))).count()
     }

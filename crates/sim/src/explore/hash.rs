@@ -1,9 +1,11 @@
-//! Digests of 128 bits that are updated as the state changes, not computed anew.
+//! Digests of 128 bits. A change of the state updates its digest, so the digest is never computed again
+//! from the whole state.
 //!
 //! Invariant: parts without an order (the words of memory, pieces that have landed) are [`mix`]ed and
-//! summed, so a change costs one subtraction and one addition. Parts with an order form a [`chain`].
-//! The two halves are mixed separately (two rounds of folded multiplication each, as in wyhash). Two of
-//! the `n` states of an exploration have the same digest with a probability of about `n² / 2^129`.
+//! summed. So a change of one part costs one subtraction and one addition. Parts with an order form a
+//! [`chain`]. The two halves of a digest are mixed separately (two rounds of folded multiplication
+//! each, as in wyhash). Two of the `n` states of an exploration have the same digest with a probability
+//! of about `n² / 2^129`.
 
 /// A digest.
 pub(crate) type Digest = u128;
@@ -17,7 +19,7 @@ fn fold(a: u64, b: u64) -> u64 {
 const KEYS: [u64; 4] =
     [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
-/// The digest of a value at a place.
+/// Returns the digest of a value at a place.
 #[inline(always)]
 pub(crate) fn mix(place: u64, value: u64) -> Digest {
     let low = fold(fold(place ^ KEYS[0], value ^ KEYS[1]) ^ value, KEYS[2] ^ place);
@@ -26,7 +28,7 @@ pub(crate) fn mix(place: u64, value: u64) -> Digest {
     Digest::from(high) << 64 | Digest::from(low)
 }
 
-/// The digest of a sequence that has grown by one element.
+/// Returns the digest of a sequence that has grown by one element.
 #[inline]
 pub(crate) fn chain(before: Digest, next: Digest) -> Digest {
     let (low, high) = (before as u64, (before >> 64) as u64);
@@ -34,7 +36,7 @@ pub(crate) fn chain(before: Digest, next: Digest) -> Digest {
     first.wrapping_add(mix(high.rotate_left(17), (next >> 64) as u64 ^ low)).rotate_left(1) ^ before
 }
 
-/// The digest of bytes.
+/// Returns the digest of some bytes.
 pub(crate) fn of_bytes(bytes: &[u8]) -> Digest {
     bytes.chunks(8).fold(mix(bytes.len() as u64, 0), |digest, chunk| {
         let mut word = [0; 8];

@@ -1,7 +1,7 @@
 //! The effects of a transition: pieces land, access ends, nodes die.
 //!
-//! Invariant: nothing here polls a coroutine. A coroutine that has something new to see becomes
-//! `Ready`; the code that drives the machine decides when it is polled.
+//! Invariant: no code in this file polls a coroutine. A coroutine that has something new to see becomes
+//! `Ready`. The code that drives the machine decides when this coroutine is polled.
 
 use super::actor::Fault;
 use super::config::Planted;
@@ -16,20 +16,20 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb, VerbKind};
 
-/// The time that passes, at least, when the only thing left to do is to wait.
+/// The smallest amount of time that passes when the only remaining step is to wait.
 const STALL_NS: u64 = 1_000_000_000;
 
 /// The effect of one access on memory.
 struct Access {
     at: usize,
     len_bytes: usize,
-    /// Atomics: the word before the access.
+    /// For an atomic: the word before the access.
     found: u64,
     changed: bool,
 }
 
 impl Machine {
-    /// Lands one line of a READ or WRITE, one atomic, or a revocation.
+    /// Executes one line of a READ or WRITE, one atomic, or a revocation.
     pub(crate) fn land(&mut self, index: u32, batch: usize, position: usize, line: u16) {
         let flight = self.flights.get_mut(index);
         let (actor, number) = (flight.actor, flight.number);
@@ -56,7 +56,7 @@ impl Machine {
     fn execute_piece(&mut self, index: u32, verb_index: u16, line: u16) {
         let flight = self.flights.get(index);
         if self.watches_in_vain(&flight.round.verbs()[usize::from(verb_index)]) {
-            // No actor had anything else to do, so the order of this step and the next one matters.
+            // No actor could do anything else, so the order of this step and the next step matters.
             self.actors[usize::from(flight.actor)].clock += STALL_NS;
             if !self.config.reduction.has(Planted::StallsForgotten) {
                 self.footprint.actor(u64::MAX);
@@ -115,7 +115,7 @@ impl Machine {
         }
     }
 
-    /// A batch of a round has ended: all of it is executed, or the rest never will be.
+    /// Ends a batch of a round. Either the whole batch was executed, or the rest of it never will be.
     pub(crate) fn batch_done(&mut self, index: u32) {
         let flight = self.flights.get_mut(index);
         flight.left -= 1;
@@ -125,8 +125,8 @@ impl Machine {
         let (actor, interest) = (flight.actor, flight.interest);
         if flight.is_waited_for {
             let state = &mut self.actors[usize::from(actor)];
-            // If the coroutine asked for this round and went on to its next transaction, it is polled
-            // before that transaction begins.
+            // If the coroutine asked about this round and continued to its next transaction, the
+            // coroutine is polled before that transaction begins.
             if matches!(state.status, Status::Waiting | Status::AtGate) {
                 state.status = Status::Ready;
             }
@@ -141,8 +141,8 @@ impl Machine {
         }
     }
 
-    /// Refuses those batches of a round that go to nodes that refuse them, or that do not hold the
-    /// addressed bytes.
+    /// Refuses some batches of a round: the batches to nodes that refuse them, and the batches to nodes
+    /// that do not hold the addressed bytes.
     pub(crate) fn refuse_at_once(&mut self, index: u32) {
         let node = self.life_of(self.flights.get(index).actor).id;
         for batch in 0..self.flights.get(index).batches().len() {
@@ -160,7 +160,7 @@ impl Machine {
         }
     }
 
-    /// The rest of a batch will never be executed.
+    /// Cuts a batch: the rest of the batch will never be executed.
     fn cut(&mut self, index: u32, batch: usize, error: FabricError) {
         let flight = self.flights.get_mut(index);
         let (actor, number, at) = (flight.actor, flight.number, flight.batches()[batch].node);
@@ -181,7 +181,7 @@ impl Machine {
     }
 
     /// Cuts the batches at a node whose actor `is_hit` selects. A coroutine that waits only for such
-    /// batches goes on.
+    /// batches continues.
     fn cut_all(&mut self, at: NodeSlot, error: FabricError, is_hit: impl Fn(&Machine, u8) -> bool) {
         let mut next = 0;
         while let Some(&index) = self.flights.live.get(next) {
@@ -191,14 +191,15 @@ impl Machine {
                 .iter()
                 .position(|batch| batch.node == at && !batch.pending.is_empty());
             match hit.filter(|_| is_hit(self, flight.actor)) {
-                // The end of the flight may remove it from the list.
+                // If the flight ends here, it may be removed from the list.
                 Some(batch) => self.cut(index, batch, error),
                 None => next += 1,
             }
         }
     }
 
-    /// From now on `at` executes no verb of `whom`.
+    /// Revokes the access of `whom` at `at`: from now on the memory node `at` executes no verb of
+    /// `whom`.
     fn revoke(&mut self, by: u8, whom: NodeId, at: NodeSlot) {
         self.note(Some(by), What::Revoked { whom, at });
         self.footprint.actor(0);
@@ -214,7 +215,8 @@ impl Machine {
         self.cut_all(at, FabricError::Fenced, |machine, actor| machine.life_of(actor).id == whom);
     }
 
-    /// A compute node dies: its coroutines fetch none of the rounds that they await.
+    /// Lets a compute node die. The coroutines of the dead node fetch none of the rounds that they
+    /// await.
     pub(crate) fn die(&mut self, life: usize) {
         self.spent.compute += 1;
         self.lives[life].is_dead = true;
@@ -235,7 +237,7 @@ impl Machine {
         }
     }
 
-    /// A compute node is declared dead and goes on.
+    /// Declares a compute node dead. The node continues to run.
     pub(crate) fn declare(&mut self, life: usize) {
         self.spent.zombie += 1;
         self.lives[life].is_declared = true;
@@ -243,7 +245,7 @@ impl Machine {
         self.footprint.actor(self.lives[life].actors);
     }
 
-    /// A memory node dies.
+    /// Lets a memory node die.
     pub(crate) fn memory_dies(&mut self, node: NodeSlot) {
         self.spent.memory += 1;
         self.is_down[usize::from(node.0)] = true;
@@ -258,7 +260,7 @@ impl Machine {
         self.note(None, What::Broke(fault));
     }
 
-    /// A datagram arrives; it may have been doubled, and is then sent once more.
+    /// Lets a datagram arrive. A datagram that was doubled is then sent once more.
     pub(crate) fn deliver(&mut self, index: usize) {
         let Message { actor, number, to, .. } = self.messages.sent[index];
         self.message_moves(actor, to);
@@ -296,7 +298,7 @@ impl Machine {
         self.footprint.actor(actors);
     }
 
-    /// Executes a whole round at once: used while loading, building, judging.
+    /// Executes a whole round immediately. This function is used during loading, building and judging.
     pub(crate) fn execute_at_rest(
         &mut self,
         node: NodeId,
@@ -330,7 +332,7 @@ fn read_range(verb: &Verb, line: u16) -> std::ops::Range<usize> {
     at + range.start..at + range.end
 }
 
-/// Executes a part of a READ or WRITE, or an atomic; `place` is where the verb's first byte lies.
+/// Executes an atomic, or a part of a READ or WRITE. `place` is the place of the verb's first byte.
 fn execute(
     memory: &mut Memory,
     place: usize,
@@ -361,7 +363,8 @@ fn execute(
     access
 }
 
-/// Returns the value that an atomic writes in the place of `found`, if it writes.
+/// Returns the value that an atomic writes if the word holds `found`. Returns `None` if the atomic
+/// writes nothing.
 fn atomic(kind: VerbKind, verb: &Verb, data: &[u64], found: u64) -> Option<u64> {
     let masks = verb.buffer().0 as usize / 8;
     let (compare, swap) = match kind {

@@ -1,9 +1,10 @@
-//! The cluster between two polls: memory, rounds in flight, the place of each coroutine, faults so far.
+//! The cluster between two polls: memory, rounds in flight, the status of each coroutine, and the
+//! faults so far.
 //!
-//! Invariant: everything that a later step may depend on is here or in a coroutine. The state of a
-//! coroutine is a function of its group's `observed`. So [`Machine::digest`] identifies a state. Actors
-//! of one compute node form a group: they share local memory, so the order of their polls is observed
-//! too.
+//! Invariant: the machine and the coroutines hold everything that a later step may depend on. The state
+//! of a coroutine is a function of its group's `observed`. So [`Machine::digest`] identifies a state.
+//! Actors of one compute node form a group: they share local memory, so they can also observe the order
+//! of their polls.
 
 use super::actor::{Actor, Fault, Trigger};
 use super::config::{ExploreConfig, Planted, Reduction};
@@ -22,18 +23,18 @@ use tarn_fabric::backend::LOCAL_PARTS;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 
-/// How far a coroutine is.
+/// The status of a coroutine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
-    /// Never polled.
+    /// The coroutine was never polled.
     Unstarted,
-    /// It is about to begin its next transaction.
+    /// The coroutine is about to begin its next transaction.
     AtGate,
-    /// It waits for a round or a revocation.
+    /// The coroutine waits for a round or a revocation.
     Waiting,
-    /// There is something new for it to see, or it yielded.
+    /// The coroutine has something new to see, or it yielded.
     Ready,
-    /// It yielded several times without seeing anything new.
+    /// The coroutine yielded several times without seeing anything new.
     Idle,
     Finished,
     Dead,
@@ -46,34 +47,35 @@ pub(crate) struct ActorState {
     pub(crate) thread: u16,
     pub(crate) trigger: Option<Trigger>,
     pub(crate) status: Status,
-    /// Numbers of rounds and revocations posted, and of messages sent.
+    /// The number of rounds and revocations posted so far. The next field counts the messages sent.
     pub(crate) rounds: u32,
     pub(crate) messages: u32,
-    /// Numbers of transactions that began, and that ended.
+    /// The number of transactions that began. The next field counts the transactions that ended.
     pub(crate) began: u32,
     pub(crate) ended: u32,
     pub(crate) clock: u64,
-    /// Number of polls in a row that showed nothing new.
+    /// The number of successive polls in which the coroutine saw nothing new.
     pub(crate) idle: u32,
-    /// The registered objects as it last saw them.
+    /// A digest of the registered objects, as the coroutine last saw them.
     pub(crate) shares_seen: Digest,
     pub(crate) phase: &'static str,
 }
 
-/// A compute node in one life.
+/// One incarnation of a compute node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life {
     pub(crate) id: NodeId,
     pub(crate) is_dead: bool,
     pub(crate) is_declared: bool,
     pub(crate) is_spared: bool,
-    /// Chain over all that its coroutines observed.
+    /// A chain of digests over everything that the coroutines of this incarnation observed.
     pub(crate) observed: Digest,
-    /// Sum over the landed pieces of rounds that no coroutine has fetched.
+    /// The sum of digests of the landed pieces of rounds that no coroutine has fetched.
     pub(crate) landed: Digest,
-    /// Set once none of its coroutines runs any more: a digest of their remains, which replaces `observed`.
+    /// Set after all coroutines of this incarnation have stopped: a digest of their remains. The digest
+    /// of the remains replaces `observed`.
     pub(crate) left: Option<Digest>,
-    /// Its actors, a bit each.
+    /// The actors of this incarnation, one bit per actor.
     pub(crate) actors: u64,
 }
 
@@ -86,7 +88,7 @@ pub(crate) struct Polled {
     pub(crate) news: bool,
 }
 
-/// How much of each budget of faults is spent.
+/// The number of faults of each budget that have already happened.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Spent {
     pub(crate) compute: u32,
@@ -96,18 +98,18 @@ pub(crate) struct Spent {
     pub(crate) doubled: u32,
 }
 
-/// The step that must follow a transition, because the two are taken together.
+/// The step that must follow a transition because both are taken together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Forced {
-    /// A piece of a round of this actor, from this round number on.
+    /// A piece of a round of this actor. The round has this number or a higher one.
     Piece(u8, u32),
-    /// The answer whether the window of this actor was shorter.
+    /// The answer whether the window of this actor was shorter than its lease.
     Answer(u8),
     /// The start of an actor that waited for this compute node to be lost.
     StartAfter(NodeId),
 }
 
-/// See the module's documentation.
+/// The state of the explored cluster between two polls.
 pub(crate) struct Machine {
     pub(crate) config: ExploreConfig,
     pub(crate) memory: Memory,
@@ -123,32 +125,34 @@ pub(crate) struct Machine {
     pub(crate) spent: Spent,
     pub(crate) faults: Vec<Fault>,
     pub(crate) marks: Vec<Marked>,
-    /// Threads that joined, both of ports and of actors.
+    /// The threads that joined, both of ports and of actors.
     pub(crate) threads: Vec<(NodeId, u16)>,
-    /// Detached rounds that ended in an error.
+    /// The detached rounds that ended in an error, with their errors.
     pub(crate) errors: Vec<(u64, FabricError)>,
-    /// Sums: over the ends that each beginning came after, and over access that was revoked.
+    /// Two sums of digests. The first sum records for each beginning of a transaction which
+    /// transactions had ended before. The second sum records the revoked accesses.
     pub(crate) order: Digest,
     pub(crate) revoked: Digest,
     /// The actor whose coroutine is being polled.
     pub(crate) current: Option<u8>,
-    /// This poll is a start: the first gate is open.
+    /// Whether this poll is a start, so that the actor may begin its first transaction immediately.
     pub(crate) gate_open: bool,
     pub(crate) polled: Polled,
     pub(crate) sequence: u32,
-    /// The clock of the cluster at rest.
+    /// The clock that ports read while the cluster is at rest.
     pub(crate) rest_clock: u64,
-    /// A clock for stamps: strictly monotone over the whole execution.
+    /// A clock for stamps. The clock is strictly monotone over the whole execution.
     pub(crate) stamps: u64,
-    /// Number of transitions so far.
+    /// The number of transitions so far.
     pub(crate) steps: u32,
     pub(crate) footprint: Footprint,
-    /// Coroutines are run, or dropped, only for the state that they keep themselves: nothing reaches
-    /// the cluster, and every round ends in `Fenced`.
+    /// Whether coroutines are run or dropped only for the state that they keep themselves. While this
+    /// field is set, none of their verbs reaches the cluster, and each of their rounds ends in
+    /// `Fenced`.
     pub(crate) is_detached: bool,
-    /// The judge looks at memory.
+    /// Whether the judge is reading memory.
     pub(crate) is_judging: bool,
-    /// If set, only this step may be chosen next.
+    /// If this field is set, only this step may be chosen next.
     pub(crate) forced: Option<Forced>,
     pub(crate) trace: Option<Vec<Step>>,
 }
@@ -191,7 +195,7 @@ impl Machine {
         }
     }
 
-    /// Goes back to the loaded memory, with no actors.
+    /// Restores the loaded memory and removes all actors.
     pub(crate) fn reset(&mut self) {
         self.memory.restore();
         self.flights.clear();
@@ -219,7 +223,7 @@ impl Machine {
         }
     }
 
-    /// An actor joins.
+    /// Adds an actor.
     pub(crate) fn admit(&mut self, actor: &Actor) {
         assert!(self.actors.len() < 64, "an exploration has at most 64 actors");
         let known = self.lives.iter().position(|life| life.id == actor.node);
@@ -269,7 +273,7 @@ impl Machine {
         &self.lives[self.actors[usize::from(actor)].life]
     }
 
-    /// Records that the coroutine that is being polled observed something.
+    /// Records that the coroutine in this poll observed something.
     pub(crate) fn observe(&mut self, what: Digest) {
         let Some(actor) = self.current else { return };
         self.polled.news = true;
@@ -278,7 +282,7 @@ impl Machine {
         *observed = chain(*observed, what.wrapping_add(mix(u64::from(actor), 0x0b5)));
     }
 
-    /// Records that a transaction of the coroutine that is being polled begins or ends.
+    /// Records that a transaction of the coroutine in this poll begins or ends.
     pub(crate) fn mark(&mut self, mark: Mark) {
         let Some(actor) = self.current else { return };
         if self.is_detached {
@@ -310,7 +314,7 @@ impl Machine {
         self.note(Some(actor), if mark == Mark::Began { What::Began } else { What::Ended });
     }
 
-    /// Sends a round of the coroutine that is being polled. Returns its ticket.
+    /// Sends a round of the coroutine in this poll. Returns the ticket of the round.
     pub(crate) fn post(&mut self, connection: u16, round: &mut Round, interest: Interest) -> u64 {
         let index = self.begin_flight(connection, interest);
         let ticket = self.flights.ticket(index);
@@ -330,7 +334,7 @@ impl Machine {
         ticket
     }
 
-    /// Sends a request to revoke access. Returns its ticket.
+    /// Sends a revocation request. Returns the ticket of the request.
     pub(crate) fn ask_to_revoke(&mut self, connection: u16, whom: NodeId, at: NodeSlot) -> u64 {
         let index = self.begin_flight(connection, Interest::Detached);
         let ticket = self.flights.ticket(index);
@@ -359,7 +363,8 @@ impl Machine {
         index
     }
 
-    /// Returns the reason for which a memory node refuses a compute node's verbs, if it does.
+    /// Returns the error with which a memory node refuses a compute node's verbs, if the memory node
+    /// refuses them.
     pub(crate) fn refusal(&self, node: NodeId, at: NodeSlot) -> Option<FabricError> {
         if self.is_down.get(usize::from(at.0)).copied().unwrap_or(true) {
             return Some(FabricError::NodeDown(at));
@@ -367,7 +372,7 @@ impl Machine {
         self.fenced.contains(&(node, at)).then_some(FabricError::Fenced)
     }
 
-    /// Records an event if a trace is wanted.
+    /// Records an event if the caller wants a trace.
     #[inline]
     pub(crate) fn note(&mut self, actor: Option<u8>, what: What) {
         let Some(trace) = &mut self.trace else { return };

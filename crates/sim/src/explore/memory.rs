@@ -1,20 +1,20 @@
-//! The memory of all memory nodes, flat and small.
+//! The memory of all memory nodes, which is flat and small.
 //!
 //! Invariant: the digest covers the words that differ from the image kept by [`Memory::keep`]. A
-//! restore costs only the lines that were written. A line's number is its place in the whole memory, so
-//! two pieces meet if they touch the same line number.
+//! restore costs only the lines that were written. A line's number is its place in the whole memory. So
+//! two pieces access the same line if they touch the same line number.
 
 use super::hash::{Digest, mix};
 use tarn_fabric::address::{LINE_BYTES, NodeSlot, Target};
 
-/// Number of words in a line.
+/// The number of words in a line.
 pub(crate) const LINE_WORDS: usize = LINE_BYTES / 8;
 
-/// Names a line of one replica.
+/// The number of a line of one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LineId(pub(crate) u32);
 
-/// See the module's documentation.
+/// The memory of all memory nodes.
 pub(crate) struct Memory {
     words: Vec<u64>,
     image: Vec<u64>,
@@ -22,7 +22,8 @@ pub(crate) struct Memory {
     dirty: Vec<u32>,
     nodes: u16,
     replicas: u16,
-    /// Number of nodes behind the others, each with room for every group.
+    /// The number of spare nodes after the other memory nodes. Each spare node has room for every
+    /// group.
     spares: u16,
     group_bytes: u64,
     pub(crate) digest: Digest,
@@ -49,13 +50,13 @@ impl Memory {
         }
     }
 
-    /// Number of lines in all memory.
+    /// Returns the number of lines in all memory.
     pub(crate) fn lines(&self) -> usize {
         self.written.len()
     }
 
     /// Returns the place of the `len_bytes` bytes from `target` on, in bytes from the start of all
-    /// memory. It is `None` if they are not there.
+    /// memory. The place is `None` if the memory has no such bytes.
     #[inline]
     pub(crate) fn place(&self, target: Target, len_bytes: usize) -> Option<usize> {
         let (node, address) = (target.node().0, target.address());
@@ -68,8 +69,8 @@ impl Memory {
         Some((region * self.group_bytes + address.offset_bytes()) as usize)
     }
 
-    /// Returns the position of a node's copy of a group, in units of `group_bytes`. It is `None` if the
-    /// node has no copy.
+    /// Returns the position of a node's copy of a group, in units of `group_bytes`. The position is
+    /// `None` if the node has no copy.
     fn region(&self, node: u16, group: u16) -> Option<u64> {
         let (nodes, group) = (u64::from(self.nodes), u64::from(group));
         let replicas = u64::from(self.replicas);
@@ -87,7 +88,7 @@ impl Memory {
         LineId((at / LINE_BYTES) as u32)
     }
 
-    /// Returns the words that `len_bytes` from `at` on touch.
+    /// Returns all words that the `len_bytes` bytes from `at` on touch.
     #[inline]
     pub(crate) fn touched(&self, at: usize, len_bytes: usize) -> &[u64] {
         &self.words[at / 8..(at + len_bytes).div_ceil(8)]
@@ -99,7 +100,7 @@ impl Memory {
         into.copy_from_slice(&bytes[at..at + into.len()]);
     }
 
-    /// Writes bytes. Returns whether anything changed.
+    /// Writes bytes. Returns whether any byte changed.
     pub(crate) fn write(&mut self, at: usize, from: &[u8]) -> bool {
         let (mut done, mut changed) = (0, false);
         while done < from.len() {
@@ -121,7 +122,7 @@ impl Memory {
         self.words[at / 8]
     }
 
-    /// Sets the aligned word at `at`. Returns whether that changed it.
+    /// Sets the aligned word at `at`. Returns whether the word changed.
     #[inline]
     pub(crate) fn set_word(&mut self, at: usize, value: u64) -> bool {
         assert!(at.is_multiple_of(8), "an atomic on a word that is not aligned");
@@ -150,7 +151,7 @@ impl Memory {
         true
     }
 
-    /// Keeps the present contents as the image that [`Memory::restore`] goes back to.
+    /// Keeps the present contents as the image to which [`Memory::restore`] returns.
     pub(crate) fn keep(&mut self) {
         for line in self.dirty.drain(..) {
             let from = line as usize * LINE_WORDS;
@@ -161,7 +162,7 @@ impl Memory {
         self.digest = 0;
     }
 
-    /// Goes back to the image that was kept.
+    /// Restores the image that was kept.
     pub(crate) fn restore(&mut self) {
         for line in self.dirty.drain(..) {
             let from = line as usize * LINE_WORDS;
@@ -200,7 +201,7 @@ mod tests {
                 seen.push(memory.place(at((group + index) % 3, group, 64), 64).unwrap());
             }
         }
-        // A spare has room for each group.
+        // A spare node has room for each group.
         seen.extend((0..3).map(|group| memory.place(at(3, group, 64), 64).unwrap()));
         seen.sort_unstable();
         assert_eq!(seen, [64, 192, 320, 448, 576, 704, 832, 960, 1088]);

@@ -1,7 +1,7 @@
-//! Datagrams in flight, and those that have arrived.
+//! Datagrams that are in flight, and datagrams that have arrived.
 //!
 //! Invariant: a datagram is named by its sender and its number among the sender's datagrams. Any
-//! datagram in flight may arrive next. Receivers see those that have arrived in order of arrival.
+//! datagram in flight may arrive next. A receiver sees its datagrams in the order of their arrival.
 
 use super::hash::{Digest, chain, mix, of_bytes};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ pub(crate) struct Message {
     pub(crate) from: Endpoint,
     pub(crate) to: Endpoint,
     pub(crate) bytes: Vec<u8>,
-    /// It will arrive once more after it has arrived.
+    /// Whether the datagram will arrive a second time after its first arrival.
     pub(crate) is_doubled: bool,
 }
 
@@ -26,12 +26,12 @@ impl Message {
     }
 }
 
-/// See the module's documentation.
+/// All datagrams of an execution that no receiver has taken yet.
 #[derive(Default)]
 pub(crate) struct Messages {
-    /// In flight, in the order in which they were sent.
+    /// The datagrams in flight, in the order in which they were sent.
     pub(crate) sent: Vec<Message>,
-    /// Arrived, in that order, for all receivers.
+    /// The datagrams of all receivers that have arrived, in the order of their arrival.
     arrived: VecDeque<Message>,
 }
 
@@ -45,12 +45,12 @@ impl Messages {
         self.sent.push(message);
     }
 
-    /// Returns the datagram with this name, if it is in flight.
+    /// Returns the position of the datagram with this sender and number, if the datagram is in flight.
     pub(crate) fn named(&self, actor: u8, number: u32) -> Option<usize> {
         self.sent.iter().position(|it| it.actor == actor && it.number == number)
     }
 
-    /// The datagram arrives.
+    /// Lets a datagram arrive.
     pub(crate) fn deliver(&mut self, index: usize) {
         let mut message = self.sent.remove(index);
         if std::mem::take(&mut message.is_doubled) {
@@ -59,13 +59,14 @@ impl Messages {
         self.arrived.push_back(message);
     }
 
-    /// Takes away the first datagram that has arrived for `to`, and returns it.
+    /// Removes and returns the first datagram that has arrived for `to`.
     pub(crate) fn take(&mut self, to: Endpoint) -> Option<Message> {
         let index = self.arrived.iter().position(|message| message.to == to)?;
         self.arrived.remove(index)
     }
 
-    /// The digest of all datagrams here. The receiver and the order of arrival count.
+    /// Returns the digest of all datagrams in flight and arrived. The digest depends on the receiver
+    /// and on the order of arrival.
     pub(crate) fn digest(&self) -> Digest {
         let under_way = self.sent.iter().fold(0, |sum: Digest, it| sum.wrapping_add(it.digest()));
         self.arrived.iter().fold(under_way, |digest, it| {

@@ -1,17 +1,19 @@
 //! The exhaustive scheduler: it tries every order that the contract leaves open, within stated bounds.
 //!
 //! Map:
-//! - [`ExploreConfig`]: the cluster, its faults, the bounds. [`Model`]: the program that is explored.
+//! - [`ExploreConfig`]: the cluster, its faults and the bounds. [`Model`]: the program that is
+//!   explored.
 //! - [`explore`], [`replay`], [`shrink`]: the operations on a model.
-//! - [`ExploreFabric`]: the cluster as a model holds it. [`End`]: a final state, for the judge.
+//! - [`ExploreFabric`]: the cluster, as a model sees it. [`End`]: a final state, for the judge.
 //!
 //! A coroutine cannot be copied. So an execution is run from the start along its choices, as loom and
-//! shuttle do, and then goes on depth first. `docs/design/0011-explorer.md` says how a state is
-//! identified, which choices are omitted, and why that loses nothing.
+//! shuttle do, and then continues depth first. `docs/design/0011-explorer.md` says how a state is
+//! identified and which choices are omitted. The document also says why the omissions hide no
+//! violation.
 //!
-//! Invariant: there is no cost, no clock and no randomness. An execution is a function of model,
-//! configuration and choices. Every omission rests on an argument, and tests compare it with plain
-//! enumeration.
+//! Invariant: an exploration uses no costs, no clock and no randomness. An execution is a function of
+//! model, configuration and choices. Every omission is justified by an argument, and tests compare its
+//! results with plain enumeration.
 
 mod actor;
 mod backend;
@@ -58,28 +60,31 @@ use std::ops::ControlFlow;
 /// The program that is explored: a loaded database, the coroutines that run on it, and the condition
 /// that must hold at the end.
 pub trait Model {
-    /// Writes the initial contents of memory. Called once; each execution starts with these contents.
-    /// Rounds of ports are done at once.
+    /// Writes the initial contents of memory. The explorer calls this function once, and each execution
+    /// starts with these contents. During the call, rounds of ports are executed immediately.
     fn load(&self, cluster: &ExploreFabric);
 
-    /// Builds the coroutines, for each execution anew. Rounds of ports are done at once here too. It
-    /// must do the same each time. It must be fast, because it is called once for each execution.
+    /// Builds the coroutines. The explorer calls this function once for each execution, so it must be
+    /// fast. Each call must build the same coroutines. During the call, rounds of ports are executed
+    /// immediately.
     fn build(&self, cluster: &ExploreFabric) -> Vec<Actor>;
 
-    /// Judges a final state. Called once for each new final state, and again for some that are not new.
+    /// Judges a final state. The explorer calls this function once for each new final state, and again
+    /// for some final states that are not new.
     ///
     /// # Errors
-    /// A description, for people, of the fault in the final state.
+    /// A readable description of the fault in the final state.
     fn judge(&self, end: &End<'_>) -> Result<(), String>;
 }
 
-/// Explores `model`. `progress` is called now and then, and may end the exploration.
+/// Explores `model`. The explorer calls `progress` from time to time, and `progress` may end the
+/// exploration.
 ///
 /// # Errors
 /// The configuration is impossible.
 ///
 /// # Panics
-/// If the model is no function of its schedule.
+/// If an execution of the model does not depend on its schedule alone.
 pub fn explore(
     model: &dyn Model,
     config: &ExploreConfig,
@@ -89,8 +94,8 @@ pub fn explore(
     Ok(search::Search::new(model, config).run(progress))
 }
 
-/// Runs one schedule, and judges the final state. If the schedule ends before the execution does, the
-/// first transition that must happen is taken at each further step.
+/// Runs one schedule, and judges the final state. If the schedule ends before the execution does, each
+/// further step takes the first transition that must happen.
 ///
 /// # Errors
 /// The configuration is impossible, or the schedule names a choice that did not exist.
@@ -102,8 +107,8 @@ pub fn replay(
     replay::by_schedule(model, config, schedule)
 }
 
-/// Shortens a violation's schedule and makes it change less often between actors, as long as the judge
-/// still finds a fault.
+/// Shortens a violation's schedule, and reduces how often it changes between actors, as long as the
+/// judge still finds a fault.
 ///
 /// # Errors
 /// The configuration is impossible, or the schedule names a choice that did not exist.

@@ -1,22 +1,22 @@
-//! Whether an execution's windows and waits are possible by true time.
+//! Checks whether an execution's windows and waits are possible in true time.
 //!
-//! Invariant: the constraints on the moments of the steps form a system of differences. Each step comes
-//! after the one before it. A window that was found shorter is shorter than its lease. A wait is no
-//! shorter than its length. The system has a solution unless a cycle of differences is negative
+//! Invariant: the constraints on the moments of the steps form a system of differences. Each step
+//! happens after the step before it. A window that was found shorter is shorter than its lease. A wait
+//! is no shorter than its length. The system has a solution unless a cycle of differences is negative
 //! (Bellman and Ford). The explorer's rule offers every execution that has a solution, and a few more
 //! (`time`).
 
 use super::trace::{Step, What};
 
-/// Units in one nanosecond. It is more than the number of steps of time in an execution, because each
-/// step takes at least one unit.
+/// The number of units in one nanosecond. The number is larger than the number of steps of time in an
+/// execution, because each step takes at least one unit.
 const UNIT: i64 = 1 << 20;
 
 /// A system of differences between moments.
 #[derive(Default)]
 pub(crate) struct Moments {
     count: usize,
-    /// The second step is at most this many units after the first.
+    /// The constraints: the second step happens at most this many units after the first step.
     at_most: Vec<(usize, usize, i64)>,
 }
 
@@ -25,7 +25,7 @@ fn units(length_ns: u64) -> i64 {
 }
 
 impl Moments {
-    /// Adds a step after all others. Returns its number.
+    /// Adds a step after all other steps. Returns the number of the new step.
     pub(crate) fn step(&mut self) -> usize {
         if self.count > 0 {
             self.at_most.push((self.count, self.count - 1, -1));
@@ -34,23 +34,23 @@ impl Moments {
         self.count - 1
     }
 
-    /// The second step is at least this long after the first.
+    /// Demands that the second step happens at least this long after the first step.
     pub(crate) fn at_least(&mut self, first: usize, second: usize, length_ns: u64) {
         self.at_most.push((second, first, -units(length_ns)));
     }
 
-    /// The second step is less than this long after the first.
+    /// Demands that the second step happens less than this long after the first step.
     pub(crate) fn shorter(&mut self, first: usize, second: usize, length_ns: u64) {
         self.at_most.push((first, second, units(length_ns) - 1));
     }
 
-    /// Removes the last constraint.
+    /// Removes the constraint that was added last.
     #[cfg(test)]
     pub(crate) fn take_back(&mut self) {
         self.at_most.pop();
     }
 
-    /// Whether moments exist that satisfy all constraints.
+    /// Returns whether moments exist that satisfy all constraints.
     pub(crate) fn are_possible(&self) -> bool {
         let mut moments = vec![0i64; self.count];
         for _ in 0..=self.count {
@@ -69,9 +69,9 @@ impl Moments {
     }
 }
 
-/// Whether clocks could show the windows and waits of an execution as its trace says. If they could
-/// not, the judge's objection to it may not be a fault: perhaps no possible execution leads to the same
-/// state.
+/// Returns whether clocks could show the windows and waits of an execution as its trace says. If clocks
+/// could not show these windows and waits, the judge's objection to the execution may not be a fault,
+/// because perhaps no possible execution leads to the same state.
 pub fn has_moments(trace: &[Step]) -> bool {
     let mut moments = Moments::default();
     let mut begun: Vec<(Option<usize>, bool, usize)> = Vec::new();

@@ -2,9 +2,9 @@
 //! have ended.
 //!
 //! Invariant: an object counts as seen at each poll of a coroutine that looks at it. The state that a
-//! compute node keeps in its local memory is seen part by part, by coroutines that say so (`parts`).
-//! The remains of a compute node's coroutines replace their observations only once none of them runs
-//! any more.
+//! compute node keeps in its local memory is observed part by part. Only coroutines that report a look
+//! at a part observe the part (`parts`). The remains of a compute node's coroutines replace their
+//! observations only after all these coroutines have stopped.
 
 use super::hash::{Digest, chain, mix};
 use super::machine::Life;
@@ -22,10 +22,10 @@ pub(crate) struct Kept {
 /// A digest of the remains of a compute node's coroutines.
 pub(crate) type Remains = Box<dyn Fn(NodeId) -> u64>;
 
-/// An object outside of the cluster's memory.
+/// A registered object outside of the cluster's memory.
 pub(crate) struct Object {
     digest: Share,
-    /// The nodes whose coroutines look at it; `None`: all nodes.
+    /// The nodes whose coroutines observe the object. `None` means all nodes.
     seen_by: Option<Vec<NodeId>>,
 }
 
@@ -52,7 +52,7 @@ impl World {
         self.objects().into_iter().fold(0, |digest, object| chain(digest, mix(0, object)))
     }
 
-    /// The digest of the registered objects that an actor sees.
+    /// Returns the digest of the registered objects that an actor observes.
     pub(super) fn seen_by(&self, actor: u8, objects: &[u64]) -> Digest {
         let node = self.machine.borrow().life_of(actor).id;
         let shares = self.shares.borrow();
@@ -61,7 +61,7 @@ impl World {
         seen.fold(0, |digest, (_, object)| chain(digest, mix(0, *object)))
     }
 
-    /// The actors that see an object, a bit each.
+    /// Returns the actors that observe an object, one bit per actor.
     pub(super) fn audience(&self, object: usize) -> u64 {
         let machine = self.machine.borrow();
         let seen_by = &self.shares.borrow()[object].seen_by;
@@ -77,7 +77,8 @@ impl World {
         *self.remains.borrow_mut() = Some(remains);
     }
 
-    /// For each life whose coroutines have all ended, only their remains count from now on.
+    /// Reads the remains of each incarnation whose coroutines have all ended. From now on only these
+    /// remains count for that incarnation.
     fn look_at_remains(&self) {
         let remains = self.remains.borrow();
         let machine = &mut *self.machine.borrow_mut();

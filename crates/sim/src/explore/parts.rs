@@ -1,13 +1,14 @@
-//! The local memory of compute nodes, part by part: the parts that a poll looked at, and those that it
+//! The local memory of compute nodes, part by part: which parts a poll looked at, and which parts it
 //! changed.
 //!
-//! Invariant: a part is treated like a line that costs nothing and is accessed within a poll.
-//! - It is private as long as only one actor touches it, or no actor changes it.
-//! - Two polls are dependent if they meet in a part that one of them changes.
-//! - An actor whose poll may touch a shared part is polled by choice.
+//! Invariant: the explorer treats a part of local memory like a line of memory. Access to a part costs
+//! nothing and happens within a poll.
+//! - A part is private as long as only one actor touches it, or no actor changes it.
+//! - Two polls are dependent if both touch a part that one of them changes.
+//! - A poll that may touch a shared part is a choice of the explorer.
 //!
 //! An observation covers only the data that the coroutine was told, not the rest of the part. The
-//! argument is in `docs/design/0018-explorer-beside-memory.md`.
+//! reason for this rule about observations is in `docs/design/0018-explorer-beside-memory.md`.
 
 use super::config::Planted;
 use super::hash::{chain, mix};
@@ -21,14 +22,14 @@ use tarn_fabric::backend::{LOCAL_PARTS, LocalPart};
 /// changed.
 #[derive(Default)]
 pub(crate) struct Parts {
-    /// By part: actors, a bit each.
+    /// For each part the actors that have looked at it, one bit per actor.
     seen_by: Vec<u64>,
-    /// Compute nodes, a bit each.
+    /// The compute nodes whose local memory this poll has changed, one bit per node.
     changed: u64,
 }
 
 impl Parts {
-    /// Creates the parts of this many compute nodes.
+    /// Creates the parts of `compute_nodes` compute nodes.
     pub(crate) fn new(compute_nodes: usize) -> Parts {
         Parts { seen_by: vec![0; compute_nodes * usize::from(LOCAL_PARTS)], changed: 0 }
     }
@@ -41,8 +42,8 @@ impl Parts {
 }
 
 impl Machine {
-    /// Records that the coroutine that is being polled looked at a part and was told `told`, or changed
-    /// the part.
+    /// Records that the coroutine in this poll looked at a part and was told `told`, or changed the
+    /// part.
     pub(crate) fn look_at_part(&mut self, part: LocalPart, told: u64, changed: bool) {
         let Some(actor) = self.current.filter(|_| !self.is_detached) else { return };
         assert!(part.number < LOCAL_PARTS, "{part:?}: allowed are numbers below {LOCAL_PARTS}");
@@ -54,8 +55,8 @@ impl Machine {
             self.footprint.line(line, changed);
         }
         if !reduction.has(Planted::ToldForgotten) {
-            // This is no news: a coroutine that only looks again at an unchanged part makes no
-            // progress.
+            // A look at an unchanged part is no news. A coroutine that only looks again at an unchanged
+            // part makes no progress.
             let has_news = self.polled.news || changed;
             self.observe(chain(mix(at as u64, u64::from(changed)), mix(0x701d, told)));
             self.polled.news = has_news;
@@ -67,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// Wakes these idle actors: there may be something new for them.
+    /// Wakes these idle actors, because there may be something new for them to see.
     pub(crate) fn wake(&mut self, actors: u64) {
         for (index, state) in self.actors.iter_mut().enumerate() {
             if actors >> index & 1 == 1 && state.status == Status::Idle {
@@ -76,26 +77,26 @@ impl Machine {
         }
     }
 
-    /// Whether this poll has said that it changed something in a node's memory.
+    /// Returns whether this poll has reported a change in a node's local memory.
     fn says_it_changed(&self, node: NodeSlot) -> bool {
         self.parts.changed >> node.0 & 1 == 1
     }
 
-    /// Called when a poll begins.
+    /// Forgets the changed parts when a poll begins.
     pub(crate) fn forget_changed_parts(&mut self) {
         self.parts.changed = 0;
     }
 }
 
 impl World {
-    /// Digests of the state that compute nodes keep, in builds with assertions.
+    /// Returns digests of the state that compute nodes keep, in builds with assertions.
     pub(super) fn kept_before(&self) -> Vec<u64> {
         let kept = self.kept.borrow();
         let is_checked = cfg!(debug_assertions);
         kept.iter().filter(|_| is_checked).map(|it| (it.digest)()).collect()
     }
 
-    /// Checks that the poll has named each change that it made.
+    /// Checks that the poll has reported each change that it made.
     pub(super) fn check_kept(&self, before: &[u64]) {
         for (kept, before) in self.kept.borrow().iter().zip(before) {
             let (node, machine) = (kept.node, self.machine.borrow());

@@ -1,7 +1,7 @@
-//! Runs one execution again: by its schedule, or by its transitions.
+//! Runs one execution again, given its schedule or its transitions.
 //!
-//! Invariant: transitions are taken one at a time, without any reduction. So a schedule means the same
-//! execution under whichever reduction it was found.
+//! Invariant: transitions are taken one at a time, without any reduction. So a schedule describes the
+//! same execution, whichever reduction the exploration used.
 
 use super::Model;
 use super::config::{ExploreConfig, Reduction};
@@ -14,12 +14,12 @@ use super::world::World;
 use crate::config::ConfigError;
 use std::rc::Rc;
 
-/// After this many transitions an execution is not followed any more.
+/// The largest number of transitions of one execution. A longer execution is not followed any further.
 const STEPS_MAX: u32 = 1 << 17;
 
-/// Runs the last execution once more, transition by transition, and records it. Its choices alone might
-/// not lead there again. The execution may have shown lines to be shared; from then on fewer pieces
-/// land at once.
+/// Runs the last execution once more, transition by transition, and records it. The choices alone might
+/// not lead to the same execution, because the execution may have shown that some lines are shared.
+/// After lines are known to be shared, fewer pieces land immediately.
 pub(crate) fn record(model: &dyn Model, world: &Rc<World>) -> (Schedule, Vec<Step>) {
     let taken = world.taken.take();
     world.machine.borrow_mut().trace = Some(Vec::new());
@@ -41,14 +41,15 @@ fn finish_notes(world: &World) -> (Schedule, Vec<Step>) {
     (Schedule { choices }, trace)
 }
 
-/// Steers an execution.
+/// The code that steers an execution.
 pub(crate) trait Pilot {
-    /// Returns the next transition of those enabled, or `None` to leave the choice to the default rule.
+    /// Returns the next transition of the enabled ones, or `None` to leave the choice to the default
+    /// rule.
     fn next(&mut self, enabled: &[Transition]) -> Result<Option<Transition>, ConfigError>;
 }
 
-/// Runs one execution to a final state. It follows the pilot; where the pilot chooses nothing, the
-/// first transition that must happen is taken.
+/// Runs one execution to a final state. The execution follows the pilot. If the pilot chooses no
+/// transition, the execution takes the first transition that must happen.
 pub(crate) fn fly(
     model: &dyn Model,
     config: &ExploreConfig,
@@ -85,13 +86,13 @@ pub(crate) fn fly(
     Ok((Replayed { trace, verdict, schedule }, taken))
 }
 
-/// Steers by the positions of transitions among those enabled.
+/// A pilot that chooses transitions by their positions among the enabled ones.
 struct ByPlace<'a> {
     schedule: &'a Schedule,
     next: usize,
 }
 
-/// A choice as schedules write it.
+/// Returns a choice in the notation of schedules.
 fn as_written(choice: u32) -> String {
     Schedule { choices: vec![choice] }.to_string()
 }
@@ -112,7 +113,7 @@ impl Pilot for ByPlace<'_> {
     }
 }
 
-/// See [`super::replay`].
+/// Runs one schedule. See [`super::replay`].
 pub(crate) fn by_schedule(
     model: &dyn Model,
     config: &ExploreConfig,

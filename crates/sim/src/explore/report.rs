@@ -1,7 +1,7 @@
-//! The report of an exploration: how much it saw, and the violations it found.
+//! The report of an exploration: how much the exploration covered, and the violations that it found.
 //!
-//! Invariant: "exhausted" is reported only if nothing was cut. That is: no bound was met, and each
-//! execution ran to its end or to a state that was seen before.
+//! Invariant: "exhausted" is reported only if nothing was cut. In other words: no bound was reached,
+//! and each execution ran to its end or to a state that was seen before.
 
 use super::actor::Fault;
 use super::schedule::Schedule;
@@ -11,60 +11,60 @@ use tarn_fabric::address::NodeId;
 /// The work done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Progress {
-    /// Executions, each run from the start.
+    /// The number of executions. Each execution ran from the start.
     pub executions: u64,
-    /// Different states.
+    /// The number of different states.
     pub states: u64,
-    /// Different final states, each of which was judged.
+    /// The number of different final states. Each different final state was judged.
     pub judged: u64,
-    /// Transitions that were taken for the first time on their path.
+    /// The number of transitions that were taken for the first time on their path.
     pub steps_new: u64,
-    /// Transitions that were taken again, to return to a state with choices left.
+    /// The number of transitions that were taken again to return to a state with unexplored choices.
     pub steps_again: u64,
-    /// Largest number of choices in one execution.
+    /// The largest number of choices in one execution.
     pub depth_max: u32,
-    /// How often the exploration began anew because a line turned out to be shared.
+    /// How often the exploration restarted because a line turned out to be shared.
     pub restarts: u64,
-    /// Number of lines that are known to be shared.
+    /// The number of lines that are known to be shared.
     pub shared_lines: u64,
 }
 
 /// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Explored {
-    /// The work done, restarts included.
+    /// The work done, including the work of restarts.
     pub progress: Progress,
     /// Whether all executions were covered.
     pub outcome: Outcome,
     /// The executions to which the judge objected, in the order found.
     pub violations: Vec<Violation>,
-    /// Executions cut at the bound of depth.
+    /// The number of executions that were cut at the bound of depth.
     pub cut: u64,
-    /// Final states in which a coroutine waits for ever.
+    /// The number of final states in which a coroutine waits for ever.
     pub stuck: u64,
 }
 
 /// Whether an exploration covered all executions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It covered all of them.
+    /// The exploration covered all executions.
     Exhausted,
-    /// It did not, because of this bound.
+    /// The exploration did not cover all executions, because of this bound.
     Bounded(Bound),
 }
 
 /// The bound that ended an exploration early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bound {
-    /// [`super::Bounds::executions`].
+    /// The bound [`super::Bounds::executions`].
     Executions,
-    /// [`super::Bounds::states`].
+    /// The bound [`super::Bounds::states`].
     States,
-    /// [`super::Bounds::depth`] cut an execution.
+    /// The bound [`super::Bounds::depth`], which cut an execution.
     Depth,
-    /// [`super::Bounds::violations`].
+    /// The bound [`super::Bounds::violations`].
     Violations,
-    /// The caller ended the exploration when it was told of progress.
+    /// The caller: it ended the exploration when the explorer reported progress.
     Caller,
 }
 
@@ -73,7 +73,7 @@ pub enum Bound {
 pub struct Violation {
     /// The judge's objection, or the text of the panic.
     pub text: String,
-    /// The schedule that leads there again.
+    /// The schedule that leads to the violation again.
     pub schedule: Schedule,
     /// The events of the execution.
     pub trace: Vec<Step>,
@@ -86,50 +86,50 @@ pub struct Replayed {
     pub trace: Vec<Step>,
     /// The judge's verdict.
     pub verdict: Result<(), String>,
-    /// The schedule as it was run: the given one, then the first enabled transition at each further
-    /// step until the execution ended.
+    /// The schedule that was run. It begins with the given schedule. Each further step took the first
+    /// enabled transition until the execution ended.
     pub schedule: Schedule,
 }
 
 /// How an actor ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fate {
-    /// Its coroutine has returned.
+    /// The actor's coroutine has returned.
     Finished,
-    /// It waits for something that will never happen.
+    /// The actor waits for an event that will never happen.
     Stuck,
-    /// Its node died before it returned.
+    /// The actor's node died before the coroutine returned.
     Dead,
-    /// The event that it waited for never happened.
+    /// The event after which the actor may start never happened.
     NeverStarted,
 }
 
-/// One actor at the end.
+/// The end of one actor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ActorEnd {
-    /// Its name.
+    /// The actor's name.
     pub name: String,
-    /// Its compute node.
+    /// The actor's compute node.
     pub node: NodeId,
-    /// How it ended.
+    /// How the actor ended.
     pub fate: Fate,
 }
 
-/// A transaction's beginning or end, as the harness marked it.
+/// The beginning or the end of a transaction, as the harness marked it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Mark {
-    /// It began.
+    /// The transaction began.
     Began,
-    /// Its caller was told how it ended.
+    /// The transaction's caller learned how the transaction ended.
     Ended,
 }
 
-/// A mark in the order of true time.
+/// A mark of one actor. Marks are listed in the order of true time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marked {
     /// The actor, as a position in the model's actors.
     pub actor: usize,
-    /// Beginning or end.
+    /// Whether the transaction began or ended.
     pub mark: Mark,
 }
 
@@ -138,8 +138,8 @@ pub struct Marked {
 pub struct Summary {
     /// The actors, in the model's order.
     pub actors: Vec<ActorEnd>,
-    /// The faults that happened, in that order.
+    /// The faults that happened, in the order in which they happened.
     pub faults: Vec<Fault>,
-    /// Beginnings and ends of transactions, in the order in which they happened.
+    /// The beginnings and ends of transactions, in the order in which they happened.
     pub marks: Vec<Marked>,
 }

@@ -1,17 +1,17 @@
 //! A schedule as one short line of text.
 //!
-//! Invariant: a schedule names every transition of an execution, by its position among all that were
-//! enabled. It does so under every reduction, so it replays without knowledge of reductions. It prints
-//! as numbers of base 36 with `-` between them, and `n*c` for `n` times `c` (n decimal). The text
-//! parses back to the same schedule.
+//! Invariant: a schedule names every transition of an execution, by its position among all enabled
+//! transitions. A schedule names all transitions under every reduction, so a replay needs no knowledge
+//! of reductions. A schedule prints as numbers of base 36 with `-` between them, and `n*c` for `n`
+//! times `c` (n decimal). The text parses back to the same schedule.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The transition taken at each step, as a position among those enabled in their fixed order.
+/// The transition taken at each step, as a position among the enabled transitions in their fixed order.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Schedule {
-    /// One choice for each transition.
+    /// One choice for each transition of the execution.
     pub choices: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ fn write_base_36(f: &mut fmt::Formatter<'_>, mut number: u32) -> fmt::Result {
     f.write_str(str::from_utf8(&digits[at..]).expect("digits are ASCII"))
 }
 
-/// The error for a text that is no schedule: the mistake and the expected form.
+/// The error for a text that is no schedule. The error names the mistake and the expected form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScheduleError(pub String);
 
@@ -58,7 +58,7 @@ impl fmt::Display for ScheduleError {
 
 impl std::error::Error for ScheduleError {}
 
-/// Longest schedule that is accepted.
+/// The largest number of choices in a schedule that is accepted.
 const CHOICES_MAX: usize = 10_000_000;
 
 impl FromStr for Schedule {

@@ -1,10 +1,10 @@
-//! Searches all choices depth first; each execution runs from the start.
+//! Searches all choices depth first. Each execution runs from the start.
 //!
 //! Invariant: the search uses sleep sets (Godefroid, "Partial-Order Methods for the Verification of
 //! Concurrent Systems", LNCS 1032, 1996, ch. 5), and explores each state once. No state occurs twice on
 //! one path. So every sleeping transition leads to a state that an earlier, finished branch has
-//! visited, and no sleep set need be stored with a state. Whether two transitions are independent is
-//! judged by the lines and actors that they touched when they were taken.
+//! visited, and no sleep set need be stored with a state. The lines and actors that two transitions
+//! touched when they were taken decide whether the transitions are independent.
 
 use super::Model;
 use super::config::{ExploreConfig, Planted, Reduction};
@@ -19,32 +19,32 @@ use super::world::World;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// Largest number of transitions of one scout execution.
+/// The largest number of transitions of one scout execution.
 const SCOUT_STEPS: u32 = 4_000;
-/// The caller is told of progress after this many executions.
+/// The number of executions after which the explorer tells the caller of its progress.
 const TELL_EVERY: u64 = 256;
 
-/// A transition that was explored before, and its footprint.
+/// A sleeping transition, which was explored before, and its footprint.
 #[derive(Clone, Copy)]
 struct Sleeper {
     transition: Transition,
     footprint: Footprint,
 }
 
-/// A state on the path to the present one.
+/// A state on the path to the present state.
 struct Frame {
     digest: Digest,
     chosen: Transition,
     footprint: Footprint,
     sleep: Vec<Sleeper>,
     todo: Vec<Transition>,
-    /// It belongs to the start before it: its transitions' footprints are part of that start's
-    /// footprint.
+    /// Whether the state belongs to the start before it. If the state belongs to that start, the
+    /// footprints of the state's transitions are part of the footprint of that start.
     is_forced: bool,
     joined: Footprint,
 }
 
-/// See the module's documentation.
+/// A search over all choices.
 pub(crate) struct Search<'a> {
     model: &'a dyn Model,
     config: &'a ExploreConfig,
@@ -76,7 +76,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Runs the whole exploration, or up to a bound.
+    /// Runs the whole exploration, or the part of it up to a bound.
     pub(crate) fn run(mut self, tell: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Explored {
         self.world.load(self.model);
         self.scout();
@@ -132,7 +132,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// If a line has turned out to be shared, begins anew, because the earlier omissions may be wrong.
+    /// Restarts the exploration if a line has turned out to be shared, because the earlier omissions
+    /// may be wrong.
     fn begin_anew_if_grown(&mut self) -> bool {
         let reduction = self.config.reduction;
         let reduces = reduction.reduces() && !reduction.has(Planted::SharingForgotten);
@@ -148,7 +149,8 @@ impl<'a> Search<'a> {
         has_grown
     }
 
-    /// Runs some executions in any order. Then most shared lines are known when the search begins.
+    /// Runs some executions in arbitrary order. After these executions most shared lines are known,
+    /// before the search begins.
     fn scout(&mut self) {
         let reduction = self.config.reduction;
         let is_frozen = reduction.has(Planted::SharingForgotten);
@@ -181,7 +183,7 @@ impl<'a> Search<'a> {
         self.world.machine.borrow_mut().sharing.has_grown = false;
     }
 
-    /// Runs one execution: along the frames, and on from there.
+    /// Runs one execution: first along the frames, and then further.
     fn execute(&mut self) {
         self.world.begin(self.model);
         self.world.perform_nothing();
@@ -206,7 +208,8 @@ impl<'a> Search<'a> {
         self.progress.depth_max = self.progress.depth_max.max(depth);
     }
 
-    /// Looks at the present state and takes a first choice. Returns whether there was one.
+    /// Examines the present state and takes its first unexplored choice. Returns whether the state had
+    /// an unexplored choice.
     fn visit(&mut self) -> bool {
         let panicked = self.world.panicked.borrow_mut().take();
         if let Some(text) = panicked {
@@ -236,7 +239,8 @@ impl<'a> Search<'a> {
         let (footprint, joined) = (Footprint::NONE, Footprint::NONE);
         self.frames.push(Frame { digest, chosen, footprint, sleep, todo, is_forced, joined });
         if is_judged {
-            // The judge may have changed memory while it looked: the next execution takes this choice.
+            // The judge may have changed memory while it read memory. So the next execution takes this
+            // choice.
             self.frames[depth as usize].todo.push(chosen);
             return false;
         }
@@ -245,8 +249,8 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// The sleepers of the last state that still sleep: those independent of the transition taken
-    /// since.
+    /// Returns the sleeping transitions of the last state that are still asleep: they are independent
+    /// of the transition taken since then.
     fn inherited(&self) -> Vec<Sleeper> {
         let Some(last) = self.frames.last() else { return Vec::new() };
         let has_shares = self.world.has_shares();
@@ -255,7 +259,8 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    /// The transitions to be explored here, last first: none if this state was explored before.
+    /// Returns the transitions to be explored in the present state, in reverse order. The list is empty
+    /// if this state was explored before.
     fn left_to_do(
         &mut self,
         digest: Digest,
@@ -270,7 +275,8 @@ impl<'a> Search<'a> {
         self.enabled.iter().rev().filter(sleeps).copied().collect()
     }
 
-    /// Goes back to the last state with a choice left. Returns whether there is one.
+    /// Returns to the last state with an unexplored choice. The result says whether such a state
+    /// exists.
     fn backtrack(&mut self) -> bool {
         let full = self.config.reduction.reduces();
         while let Some(frame) = self.frames.last_mut() {
@@ -304,7 +310,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Judges the present state, which is final. Also returns whether a coroutine is stuck in it.
+/// Judges the present state, which is final. Also returns whether a coroutine is stuck in this state.
 pub(crate) fn judge(model: &dyn Model, world: &Rc<World>) -> (Result<(), String>, bool) {
     let summary = {
         let machine = &mut *world.machine.borrow_mut();

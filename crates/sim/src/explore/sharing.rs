@@ -1,52 +1,53 @@
-//! Facts about sharing, learned from executions:
-//! - which actors touch or change each line, and each part of local memory; which lines the judge
+//! Facts about sharing that the explorer learns from executions:
+//! - which actors touch or change each line and each part of local memory, and which lines the judge
 //!   reads;
-//! - which actors change registered objects, and which see them;
-//! - which compute nodes may have their access revoked while they go on.
+//! - which actors change registered objects, and which actors observe them;
+//! - which compute nodes may have their access revoked while they continue to run.
 //!
-//! Invariant: the sets only grow, over all executions. If they grow during an exploration, its results
-//! are not reliable, and it begins anew (`docs/design/0011-explorer.md`).
+//! Invariant: over all executions the sets only grow. If a set grows during an exploration, the results
+//! of the exploration are not reliable, and the exploration restarts (`docs/design/0011-explorer.md`).
 
 use super::memory::LineId;
 use tarn_fabric::address::NodeId;
 
-/// The actors that touched a line, a bit each.
+/// The actors that touched a line, one bit per actor.
 #[derive(Clone, Copy, Default)]
 struct Use {
     readers: u64,
     writers: u64,
 }
 
-/// See the module's documentation.
+/// The facts about sharing.
 pub(crate) struct Sharing {
     uses: Vec<Use>,
     shared: Vec<bool>,
-    /// Lines at which the order of one actor's own accesses is open.
+    /// The lines at which the order of one actor's own accesses is open.
     disputed: Vec<bool>,
     judged: Vec<bool>,
     count: u64,
     revoked_alive: Vec<NodeId>,
-    /// Lines from this number on are parts of local memory.
+    /// The first line number that means a part of local memory instead of a line of memory.
     first_part: usize,
     /// The parts of local memory that an actor has touched.
     parts: Vec<LineId>,
-    /// For each registered object: the actors that have changed it, and those that see it.
+    /// For each registered object: the actors that have changed it, and the actors that observe it.
     objects: Vec<(u64, u64)>,
-    /// The actors that open windows; below, those that begin waits, a bit each.
+    /// The actors that open windows, one bit per actor. The next field holds the actors that begin
+    /// waits.
     windows: u64,
     waits: u64,
-    /// A planted mistake: nothing is learned.
+    /// A planted mistake: if this field is set, the explorer learns nothing about sharing.
     pub(crate) is_frozen: bool,
     /// Whether datagrams are sent.
     pub(crate) has_messages: bool,
     /// Whether a coroutine asks if a detached round is done.
     pub(crate) has_asks: bool,
-    /// Whether something was learned since this was last set to false.
+    /// Whether the sets have grown since this field was last set to false.
     pub(crate) has_grown: bool,
 }
 
 impl Sharing {
-    /// Creates the sets; nothing is shared yet.
+    /// Creates the sets. At first nothing is shared.
     pub(crate) fn new(first_part: usize, parts: usize) -> Sharing {
         let lines = first_part + parts;
         Sharing {
@@ -68,7 +69,7 @@ impl Sharing {
         }
     }
 
-    /// An actor touched a line; `changed` says whether it changed the line.
+    /// Records that an actor touched a line. `changed` says whether the actor changed the line.
     #[inline]
     pub(crate) fn touch(&mut self, line: LineId, actor: u8, changed: bool) {
         let (index, bit) = (line.0 as usize, 1 << actor);
@@ -94,7 +95,7 @@ impl Sharing {
         *shared = true;
     }
 
-    /// The order of an actor's own accesses to a line is open.
+    /// Records that the order of an actor's own accesses to a line is open.
     pub(crate) fn dispute(&mut self, line: LineId) {
         let disputed = &mut self.disputed[line.0 as usize];
         if !*disputed && !self.is_frozen {
@@ -103,8 +104,8 @@ impl Sharing {
         }
     }
 
-    /// Whether the order of an access to a line may matter. `others` are the actors, apart from the
-    /// accessing one, that may still touch anything.
+    /// Returns whether the order of an access to a line may matter. `others` are the other actors that
+    /// may still touch any line.
     #[inline]
     pub(crate) fn is_disputed(&self, line: LineId, may_change: bool, others: u64) -> bool {
         let index = line.0 as usize;
@@ -113,7 +114,7 @@ impl Sharing {
         self.disputed[index] || self.shared[index] && all & others != 0
     }
 
-    /// The poll of an actor changed an object that the actors in `audience` see.
+    /// Records that the poll of an actor changed an object that the actors in `audience` observe.
     pub(crate) fn change_object(&mut self, object: usize, actor: u8, audience: u64) {
         if self.is_frozen {
             return;
@@ -127,8 +128,8 @@ impl Sharing {
         self.has_grown |= before != (*changers, *seers);
     }
 
-    /// Whether no other actor changes an object that `these` see, and no other sees an object that
-    /// `these` change.
+    /// Returns whether the actors `these` are independent of the other actors. No other actor changes
+    /// an object that `these` observe, and no other actor observes an object that `these` change.
     pub(crate) fn is_apart(&self, these: u64, others: u64) -> bool {
         self.objects.iter().all(|(changers, seers)| {
             (changers & others == 0 || seers & these == 0)
@@ -136,8 +137,8 @@ impl Sharing {
         })
     }
 
-    /// Whether the actor touches no part of local memory that one of the others changes, and changes
-    /// none that one of them touches.
+    /// Returns whether the actor is independent of the other actors in local memory. The actor touches
+    /// no part that another actor changes, and changes no part that another actor touches.
     pub(crate) fn is_apart_in_parts(&self, actor: u8, others: u64) -> bool {
         let meets = |part: &LineId| {
             let Use { readers, writers } = self.uses[part.0 as usize];
@@ -147,38 +148,39 @@ impl Sharing {
         !self.parts.iter().any(meets)
     }
 
-    /// An actor opens a window.
+    /// Records that an actor opens a window.
     pub(crate) fn open_window(&mut self, actor: u8) {
         let is_new = self.windows >> actor & 1 == 0 && !self.is_frozen;
         self.windows |= u64::from(is_new) << actor;
         self.has_grown |= is_new && self.waits & !(1 << actor) != 0;
     }
 
-    /// An actor begins a wait.
+    /// Records that an actor begins a wait.
     pub(crate) fn begin_wait(&mut self, actor: u8) {
         let is_new = self.waits >> actor & 1 == 0 && !self.is_frozen;
         self.waits |= u64::from(is_new) << actor;
         self.has_grown |= is_new && self.windows & !(1 << actor) != 0;
     }
 
-    /// Whether any of these actors begins waits.
+    /// Returns whether any of these actors begins waits.
     pub(crate) fn begins_waits(&self, actors: u64) -> bool {
         self.waits & actors != 0
     }
 
-    /// A datagram is sent: from now on datagrams count.
+    /// Records that a datagram is sent, so from now on datagrams count.
     pub(crate) fn message(&mut self) {
         self.has_grown |= !self.has_messages && !self.is_frozen;
         self.has_messages |= !self.is_frozen;
     }
 
-    /// A coroutine asks whether a detached round is done.
+    /// Records that a coroutine asks whether a detached round is done.
     pub(crate) fn ask(&mut self) {
         self.has_grown |= !self.has_asks && !self.is_frozen;
         self.has_asks |= !self.is_frozen;
     }
 
-    /// A coroutine asked to revoke the access of a compute node that may still go on.
+    /// Records that a coroutine requested to revoke the access of a compute node that may still
+    /// continue to run.
     pub(crate) fn revoke_alive(&mut self, node: NodeId) {
         if !self.is_frozen && !self.revoked_alive.contains(&node) {
             self.revoked_alive.push(node);
@@ -186,12 +188,12 @@ impl Sharing {
         }
     }
 
-    /// Whether a compute node that goes on may be told that it has lost its access.
+    /// Returns whether a compute node that continues to run may be told that it has lost its access.
     pub(crate) fn is_revoked_alive(&self, node: NodeId) -> bool {
         self.revoked_alive.contains(&node)
     }
 
-    /// The judge looked at a line.
+    /// Records that the judge looked at a line.
     #[inline]
     pub(crate) fn judge(&mut self, line: LineId) {
         let judged = &mut self.judged[line.0 as usize];
@@ -212,7 +214,7 @@ impl Sharing {
         self.judged[line.0 as usize]
     }
 
-    /// Number of lines that are shared.
+    /// Returns the number of lines that are shared.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

@@ -1,9 +1,9 @@
 //! Makes a violation smaller.
 //!
-//! Invariant: each returned violation was run and judged. If clocks show the given one, they show the
-//! returned one. Steps are left out and moved together greedily (as in Zeller and Hildebrandt,
-//! "Simplifying and Isolating Failure-Inducing Input", TSE 2002). A step that must happen and was left
-//! out happens at the end.
+//! Invariant: each returned violation was run and judged. If clocks can show the given violation, they
+//! can also show the returned violation. Steps are omitted and moved together greedily (as in Zeller
+//! and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", TSE 2002). A step that was
+//! omitted but must happen is taken at the end.
 
 use super::Model;
 use super::config::ExploreConfig;
@@ -14,10 +14,10 @@ use super::trace::Step;
 use super::transition::Transition;
 use crate::config::ConfigError;
 
-/// Largest number of executions that are tried.
+/// The largest number of executions that are tried.
 const TRIES_MAX: usize = 2_000;
 
-/// Follows a list of transitions in its order, and skips those that are not enabled.
+/// A pilot that follows a list of transitions in order and skips the transitions that are not enabled.
 struct ByList<'a> {
     list: &'a [Transition],
     next: usize,
@@ -35,7 +35,7 @@ impl Pilot for ByList<'_> {
     }
 }
 
-/// Follows a schedule and records which transitions it names.
+/// A pilot that follows a schedule and records which transitions the schedule names.
 struct Noted<'a> {
     choices: std::slice::Iter<'a, u32>,
 }
@@ -46,8 +46,8 @@ impl Pilot for Noted<'_> {
     }
 }
 
-/// In order of weight: whether no clock shows it; numbers of faults, transitions, changes from one
-/// actor to another.
+/// The size of a violation, most important number first: whether no clock can show it, and the numbers
+/// of faults, of transitions, and of changes from one actor to another.
 type Size = (bool, usize, usize, usize);
 
 fn size(list: &[Transition], trace: &[Step]) -> Size {
@@ -65,7 +65,7 @@ struct Shrinking<'a> {
 }
 
 impl Shrinking<'_> {
-    /// Keeps a candidate if it fails and is smaller.
+    /// Keeps a candidate list if the execution still fails and is smaller.
     fn attempt(&mut self, list: &[Transition]) -> Result<bool, ConfigError> {
         if self.tries >= TRIES_MAX {
             return Ok(false);
@@ -80,7 +80,7 @@ impl Shrinking<'_> {
         Ok(true)
     }
 
-    /// Leaves out stretches of steps, long ones first.
+    /// Omits stretches of steps, long stretches first.
     fn leave_out(&mut self) -> Result<bool, ConfigError> {
         let (mut any, mut len) = (false, self.best.len() / 2);
         while len > 0 {
@@ -99,8 +99,9 @@ impl Shrinking<'_> {
         Ok(any)
     }
 
-    /// Reduces changes between actors where another actor took over. Either the first actor's next
-    /// stretch comes at once, or its present stretch is moved to just before that one.
+    /// Reduces the number of changes between actors, at each place where the steps of one actor end and
+    /// another actor continues. Either the actor's next stretch of steps is moved forward to the end of
+    /// its present stretch, or its present stretch is moved back to just before its next stretch.
     fn draw_together(&mut self) -> Result<bool, ConfigError> {
         let (mut any, mut at) = (false, 0);
         while at < self.best.len() {
@@ -124,19 +125,19 @@ impl Shrinking<'_> {
     }
 }
 
-/// The end of the stretch of one actor's steps that begins at `at`.
+/// Returns the end of the stretch of one actor's steps that begins at `at`.
 fn stretch(list: &[Transition], at: usize) -> usize {
     let actor = list[at].actor();
     list[at..].iter().position(|it| it.actor() != actor).map_or(list.len(), |len| at + len)
 }
 
-/// See [`super::shrink`].
+/// Shrinks one violation. See [`super::shrink`].
 pub(crate) fn shrink(
     model: &dyn Model,
     config: &ExploreConfig,
     violation: &Violation,
 ) -> Result<Violation, ConfigError> {
-    // A schedule that names a missing choice is refused here.
+    // The call of `by_schedule` returns an error if the schedule names a missing choice.
     by_schedule(model, config, &violation.schedule)?;
     let choices = violation.schedule.choices.iter();
     let (first, taken) = fly(model, config, &mut Noted { choices })?;

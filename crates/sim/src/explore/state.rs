@@ -1,21 +1,23 @@
 //! The digest that identifies a state.
 //!
-//! Invariant: two executions that reach states with the same digest can go on alike, and the judge says
-//! the same of their final states. docs/design/0011-explorer.md has the arguments for each omission.
+//! Invariant: two executions that reach states with the same digest can continue in the same ways, and
+//! the judge gives their final states the same verdict. The file docs/design/0011-explorer.md justifies
+//! each omission.
 
 use super::config::Planted;
 use super::hash::{Digest, chain, mix};
 use super::machine::{Forced, Life, Machine};
 
 impl Machine {
-    /// Adds the digest of a landed piece whose round no coroutine has fetched yet.
+    /// Adds to the state the digest of a landed piece whose round no coroutine has fetched yet.
     pub(crate) fn add_landed(&mut self, actor: u8, landed: Digest) {
         let life = self.actors[usize::from(actor)].life;
         let sum = &mut self.lives[life].landed;
         *sum = sum.wrapping_add(landed);
     }
 
-    /// A life's rounds in flight that are still to be executed, in the order in which they were posted.
+    /// Returns the digest of an incarnation's rounds in flight that are still to be executed, in the
+    /// order in which they were posted.
     fn in_flight_of(&self, life: &Life) -> Digest {
         if self.config.reduction.has(Planted::RemainsForgotten) {
             return 0;
@@ -25,7 +27,7 @@ impl Machine {
         mine.fold(0, |digest, flight| flight.add_pending(digest, self.flights.held_by(flight)))
     }
 
-    /// Returns the digest of the state without registered objects.
+    /// Returns the digest of the state, without the registered objects.
     pub(crate) fn digest(&self) -> Digest {
         let mut digest = self.memory.digest;
         for (index, life) in self.lives.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The set of visited states.
 //!
 //! Invariant: states are looked up by digest, and the set is never iterated, so the order of the hash
-//! table is never seen.
+//! table has no effect.
 
 use super::hash::Digest;
 use std::collections::HashSet;
@@ -29,12 +29,12 @@ impl Hasher for Taken {
 
 type Build = BuildHasherDefault<Taken>;
 
-/// See the module's documentation.
+/// A set of digests of visited states.
 #[derive(Default)]
 pub(crate) struct Digests(HashSet<Digest, Build>);
 
 impl Digests {
-    /// Inserts a digest. Returns whether it is new.
+    /// Inserts a digest. Returns whether the digest is new.
     pub(crate) fn insert(&mut self, digest: Digest) -> bool {
         self.0.insert(digest)
     }

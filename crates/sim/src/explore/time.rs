@@ -1,18 +1,23 @@
-//! Windows and waits: the part of time that remains where there is no clock.
+//! Windows and waits: the aspect of time that remains in an exploration, which has no clock.
 //!
-//! Invariant: consider waits that began after a window opened and ended before it closes, one behind
-//! the other. Unless such waits add up to the window's lease, the window may be found shorter than the
-//! lease. It may always be found longer. For each open window the longest such chain is kept. For each
-//! wait that has begun, the windows open at its beginning are kept, with the chains that they had seen
-//! then. So waits that overlap do not add up.
+//! Invariant: consider waits that began after a window opened and ended before the window closes. In a
+//! chain of waits, each wait begins after the end of the wait before. If the lengths of such waits add
+//! up to the window's lease, the window cannot be found shorter than the lease. If the lengths of such
+//! waits do not add up to the lease, the window may be found shorter than the lease. A window may
+//! always be found longer than its lease. For each open window the explorer keeps the longest such
+//! chain of waits. For each wait that has begun, it keeps the windows open at the wait's beginning,
+//! with the chains that they had seen then. Because of these chains, the lengths of waits that overlap
+//! are not added up.
 //!
-//! Opening, closing, beginning and ending are steps of their own. Their order matters in three cases
-//! only:
-//! - an opening and a beginning: whether that wait counts in that window;
-//! - a beginning and an end: whether one wait is behind the other;
-//! - an end and a closing.
+//! The opening and closing of a window and the beginning and end of a wait are separate steps. The
+//! order of the steps of time matters in three cases only:
+//! - the opening of a window and the beginning of a wait: the order decides whether that wait counts in
+//!   that window;
+//! - the beginning of one wait and the end of another: the order decides whether one wait follows the
+//!   other;
+//! - the end of a wait and the closing of a window.
 //!
-//! Among these orders only those that forbid the fewest answers are explored; see
+//! Only the orders that forbid the fewest answers are explored. The reason is in
 //! `docs/design/0011-explorer.md`.
 
 use super::config::Planted;
@@ -22,7 +27,7 @@ use super::trace::What;
 use super::transition::Transition;
 use std::task::Poll;
 
-/// The step that a coroutine asks for.
+/// The step of time that a coroutine requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     Open,
@@ -31,7 +36,7 @@ pub(crate) enum Asked {
     End { length_ns: u64 },
 }
 
-/// The possible steps.
+/// The possible steps of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimeStep {
     Open,
@@ -51,15 +56,15 @@ pub(crate) struct TimeFootprint {
 }
 
 impl TimeFootprint {
-    /// The footprint of no step.
+    /// The footprint of a transition without a step of time.
     pub(crate) const NONE: TimeFootprint =
         TimeFootprint { opened: false, closed: false, began: false, ended: false };
 
-    /// The footprint of all possible steps.
+    /// The footprint of a transition with all possible steps of time.
     pub(crate) const ALL: TimeFootprint =
         TimeFootprint { opened: true, closed: true, began: true, ended: true };
 
-    /// Whether a wait has begun. A beginning may not be moved to later.
+    /// Returns whether a wait has begun. The beginning of a wait may not be moved to a later time.
     pub(crate) fn has_begun(self) -> bool {
         self.began
     }
@@ -71,7 +76,7 @@ impl TimeFootprint {
         self.ended |= other.ended;
     }
 
-    /// Whether the order of the two may matter.
+    /// Returns whether the order of the two transitions may matter.
     #[inline]
     pub(crate) fn meets(self, other: TimeFootprint) -> bool {
         let one_way = |a: TimeFootprint, b: TimeFootprint| {
@@ -86,14 +91,15 @@ impl TimeFootprint {
 struct Of {
     asked: Option<Asked>,
     answered: Option<TimeStep>,
-    /// The longest chain of waits that its window has seen; `None` if no window is open.
+    /// The length of the longest chain of waits that the coroutine's window has seen. `None` means that
+    /// no window is open.
     window_ns: Option<u64>,
-    /// The windows that were open when its wait began and still are, by actor, each with the longest
-    /// chain that it had seen.
+    /// The windows that were open when the coroutine's wait began and still are open. Each entry has
+    /// the window's actor and the longest chain that the window had seen then.
     wait: Vec<(u8, u64)>,
 }
 
-/// See the module's documentation.
+/// The windows and waits of all actors.
 #[derive(Default, Debug)]
 pub(crate) struct Time {
     of: Vec<Of>,
@@ -107,7 +113,7 @@ impl Time {
         self.planted = planted;
     }
 
-    /// An actor joins.
+    /// Adds an actor.
     pub(crate) fn admit(&mut self) {
         self.of.push(Of::default());
     }
@@ -120,12 +126,12 @@ impl Time {
         &mut self.of[usize::from(actor)]
     }
 
-    /// An actor asks for a step.
+    /// Records that an actor requests a step.
     pub(crate) fn ask(&mut self, actor: u8, asked: Asked) {
         self.at(actor).asked = Some(asked);
     }
 
-    /// The steps that may answer an actor's request.
+    /// Returns the steps that may answer an actor's request.
     pub(crate) fn steps_of(&self, actor: usize) -> impl Iterator<Item = TimeStep> {
         let (first, second) = match self.of[actor].asked {
             None => (None, None),
@@ -145,18 +151,18 @@ impl Time {
         seen_ns < lease_ns || self.has(Planted::WaitsForgotten)
     }
 
-    /// The actor that waits to be told whether its window was shorter.
+    /// Returns the actor that waits for the answer whether its window was shorter.
     pub(crate) fn closing(&self) -> Option<u8> {
         let is_closing = |of: &Of| matches!(of.asked, Some(Asked::Close { .. }));
         self.of.iter().position(is_closing).map(|actor| actor as u8)
     }
 
-    /// Whether the actor is about to take a step.
+    /// Returns whether the actor is about to take a step.
     pub(crate) fn is_asked(&self, actor: u8) -> bool {
         self.of[usize::from(actor)].asked.is_some()
     }
 
-    /// Takes a step. Returns its footprint.
+    /// Takes a step. Returns the footprint of the step.
     pub(crate) fn take(&mut self, actor: u8, step: TimeStep) -> TimeFootprint {
         let none = TimeFootprint::NONE;
         let asked = self.at(actor).asked.take().expect(
@@ -197,7 +203,7 @@ impl Time {
         all.filter_map(|(actor, of)| of.window_ns.map(|ns| (actor as u8, ns))).collect()
     }
 
-    /// Closes the window of an actor: no wait counts in it any more.
+    /// Closes the window of an actor, so no wait counts in the window any more.
     fn close(&mut self, actor: u8) {
         self.at(actor).window_ns = None;
         self.of.iter_mut().for_each(|of| of.wait.retain(|(window, _)| *window != actor));
@@ -217,15 +223,16 @@ impl Time {
         }
     }
 
-    /// An actor will never be polled again.
+    /// Removes the windows and waits of an actor that will never be polled again.
     pub(crate) fn leave(&mut self, actor: u8) {
         self.close(actor);
         *self.at(actor) = Of::default();
     }
 
-    /// Whether an actor's step is taken without a choice. An opening is if no other actor may begin a
-    /// wait: no actor can then tell when it is taken. A beginning always is, because taking it later
-    /// leads to nothing new.
+    /// Returns whether an actor's step is taken without a choice. The opening of a window is taken
+    /// without a choice if no other actor may begin a wait, because then no actor can tell when the
+    /// window opens. The beginning of a wait is always taken without a choice, because a later
+    /// beginning leads to nothing new.
     fn is_at_once(&self, actor: u8, others_begin: bool) -> bool {
         let of = &self.of[usize::from(actor)];
         match of.asked {
@@ -236,7 +243,7 @@ impl Time {
         }
     }
 
-    /// The digest of open windows, begun waits and answers not yet fetched.
+    /// Returns the digest of open windows, begun waits and answers not yet fetched.
     pub(crate) fn digest(&self) -> Digest {
         let mut sum: Digest = 0;
         for (actor, of) in self.of.iter().enumerate() {
@@ -259,8 +266,8 @@ impl Time {
 }
 
 impl Machine {
-    /// The coroutine that is being polled asks for a step of time. Returns the answer if the step has
-    /// been taken.
+    /// Records that the coroutine in this poll requests a step of time. Returns the answer if the step
+    /// has been taken.
     pub(crate) fn ask_time(&mut self, asked: Asked) -> Poll<bool> {
         let Some(actor) = self.current.filter(|_| !self.is_detached) else {
             return Poll::Ready(false);

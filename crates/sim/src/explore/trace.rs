@@ -1,7 +1,7 @@
-//! The events of one execution, step by step: enough to draw it.
+//! The events of one execution, step by step. The events contain enough data to draw the execution.
 //!
-//! Invariant: `number` counts transitions from 1 and never falls; all events that one transition caused
-//! carry its number. A trace is a function of model, configuration and schedule.
+//! Invariant: `number` counts transitions from 1 and never falls. All events that one transition caused
+//! have the number of that transition. A trace is a function of model, configuration and schedule.
 
 use super::actor::Fault;
 use tarn_fabric::address::{NodeId, NodeSlot, Target};
@@ -14,65 +14,65 @@ use tarn_fabric::round::VerbKind;
 pub struct Step {
     /// The transition that the event belongs to.
     pub number: u32,
-    /// The actor, as a position in the model's actors; `None` for faults.
+    /// The actor, as a position in the model's actors. `None` means that the event is a fault.
     pub actor: Option<usize>,
-    /// The phase that the actor named before it posted ([`super::ExploreFabric::phase`]).
+    /// The phase that the actor named before it posted the round ([`super::ExploreFabric::phase`]).
     pub phase: &'static str,
     /// The event.
     pub what: What,
 }
 
-/// Kinds of events.
+/// The kinds of events.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// The coroutine was polled for the first time.
     Started,
-    /// A transaction began, as its harness said.
+    /// A transaction began, as its harness reported.
     Began,
-    /// A transaction ended, as its harness said.
+    /// A transaction ended, as its harness reported.
     Ended,
     /// A round was posted.
     Posted {
-        /// The number of this round among the actor's rounds, from 1.
+        /// The number of this round among the actor's rounds, counted from 1.
         round: u32,
-        /// Number of verbs in the round.
+        /// The number of verbs in the round.
         verbs: u32,
-        /// Whether no coroutine awaits it.
+        /// Whether no coroutine awaits the round.
         detached: bool,
     },
     /// One line of a READ or WRITE, or one atomic, was executed.
     Landed {
-        /// Number of the actor's round.
+        /// The number of the actor's round.
         round: u32,
-        /// Position of the verb in the round.
+        /// The position of the verb in the round.
         verb: u32,
         /// The verb's kind.
         kind: VerbKind,
         /// The first byte of this piece.
         target: Target,
-        /// Length of this piece in bytes.
+        /// The length of this piece in bytes.
         len_bytes: usize,
-        /// The step in which its round was posted.
+        /// The number of the step in which the round was posted.
         posted: u32,
-        /// The words that it touches, before it was executed.
+        /// The words that the piece touches, before it was executed.
         before: Vec<u64>,
-        /// The same words after it. A READ saw the words in `before`.
+        /// The words that the piece touches, after it was executed. A READ saw the words in `before`.
         after: Vec<u64>,
     },
     /// A round's batch to one node was refused, or the rest of the batch was cut off.
     Refused {
-        /// Number of the actor's round.
+        /// The number of the actor's round.
         round: u32,
-        /// The memory node.
+        /// The memory node of the batch.
         at: NodeSlot,
-        /// The reason.
+        /// The reason for the refusal.
         error: FabricError,
     },
     /// The coroutine was polled and saw the end of a round.
     Completed {
-        /// Number of the actor's round.
+        /// The number of the actor's round.
         round: u32,
-        /// Its error, if it had one.
+        /// The round's error, if the round had one.
         error: Option<FabricError>,
     },
     /// The coroutine has ended.
@@ -83,42 +83,42 @@ pub enum What {
     Broke(Fault),
     /// The coroutine's window opened.
     WindowOpened,
-    /// Its window closed.
+    /// The coroutine's window closed.
     WindowClosed {
         /// The lease that the window was compared with.
         lease_ns: u64,
-        /// Whether the window was found shorter.
+        /// Whether the window was found shorter than the lease.
         is_shorter: bool,
     },
-    /// Its wait began.
+    /// The coroutine's wait began.
     WaitBegan,
-    /// Its wait has ended.
+    /// The coroutine's wait has ended.
     WaitEnded {
         /// The length of the wait.
         length_ns: u64,
     },
-    /// A revocation was asked for.
+    /// A coroutine requested a revocation.
     RevokeAsked {
         /// The compute node that is to lose access.
         whom: NodeId,
-        /// The memory node at which it is to lose access.
+        /// The memory node at which the compute node is to lose its access.
         at: NodeSlot,
     },
     /// A revocation has taken effect: no verb of `whom` will land at `at` any more.
     Revoked {
         /// The compute node that lost access.
         whom: NodeId,
-        /// The memory node at which it lost access.
+        /// The memory node at which the compute node lost its access.
         at: NodeSlot,
     },
     /// A datagram was sent.
     MessageSent {
-        /// The number of this datagram among the actor's datagrams, from 1.
+        /// The number of this datagram among the actor's datagrams, counted from 1.
         message: u32,
         /// The receiver.
         to: Endpoint,
     },
-    /// A datagram has arrived; its receiver has not looked at it yet.
+    /// A datagram has arrived. The receiver of the datagram has not read it yet.
     MessageDelivered {
         /// The number of this datagram among its sender's datagrams.
         message: u32,

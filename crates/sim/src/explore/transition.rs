@@ -1,22 +1,23 @@
-//! Transitions that may happen next, and when the order of two of them matters.
+//! Transitions that may happen next, and the cases in which the order of two transitions matters.
 //!
-//! Invariant: a transition's name depends on its actor's past alone, never on the steps of others. So
-//! it names the same transition on all paths. [`Footprint::meets`] may say "yes" needlessly. It never
-//! says "no" if the two could lead to another state in the other order.
+//! Invariant: a transition's name depends only on the past of its actor, never on the steps of other
+//! actors. So the name means the same transition on all paths. [`Footprint::meets`] may say "yes"
+//! needlessly. [`Footprint::meets`] never says "no" if the two transitions could lead to another state
+//! in the other order.
 
 use super::memory::LineId;
 use super::time::{TimeFootprint, TimeStep};
 
-/// A transition.
+/// One step of an execution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transition {
-    /// An actor is polled for the first time, or goes on to its next transaction.
+    /// An actor is polled for the first time, or continues with its next transaction.
     Start { actor: u8 },
     /// An actor that has something new to see is polled.
     Poll { actor: u8 },
     /// A line or an atomic of a round is executed, or a revocation takes effect.
     Piece { actor: u8, round: u32, verb: u16, line: u16 },
-    /// A window opens or closes, a wait begins or ends.
+    /// A window opens or closes, or a wait begins or ends.
     Time { actor: u8, step: TimeStep },
     /// A compute node dies.
     Die { node: u8 },
@@ -28,12 +29,12 @@ pub(crate) enum Transition {
     Deliver { actor: u8, message: u32 },
     /// A datagram is lost.
     Lose { actor: u8, message: u32 },
-    /// A datagram arrives, and will arrive once more.
+    /// A datagram arrives, and will arrive a second time.
     Double { actor: u8, message: u32 },
 }
 
 impl Transition {
-    /// The actor of the transition, if it has one.
+    /// Returns the actor of the transition, if the transition has one.
     pub(crate) fn actor(self) -> Option<usize> {
         match self {
             Transition::Start { actor }
@@ -47,7 +48,7 @@ impl Transition {
         }
     }
 
-    /// Whether the transition is a fault.
+    /// Returns whether the transition is a fault.
     pub(crate) fn is_fault(self) -> bool {
         use Transition::{Declare, Die, Double, Lose, MemoryDies};
         matches!(
@@ -57,38 +58,41 @@ impl Transition {
     }
 }
 
-/// Largest number of lines and parts of local memory in a footprint; one with more meets everything.
+/// The largest number of lines and parts of local memory in a footprint. A footprint with more lines
+/// and parts meets every other footprint.
 const LINES: usize = 12;
 
-/// The lines, actors and events that a transition touched, with all the steps that followed from it at
-/// once.
+/// The lines, actors and events that a transition touched, together with all steps that immediately
+/// followed from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Footprint {
-    /// Actors that posted, landed, saw or lost something.
+    /// The actors that posted, landed, saw or lost something, one bit per actor.
     pub(crate) actors: u64,
-    /// Line number, shifted left by one; lowest bit: whether the line was changed.
+    /// The lines: the line number, shifted left by one. The lowest bit says whether the line was
+    /// changed.
     lines: [u32; LINES],
     line_count: u8,
-    /// The round (actor and number) of which it landed a piece, if it did nothing else.
+    /// The round (actor and number) of which the transition landed a piece, if the transition did
+    /// nothing else.
     round: Option<(u8, u32)>,
     rounds: u8,
-    /// Steps of windows and waits.
+    /// The steps of windows and waits.
     pub(crate) time: TimeFootprint,
     /// Whether a coroutine was polled.
     pub(crate) polled: bool,
     /// Whether a registered object changed.
     pub(crate) shares_changed: bool,
-    /// Whether a transaction began, and whether one ended.
+    /// Whether a transaction began. The next field says whether a transaction ended.
     pub(crate) began: bool,
     pub(crate) ended: bool,
-    /// Whether it spends a budget of faults.
+    /// Whether the transition uses a budget of faults.
     pub(crate) fault: bool,
-    /// Whether it meets everything.
+    /// Whether the footprint meets every other footprint.
     pub(crate) global: bool,
 }
 
 impl Footprint {
-    /// The footprint of nothing.
+    /// The footprint of a transition that touched nothing.
     pub(crate) const NONE: Footprint = Footprint {
         actors: 0,
         lines: [0; LINES],
@@ -104,7 +108,7 @@ impl Footprint {
         global: false,
     };
 
-    /// Records an access to a line that others may touch.
+    /// Records an access to a line that other actors may touch.
     #[inline]
     pub(crate) fn line(&mut self, line: LineId, changed: bool) {
         let known = &mut self.lines[..usize::from(self.line_count)];
@@ -131,14 +135,14 @@ impl Footprint {
         }
     }
 
-    /// Records that these actors were touched in some other way than by a piece of one round.
+    /// Records that these actors were touched by something other than a piece of one round.
     #[inline]
     pub(crate) fn actor(&mut self, actors: u64) {
         self.actors |= actors;
         self.rounds = 2;
     }
 
-    /// Adds all that `other` touched.
+    /// Adds everything that `other` touched.
     pub(crate) fn join(&mut self, other: &Footprint) {
         for &line in &other.lines[..usize::from(other.line_count)] {
             self.line(LineId(line >> 1), line & 1 == 1);
@@ -154,12 +158,12 @@ impl Footprint {
         self.global |= other.global;
     }
 
-    /// Whether both landed pieces of the same round, and of no other.
+    /// Returns whether both transitions landed pieces of the same round, and of no other round.
     fn is_sibling(&self, other: &Footprint) -> bool {
         self.rounds == 1 && other.rounds == 1 && self.round == other.round
     }
 
-    /// Whether the order of the two may matter.
+    /// Returns whether the order of the two transitions may matter.
     pub(crate) fn meets(&self, other: &Footprint) -> bool {
         let lines = |it: &Footprint| it.lines;
         let (mine, theirs) = (lines(self), lines(other));
@@ -178,9 +182,9 @@ impl Footprint {
                 .any(|a| theirs[..usize::from(other.line_count)].iter().any(|b| collide(*a, *b)))
     }
 
-    /// The footprint that this transition may have once `other`, which it does not meet, has happened.
-    /// The last piece of a round lets its actor go on, and a piece that was not the last may now be the
-    /// last.
+    /// Returns the footprint that this transition may have after `other`, which it does not meet. The
+    /// last piece of a round lets its actor continue. A piece that was not the last one may be the last
+    /// one after `other`.
     #[must_use]
     pub(crate) fn after(mut self, other: &Footprint, has_shares: bool) -> Footprint {
         if self.actors & other.actors != 0 && !self.polled {

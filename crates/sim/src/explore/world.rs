@@ -1,7 +1,9 @@
-//! Runs one execution after the other on one machine: coroutines, their polls, transitions.
+//! Runs one execution after the other on one machine. A `World` owns the coroutines, polls them and
+//! takes transitions.
 //!
 //! Invariant: no part of the machine is borrowed while a coroutine runs. A coroutine of a dead node is
-//! never polled again. It is dropped at the end of its execution, when it cannot reach the machine.
+//! never polled again. A dead node's coroutine is dropped at the end of its execution, when it cannot
+//! reach the machine.
 
 use super::Model;
 use super::actor::{Coroutine, Trigger};
@@ -20,12 +22,12 @@ use std::task::{Context, Poll};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::IN_TURN;
 
-/// Largest number of polls of a dead coroutine that runs to its end.
+/// The largest number of polls of a dead coroutine that runs to its end.
 const LAST_POLLS_MAX: u32 = 10_000;
-/// Largest number of transitions of one execution.
+/// The largest number of transitions of one execution.
 const STEPS_MAX: u32 = 1 << 17;
 
-/// See the module's documentation.
+/// The machine and the coroutines of the present execution.
 pub(crate) struct World {
     pub(crate) machine: RefCell<Machine>,
     coroutines: RefCell<Vec<Option<Coroutine>>>,
@@ -35,7 +37,8 @@ pub(crate) struct World {
     pub(super) remains: RefCell<Option<Remains>>,
     /// The text of a panic, if a coroutine panicked.
     pub(crate) panicked: RefCell<Option<String>>,
-    /// The position of each transition among those enabled, while a recording is wanted.
+    /// The position of each transition among the enabled ones. The positions are kept only while an
+    /// execution is recorded.
     pub(crate) recorded: RefCell<Option<Vec<u32>>>,
     /// All transitions of the execution, including those that were taken without a choice.
     pub(crate) taken: RefCell<Vec<Transition>>,
@@ -56,7 +59,7 @@ impl World {
         })
     }
 
-    /// Loads memory, once.
+    /// Loads the memory. The function is called once.
     pub(crate) fn load(self: &Rc<World>, model: &dyn Model) {
         model.load(&ExploreFabric::new(Rc::clone(self)));
         self.machine.borrow_mut().memory.keep();
@@ -80,7 +83,8 @@ impl World {
         }
     }
 
-    /// Ends the last execution. While coroutines are dropped, they cannot reach the cluster.
+    /// Ends the last execution and drops its coroutines. While coroutines are dropped, they cannot
+    /// reach the cluster.
     pub(crate) fn drop_coroutines(&self) {
         self.machine.borrow_mut().is_detached = true;
         let coroutines = std::mem::take(&mut *self.coroutines.borrow_mut());
@@ -95,7 +99,7 @@ impl World {
         self.names.borrow().clone()
     }
 
-    /// Takes one transition alone. It must be enabled.
+    /// Takes one transition alone. The transition must be enabled.
     pub(crate) fn take(&self, transition: Transition) {
         self.record(transition);
         self.machine.borrow_mut().steps += 1;
@@ -163,7 +167,7 @@ impl World {
     }
 
     /// Takes a transition, and then the steps that are taken without a choice. Returns the footprint of
-    /// all of them.
+    /// all these steps together.
     pub(crate) fn perform(&self, transition: Transition) -> Footprint {
         {
             let machine = &mut *self.machine.borrow_mut();
@@ -216,19 +220,20 @@ impl World {
         self.force_landing(actor, from);
     }
 
-    /// Forces the actor's last step to go together with a next one, if the step may be done later. The
-    /// next step is the first landing of the actor's rounds from number `from` on, or its next step of
-    /// time.
+    /// Demands that the actor's last step is followed immediately by another step, if the last step may
+    /// also be taken later. The step that follows is the first landing of the actor's rounds from
+    /// number `from` on, or the actor's next step of time.
     fn force_landing(&self, actor: u8, from: u32) {
         let has_shares = self.has_shares();
         let machine = &mut *self.machine.borrow_mut();
-        // If a transaction has ended meanwhile, a later start would end it later.
+        // If a transaction has ended in this step, a later start would also end the transaction later.
+        // So the start may not be moved.
         let has_ended =
             machine.footprint.ended && !machine.config.reduction.has(Planted::EndsForgotten);
-        // A wait that begins later counts in more windows.
+        // A wait that begins later counts in more windows, so the beginning of a wait may not be moved.
         let has_begun = machine.footprint.time.has_begun()
             && !machine.config.reduction.has(Planted::BeginningsMoved);
-        // If the start came later, the round that the actor asks about would already have landed.
+        // If the start happened later, the round about which the actor asks would already have landed.
         let may_be_later = !has_ended && !has_begun && !machine.may_ask(actor);
         if machine.alone(has_shares) >> actor & 1 == 1 && may_be_later {
             let mut has_pieces = false;
@@ -238,7 +243,7 @@ impl World {
         }
     }
 
-    /// Takes a death together with the start of an actor that waited for it.
+    /// Takes a death together with the start of an actor that waited for this death.
     fn die(&self, node: u8) {
         self.take(Transition::Die { node });
         self.settle();
@@ -248,7 +253,7 @@ impl World {
             machine.is_awaited(Trigger::Lost(dead)).then_some(Forced::StartAfter(dead));
     }
 
-    /// Polls coroutines and lands pieces as long as no actor can tell the moment.
+    /// Polls coroutines and lands pieces as long as no actor can tell at which moment they happen.
     pub(crate) fn settle(&self) {
         let has_shares = self.has_shares();
         while self.panicked.borrow().is_none() && self.machine.borrow().steps < STEPS_MAX {
@@ -277,7 +282,7 @@ impl World {
         }
     }
 
-    /// Whether the execution has reached the bound on transitions.
+    /// Returns whether the execution has reached the bound on the number of transitions.
     pub(crate) fn is_too_long(&self) -> bool {
         self.machine.borrow().steps >= STEPS_MAX
     }
@@ -304,7 +309,7 @@ impl World {
         (machine.current, machine.gate_open) = (None, false);
     }
 
-    /// Polls a coroutine. Returns whether it has ended, or `None` if it panicked.
+    /// Polls a coroutine. Returns whether the coroutine has ended, or `None` if the coroutine panicked.
     fn poll_coroutine(&self, actor: usize) -> Option<bool> {
         let taken = self.coroutines.borrow_mut()[actor].take();
         let mut coroutine = taken.expect("only coroutines that have not ended are polled");
@@ -323,14 +328,16 @@ impl World {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");
                 *self.panicked.borrow_mut() = Some(text.to_string());
-                // Its captures may be in any state; they are not looked at again.
+                // The values that the coroutine captured may be in any state after a panic. No code
+                // reads the captured values again.
                 std::mem::forget(coroutine);
                 None
             }
         }
     }
 
-    /// Runs the coroutines of dead nodes to their end; every round is answered `Fenced`.
+    /// Runs the coroutines of dead nodes to their end. Every round of such a coroutine ends in
+    /// `Fenced`.
     pub(crate) fn post_mortem(&self) {
         self.machine.borrow_mut().is_detached = true;
         let count = self.coroutines.borrow().len();
@@ -359,8 +366,8 @@ impl Machine {
         let group = self.life_of(actor).actors;
         self.footprint.actor(group);
         self.footprint.polled = true;
-        // A coroutine may know how often it was polled. Coroutines that share its memory may know the
-        // order of polls.
+        // A coroutine may know how often it was polled. Coroutines that share local memory may know the
+        // order of their polls.
         self.observe(mix(0x9011, 0));
         self.polled = Polled { news: is_start, ..Polled::default() };
         let state = &mut self.actors[usize::from(actor)];

@@ -1,8 +1,8 @@
 //! Reads and writes of simulated memory.
 //!
-//! Invariant: a read finds the replica's own line, if it has one, and else the image. A write makes the
-//! line the replica's own before it changes it. Nearly all verbs access whole words in one line; these
-//! take the short path.
+//! Invariant: a read uses the replica's own line, if the replica has one, and otherwise the shared
+//! image. A write first copies the line for the replica and then changes the copy. Nearly all verbs
+//! access whole words in one line, and these verbs take the short path.
 
 use super::lines::{self, LINE_WORDS};
 use super::own::OwnLines;
@@ -12,7 +12,7 @@ use super::{LINE_BYTES, Memory, PAGE_BYTES, PAGE_LINES, packed};
 type Line = [u64; LINE_WORDS];
 
 impl Memory {
-    /// Copies whole words out.
+    /// Copies whole words out of the memory.
     #[inline(always)]
     pub(crate) fn read_words(&mut self, place: Place, out: &mut [u64]) {
         if out.len() > place.words_left() {
@@ -51,7 +51,7 @@ impl Memory {
         }
     }
 
-    /// Copies bytes out, at any alignment.
+    /// Copies bytes out of the memory, at any alignment.
     pub(crate) fn read_bytes(&mut self, mut place: Place, mut out: &mut [u8]) {
         while !out.is_empty() {
             let (piece, others) = out.split_at_mut(out.len().min(LINE_BYTES - place.in_line()));
@@ -64,7 +64,7 @@ impl Memory {
         }
     }
 
-    /// Copies whole words in.
+    /// Copies whole words into the memory.
     #[inline(always)]
     pub(crate) fn write_words(&mut self, place: Place, words: &[u64]) {
         if self.loading || words.len() > place.words_left() {
@@ -73,7 +73,7 @@ impl Memory {
         self.write_in_line(place, words, words.len());
     }
 
-    /// Writes words into one line; `run` words are about to be written from here on.
+    /// Writes words into one line. The caller is about to write `run` words from this place on.
     #[inline(always)]
     fn write_in_line(&mut self, place: Place, words: &[u64], run: usize) {
         let index = match self.own(place).get(place.line()) {
@@ -84,8 +84,8 @@ impl Memory {
         copy_words(&mut line[place.word()..][..words.len()], words);
     }
 
-    /// Writes several lines. Lines that lie one after the other are written at once. Lines that were
-    /// first written together lie so.
+    /// Writes several lines. Lines that are adjacent in the run are written together. Lines that were
+    /// first written together are adjacent.
     #[inline(never)]
     fn write_lines(&mut self, mut place: Place, mut words: &[u64]) {
         if self.loading {
@@ -107,7 +107,7 @@ impl Memory {
         }
     }
 
-    /// Copies bytes in, at any alignment.
+    /// Copies bytes into the memory, at any alignment.
     pub(crate) fn write_bytes(&mut self, mut place: Place, mut bytes: &[u8]) {
         if self.loading {
             debug_assert!(!self.began_empty(place), "spare nodes are not loaded");
@@ -162,8 +162,8 @@ impl Memory {
         OwnLines(self.table.as_slice()[place.own()])
     }
 
-    /// Creates the replica's own line at `place`. Of this line `written` bytes are about to be written,
-    /// and `run` bytes from there on in all.
+    /// Creates the replica's own line at `place`. The caller is about to write `written` bytes of this
+    /// line, and `run` bytes in all from `place` on.
     #[inline(never)]
     fn first_write(&mut self, place: Place, written: usize, run: usize) -> u32 {
         let last = (place.at() + run - 1).min(PAGE_BYTES - 1) / LINE_BYTES;
@@ -176,7 +176,7 @@ impl Memory {
         index
     }
 
-    /// Makes room for one more line of a page. The lines up to `last` are about to be written.
+    /// Makes room for one more line of a page. The caller is about to write the lines up to `last`.
     #[inline(always)]
     fn make_line(&mut self, place: Place, last: usize) -> u32 {
         self.copies += 1;
@@ -192,7 +192,7 @@ impl Memory {
         own.run() + count
     }
 
-    /// Makes room for a line after the `count` existing ones, and for the lines that will follow.
+    /// Makes room for a line after the `count` existing lines, and for the lines that will follow.
     #[inline]
     fn make_room(&mut self, own: OwnLines, count: u32, line: usize, last: usize) -> OwnLines {
         if count != 0 && count < 1 << own.class() {
@@ -208,7 +208,8 @@ impl Memory {
     }
 }
 
-/// Copies the words of a line or a part of it. They are too few to be worth a function call.
+/// Copies the words of a line, or some of these words. A function call would cost more than the copy of
+/// so few words.
 #[inline(always)]
 fn copy_words(to: &mut [u64], from: &[u64]) {
     if let (Some(to), Some(from)) = (to.first_chunk_mut::<LINE_WORDS>(), from.first_chunk()) {

@@ -1,23 +1,23 @@
-//! Room for packed pages: runs of words, each named by a number of 32 bits.
+//! Room for packed pages: runs of words. A 32-bit number names each run.
 //!
-//! Invariant: a run never straddles a chunk. A run that was given back is used again for a run of the
-//! same length, latest first.
+//! Invariant: each run lies within one chunk. A run that was given back is used again for a run of the
+//! same length. The run that was given back last is used first.
 
 use super::chunks::Chunks;
 use super::words::CHUNK_WORDS;
 
-/// Words of the longest run.
+/// The number of words in the longest run.
 pub(super) const RUN_WORDS_MAX: usize = 65;
 
-/// Names a run. Zero and one name no run.
+/// The name of a run. The values zero and one name no run.
 pub(super) type RunIndex = u32;
 
-/// See the module's documentation.
+/// The allocator of runs of words.
 pub(super) struct Arena {
-    /// Free words of the current chunk.
+    /// The position of the first free word of the current chunk.
     next: usize,
     end: usize,
-    /// Bytes of all chunks before the current one.
+    /// The number of bytes in all chunks before the current chunk.
     earlier_bytes: u64,
     free: Vec<Vec<RunIndex>>,
 }
@@ -30,7 +30,7 @@ impl Arena {
         Arena { next: 2, end: CHUNK_WORDS, earlier_bytes: 0, free }
     }
 
-    /// Allocates room for `words`; its contents are arbitrary.
+    /// Allocates room for `words` words. The contents of the room are arbitrary.
     pub(super) fn allocate(&mut self, chunks: &mut Chunks, words: usize) -> RunIndex {
         assert!(words <= RUN_WORDS_MAX);
         if let Some(index) = self.free[words].pop() {
@@ -49,12 +49,12 @@ impl Arena {
         index
     }
 
-    /// Takes a run back.
+    /// Takes a run back, so that it can be used again.
     pub(super) fn give_back(&mut self, index: RunIndex, words: usize) {
         self.free[words].push(index);
     }
 
-    /// Bytes handed out so far, including those that were given back.
+    /// Returns the number of bytes handed out so far, including the bytes that were given back.
     pub(super) fn bytes(&self) -> u64 {
         self.earlier_bytes + ((CHUNK_WORDS + self.next - self.end) * 8) as u64
     }

@@ -1,13 +1,13 @@
-//! Room for pages and lines: chunks of memory that never move.
+//! Room for pages and lines: chunks of memory that never change their addresses.
 //!
 //! Invariant: words are numbered through all chunks. A chunk has 16 MiB, and the machine provides its
-//! pages as they are touched. Images and lines lie in chunks with the same numbering, so a prefetch
-//! finds either without asking which it is.
+//! pages when they are first accessed. Images and lines are in chunks with the same numbering. So a
+//! prefetch needs only the number, and need not know whether the number means an image or a line.
 
 use super::words::{CHUNK_WORDS, Chunk};
 use crate::prefetch::prefetch_range;
 
-/// See the module's documentation.
+/// The chunks of one memory.
 pub(super) struct Chunks(Vec<Chunk>);
 
 impl Chunks {
@@ -22,19 +22,19 @@ impl Chunks {
         (self.0.len() - 1) * CHUNK_WORDS
     }
 
-    /// The words from `word` on to the end of its chunk.
+    /// Returns the words from `word` on to the end of the word's chunk.
     #[inline(always)]
     pub(super) fn tail(&self, word: usize) -> &[u64] {
         &self.0[word / CHUNK_WORDS].words()[word % CHUNK_WORDS..]
     }
 
-    /// The same words, mutable.
+    /// Returns the words from `word` on to the end of the word's chunk, mutable.
     #[inline(always)]
     pub(super) fn tail_mut(&mut self, word: usize) -> &mut [u64] {
         &mut self.0[word / CHUNK_WORDS].words_mut()[word % CHUNK_WORDS..]
     }
 
-    /// Prefetches the line of a word and the next line.
+    /// Prefetches the cache line of a word and the next cache line.
     #[inline(always)]
     pub(super) fn prefetch_two(&self, word: usize) {
         if let Some(chunk) = self.0.get(word / CHUNK_WORDS) {

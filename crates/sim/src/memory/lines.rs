@@ -1,22 +1,23 @@
-//! Room for lines that a replica has written: runs of one, two, four or eight lines. The number of its
-//! first line names a run.
+//! Room for lines that a replica has written: runs of one, two, four or eight lines. The name of a run
+//! is the number of its first line.
 //!
-//! Invariant: a run never straddles a chunk, and each line is aligned to a cache line of this machine.
-//! A run that was given back is used again for as many lines, latest first.
+//! Invariant: each run lies within one chunk, and each line is aligned to a cache line of this machine.
+//! A run that was given back is used again for a run of the same number of lines. The run that was
+//! given back last is used first.
 
 use super::chunks::Chunks;
 use super::own::RUN_MASK;
 use super::words::CHUNK_WORDS;
 
-/// Number of words in a line.
+/// The number of words in a line.
 pub(super) const LINE_WORDS: usize = 8;
 const CHUNK_LINES: usize = CHUNK_WORDS / LINE_WORDS;
-/// Number of classes of runs: lengths are 2 to the power of 0, 1, 2, 3.
+/// The number of classes of runs. The lengths of the classes are 2 to the power of 0, 1, 2 and 3.
 const CLASSES: usize = 4;
 
-/// See the module's documentation.
+/// The allocator of runs of lines.
 pub(super) struct Lines {
-    /// Free lines of the current chunk.
+    /// The position of the first free line of the current chunk.
     next: usize,
     end: usize,
     earlier_lines: usize,
@@ -28,7 +29,7 @@ impl Lines {
         Lines { next: 0, end: 0, earlier_lines: 0, free: [const { Vec::new() }; CLASSES] }
     }
 
-    /// Allocates two to the power of `class` lines; their contents are arbitrary.
+    /// Allocates two to the power of `class` lines. The contents of the lines are arbitrary.
     #[inline(always)]
     pub(super) fn allocate(&mut self, chunks: &mut Chunks, class: u32) -> u32 {
         if let Some(index) = self.free[class as usize].pop() {
@@ -50,7 +51,8 @@ impl Lines {
         assert!(self.end <= RUN_MASK as usize, "at most 64 GiB of simulated memory are in use");
     }
 
-    /// Moves two to the power of `class` lines to another run, and takes their old run back.
+    /// Moves two to the power of `class` lines to another run, and takes the old run of these lines
+    /// back.
     pub(super) fn move_run(&mut self, chunks: &mut Chunks, from: u32, to: u32, class: u32) {
         for line in 0..1 << class {
             *line_mut(chunks, to + line) = *self::line(chunks, from + line);
@@ -58,26 +60,26 @@ impl Lines {
         self.free[class as usize].push(from);
     }
 
-    /// Bytes handed out so far, including those that were given back.
+    /// Returns the number of bytes handed out so far, including the bytes that were given back.
     pub(super) fn bytes(&self) -> u64 {
         let current = if self.end == 0 { 0 } else { CHUNK_LINES + self.next - self.end };
         ((self.earlier_lines + current) * LINE_WORDS * 8) as u64
     }
 }
 
-/// A line.
+/// Returns one line.
 #[inline(always)]
 pub(super) fn line(chunks: &Chunks, index: u32) -> &[u64; LINE_WORDS] {
     chunks.tail(index as usize * LINE_WORDS).first_chunk().expect("chunks are whole lines")
 }
 
-/// A line, to change.
+/// Returns one line, mutable.
 #[inline(always)]
 pub(super) fn line_mut(chunks: &mut Chunks, index: u32) -> &mut [u64; LINE_WORDS] {
     chunks.tail_mut(index as usize * LINE_WORDS).first_chunk_mut().expect("chunks are whole lines")
 }
 
-/// Returns some lines of one run.
+/// Returns some successive lines of one run, mutable.
 #[inline(always)]
 pub(super) fn lines_mut(chunks: &mut Chunks, index: u32, count: usize) -> &mut [u64] {
     &mut chunks.tail_mut(index as usize * LINE_WORDS)[..count * LINE_WORDS]

@@ -1,18 +1,19 @@
-//! The memory of all memory nodes. Room for it is taken only where it is written.
+//! The memory of all memory nodes. This machine provides memory only for the parts that are written.
 //!
-//! Invariant: the initial contents of a byte are a function of its address, the same at every replica:
-//! [`InitialContents`], overlaid by the bytes stored while loading. Replicas share that image. The
-//! first write to a line at one replica makes a copy of the line for this replica. So a database costs
-//! its packed image once, not once a replica, and a run costs only the lines that it changes. A spare
-//! node shares nothing: it holds zeros at all places that have not been written.
+//! Invariant: the initial contents of a byte are a function of its address, and the same at every
+//! replica. The initial contents are [`InitialContents`], overwritten by the bytes stored while
+//! loading. All replicas share one image of the initial contents. The first write to a line at one
+//! replica makes a copy of the line for this replica. So a database costs its packed image once, not
+//! once per replica, and a run costs only the lines that it changes. A spare node does not share the
+//! image. A spare node holds zeros at all places that have not been written.
 //! `docs/design/0007-simulated-memory.md` and `0008-simulator-speed.md` give the reasons.
 //!
 //! ```text
 //! table, per group and page:  | image u64 | lines of replica 0 u64 | lines of replica 1 | … |
 //! image: 0 not asked for yet, 1 zeros, else a packed page
 //! ```
-//! Each access reads one entry, and usually needs one line of it: at this size the table is not in the
-//! cache.
+//! Each access reads one table entry, and usually needs only one cache line of the entry. The table is
+//! too large for the cache.
 
 mod access;
 mod arena;
@@ -35,23 +36,24 @@ pub(crate) use place::Place;
 use tarn_fabric::address::GroupId;
 use words::Words;
 
-/// Bytes in a page.
+/// The number of bytes in a page.
 pub const PAGE_BYTES: usize = 512;
-/// Bytes in an entry of the table: each page has one for the image, and one for each replica.
+/// The number of bytes in a word of the table. Each page has one such word for the image, and one for
+/// each replica.
 pub const TABLE_ENTRY_BYTES: usize = size_of::<u64>();
-/// Words in a page.
+/// The number of words in a page.
 pub const PAGE_WORDS: usize = PAGE_BYTES / 8;
 const LINE_BYTES: usize = LINE_WORDS * 8;
 const PAGE_LINES: usize = PAGE_BYTES / LINE_BYTES;
 
 /// The contents of memory before it is written.
 pub trait InitialContents {
-    /// Fills the page at `offset_bytes` of `group`. The caller hands it over filled with zeros. The
-    /// same page must get the same words each time.
+    /// Fills the page at `offset_bytes` of `group`. The caller fills the page with zeros before the
+    /// call. Each call for the same page must write the same words.
     fn fill(&self, group: GroupId, offset_bytes: u64, page: &mut [u64; PAGE_WORDS]);
 }
 
-/// Fresh memory: all zeros.
+/// Fresh memory, which is all zeros.
 pub struct Zeros;
 
 impl InitialContents for Zeros {
@@ -61,49 +63,51 @@ impl InitialContents for Zeros {
 /// A replica of a group: one copy of the group's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replica {
-    /// The group.
+    /// The replica group.
     pub group: GroupId,
-    /// Its position among the group's replicas; 0 is the primary.
+    /// The replica's position among the group's replicas. Position 0 is the primary.
     pub index: u16,
 }
 
-/// The memory that the simulated memory uses on this machine.
+/// The amount of this machine's memory that the simulated memory occupies.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MemoryUse {
-    /// Bytes of the tables of pages.
+    /// The number of bytes of the tables of pages.
     pub table_bytes: u64,
-    /// Bytes of the image that replicas share.
+    /// The number of bytes of the image that replicas share.
     pub page_bytes: u64,
-    /// Lines that a replica has written, each counted once for each such replica.
+    /// The number of lines that replicas have written. A line counts once for each replica that has
+    /// written it.
     pub copies: u64,
-    /// Bytes of these lines.
+    /// The number of bytes of these lines that replicas have written.
     pub copy_bytes: u64,
 }
 
-/// See the module's documentation.
+/// The memory of all memory nodes.
 pub struct Memory {
     initial: Box<dyn InitialContents>,
     table: Words,
     chunks: Chunks,
     arena: Arena,
     lines: Lines,
-    /// Words in an entry of the table.
+    /// The number of words in an entry of the table.
     stride: usize,
-    /// Number of pages in one group.
+    /// The number of pages in one group.
     pages: u64,
     group_bytes: u64,
     copies: u64,
     loading: bool,
-    /// Copies of a group from this number on share no image.
+    /// The number of copies of a group that share the image. Copies with this index or a higher one do
+    /// not share the image.
     sharing: u16,
 }
 
 impl Memory {
-    /// Creates memory of `groups` replica groups. While it is being loaded, writes change the shared
-    /// image.
+    /// Creates memory of `groups` replica groups. While the memory is being loaded, writes change the
+    /// shared image.
     ///
     /// # Panics
-    /// If its table is larger than 32 GiB.
+    /// If the table of pages is larger than 32 GiB.
     pub fn new(
         groups: usize,
         replicas: usize,
@@ -113,10 +117,10 @@ impl Memory {
         Memory::with_spares(groups, (replicas, 0), group_bytes, initial)
     }
 
-    /// As [`Memory::new`], with room for this many empty copies of each group on spare nodes.
+    /// Like [`Memory::new`], with room for `spares` empty copies of each group on spare nodes.
     ///
     /// # Panics
-    /// As [`Memory::new`].
+    /// The same panics as [`Memory::new`].
     pub fn with_spares(
         groups: usize,
         (replicas, spares): (usize, usize),
@@ -143,17 +147,18 @@ impl Memory {
         }
     }
 
-    /// Ends loading: from now on a write changes the replica that it is sent to.
+    /// Ends loading: after this call a write changes only the replica to which it is sent.
     pub fn end_loading(&mut self) {
         self.loading = false;
     }
 
-    /// Whether writes still change the shared image.
+    /// Returns whether writes still change the shared image.
     pub fn is_loading(&self) -> bool {
         self.loading
     }
 
-    /// Returns the place of some bytes, or `NOWHERE` if they leave the group's memory.
+    /// Returns the place of some bytes, or `NOWHERE` if some of the bytes lie outside the group's
+    /// memory.
     #[inline(always)]
     pub(crate) fn place(&self, replica: Replica, offset_bytes: u64, len_bytes: usize) -> Place {
         if offset_bytes.saturating_add(len_bytes as u64) > self.group_bytes {
@@ -169,7 +174,7 @@ impl Memory {
         place.plus(bytes, self.stride)
     }
 
-    /// As [`Memory::place`], for bytes that must exist.
+    /// Like [`Memory::place`], for bytes that must exist.
     fn there(&self, replica: Replica, offset_bytes: u64, len_bytes: usize) -> Place {
         assert!(usize::from(replica.index) + 1 < self.stride, "the group has no {replica:?}");
         let place = self.place(replica, offset_bytes, len_bytes);
@@ -184,7 +189,7 @@ impl Memory {
     /// Copies bytes out of the memory.
     ///
     /// # Panics
-    /// If the memory has no such bytes. The other accesses below panic likewise.
+    /// If the memory has no such bytes. The other accesses below panic in the same case.
     pub fn read(&mut self, replica: Replica, offset_bytes: u64, out: &mut [u8]) {
         let place = self.there(replica, offset_bytes, out.len());
         self.read_bytes(place, out);
@@ -212,26 +217,27 @@ impl Memory {
         self.write_words(place, &[word]);
     }
 
-    /// Prefetches the table's entry for a verb that will be executed later.
+    /// Prefetches the table entry for a verb that will be executed later.
     #[inline(always)]
     pub(crate) fn prefetch_entry(&self, place: Place) {
         prefetch(self.table.as_slice(), place.entry());
     }
 
-    /// Prefetches the first two lines that a verb will use soon. Its entry should be in the cache by
-    /// now. Lines that were written together lie together, and so do the lines of an image.
+    /// Prefetches the first two lines that a verb will use soon. The verb's table entry should be in
+    /// the cache before this call. Lines that were written together are adjacent in memory, and the
+    /// lines of an image are adjacent too.
     #[inline(always)]
     pub(crate) fn prefetch_lines(&self, place: Place) {
         let table = self.table.as_slice();
         let Some(&own) = table.get(place.own()) else { return };
-        // The processor cannot predict which of the two it is, so the index is selected without a
-        // branch.
+        // The processor cannot predict whether the bytes are in the image or in a line. So the index is
+        // selected without a branch.
         let image = table[place.entry()] as RunIndex as usize;
         let line = OwnLines(own).get(place.line()).map(|line| line as usize * LINE_WORDS);
         self.chunks.prefetch_two(line.unwrap_or(image));
     }
 
-    /// Returns the memory that it uses on this machine.
+    /// Returns the amount of this machine's memory that this memory occupies.
     pub fn usage(&self) -> MemoryUse {
         MemoryUse {
             table_bytes: size_of_val(self.table.as_slice()) as u64,
@@ -241,13 +247,13 @@ impl Memory {
         }
     }
 
-    /// Whether the copy at this place began empty.
+    /// Returns whether the copy at this place began empty.
     #[inline(always)]
     fn began_empty(&self, place: Place) -> bool {
         place.copy() >= self.sharing
     }
 
-    /// Returns the page's image.
+    /// Returns the image of the page at this place.
     #[inline(always)]
     fn image(&mut self, place: Place) -> RunIndex {
         match self.table.as_slice()[place.entry()] {
@@ -256,7 +262,7 @@ impl Memory {
         }
     }
 
-    /// Computes the page's image when it is first needed.
+    /// Computes the page's image when the image is first needed.
     #[cold]
     fn ask_for(&mut self, place: Place) -> RunIndex {
         let page = (place.entry() / self.stride) as u64;
@@ -277,8 +283,8 @@ impl Memory {
         }
     }
 
-    /// Stores bytes into the image of one page. Loaders store the same bytes at every replica: all but
-    /// the first find them there.
+    /// Stores bytes into the image of one page. Loaders store the same bytes at every replica. After
+    /// the first replica, the image already holds these bytes.
     fn write_image(&mut self, place: Place, bytes: &[u8]) {
         let image = self.image(place);
         let mut words = [0; PAGE_WORDS];

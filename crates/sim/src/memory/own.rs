@@ -1,4 +1,5 @@
-//! The lines of a page that a replica has of its own, and their places: one word of the table of pages.
+//! The lines of a page that a replica has copied for itself, and the places of these lines. One word of
+//! the table of pages describes them.
 //!
 //! Invariant: the replica's own lines of a page lie in one run, in the order in which they were made. A
 //! line has at most one place in the run.
@@ -14,20 +15,20 @@ const RUN_BITS: u32 = 30;
 /// The largest number of a run.
 pub(super) const RUN_MASK: u32 = (1 << RUN_BITS) - 1;
 
-/// See the module's documentation.
+/// The replica's own lines of one page.
 #[derive(Clone, Copy)]
 pub(super) struct OwnLines(pub(super) u64);
 
 impl OwnLines {
-    /// Returns the number of the replica's own line, if it has one.
+    /// Returns the number of the replica's own copy of a line, if the replica has one.
     #[inline(always)]
     pub(super) fn get(self, line: usize) -> Option<u32> {
         let place = (self.0 >> (32 + 4 * line)) as u32 & 15;
         (place != 0).then(|| self.run() + place - 1)
     }
 
-    /// Returns the number of the first of the lines from `first` to `last`, if the replica has all of
-    /// them, one after the other.
+    /// Returns the number of the own copy of line `first`, if the replica has all lines from `first` to
+    /// `last`, adjacent and in order.
     #[inline(always)]
     pub(super) fn get_all(self, first: usize, last: usize) -> Option<u32> {
         let places = (self.0 >> 32) as u32 >> (4 * first);
@@ -37,42 +38,42 @@ impl OwnLines {
         (place != 0 && (places ^ in_a_row) & mask == 0).then(|| self.run() + place - 1)
     }
 
-    /// The number of own lines.
+    /// Returns the number of own lines.
     #[inline(always)]
     pub(super) fn count(self) -> u32 {
         self.count_in(0, PAGE_LINES - 1)
     }
 
-    /// The number of own lines from line `first` to line `last` of the page.
+    /// Returns the number of own lines from line `first` to line `last` of the page.
     #[inline(always)]
     pub(super) fn count_in(self, first: usize, last: usize) -> u32 {
         let places = (self.0 >> 32) as u32;
         let used = (places | places >> 1 | places >> 2 | places >> 3) & 0x1111_1111;
         let from = u32::MAX << (4 * first);
         let to = u32::MAX >> (28 - 4 * last);
-        // Sums the eight digits: the sum is the highest digit of the product.
+        // The multiplication sums the eight digits. The sum is the highest digit of the product.
         (used & from & to).wrapping_mul(0x1111_1111) >> 28
     }
 
-    /// The run's first line.
+    /// Returns the number of the run's first line.
     #[inline(always)]
     pub(super) fn run(self) -> u32 {
         self.0 as u32 & RUN_MASK
     }
 
-    /// The run has room for two to the power of this many lines.
+    /// Returns the class of the run: the run has room for two to the power of this many lines.
     #[inline(always)]
     pub(super) fn class(self) -> u32 {
         self.0 as u32 >> RUN_BITS
     }
 
-    /// Returns the same lines in the same places of another run.
+    /// Returns the same lines at the same places of another run.
     #[inline(always)]
     pub(super) fn moved(self, run: u32, class: u32) -> OwnLines {
         OwnLines(self.0 >> 32 << 32 | u64::from(class << RUN_BITS | run))
     }
 
-    /// Returns the lines with one more, at a free place.
+    /// Returns the own lines together with one more line at a free place.
     #[inline(always)]
     pub(super) fn with(self, line: usize, place: u32) -> OwnLines {
         OwnLines(self.0 | u64::from(place + 1) << (32 + 4 * line))

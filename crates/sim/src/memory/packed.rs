@@ -1,4 +1,4 @@
-//! A packed page: a map of the page's words that are not zero, then those words.
+//! A packed page: a map of the page's words that are not zero, followed by these words.
 //!
 //! Invariant: packing and unpacking a page gives the same page. Loaded tables are mostly zeros (free
 //! slots, padding, free locks), so a packed page needs a fifth of the space of a plain one.
@@ -8,7 +8,7 @@ use super::arena::{Arena, RunIndex};
 use super::chunks::Chunks;
 use super::lines::LINE_WORDS;
 
-/// A packed page of zeros: it has no run.
+/// The number that means a packed page of zeros. A page of zeros has no run.
 pub(super) const ZEROS: RunIndex = 1;
 
 fn run_words(map: u64) -> usize {
@@ -30,12 +30,12 @@ pub(super) fn unpack(chunks: &Chunks, index: RunIndex, page: &mut [u64; PAGE_WOR
     }
 }
 
-/// Unpacks the words of a page from number `first` on, at most a line of them.
+/// Unpacks the words of a page from word number `first` on. The words are at most one line.
 #[inline(always)]
 pub(super) fn unpack_words(chunks: &Chunks, index: RunIndex, first: usize, out: &mut [u64]) {
     let run = chunks.tail(index as usize);
-    // A page of zeros has no run. The word that `run` then begins with belongs to something else and is
-    // ignored.
+    // A page of zeros has no run. In this case `run` begins with a word of another object, and this
+    // word is ignored.
     let map = if index == ZEROS { 0 } else { run[0] };
     let before = map & ((1 << first) - 1);
     let mut next = 1 + before.count_ones() as usize;
@@ -60,7 +60,7 @@ pub(super) fn unpack_words(chunks: &Chunks, index: RunIndex, first: usize, out: 
     }
 }
 
-/// Packs `page` in place of the packed page `old`.
+/// Packs `page` and replaces the packed page `old` by the result.
 pub(super) fn repack(
     (arena, chunks): (&mut Arena, &mut Chunks),
     old: RunIndex,

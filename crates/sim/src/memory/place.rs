@@ -1,7 +1,8 @@
-//! The place of bytes: an entry of the table of pages, a replica's part of it, a position in the page.
+//! The place of bytes: an entry of the table of pages, a replica's word of this entry, and a position
+//! in the page.
 //!
 //! Invariant: a place is one word, computed once from a target when its verb is posted. The prefetches
-//! and the execution of the verb use it. It has no meaning in another memory.
+//! and the execution of the verb use it. A place has no meaning in another memory.
 //!
 //! ```text
 //! 63                                32 31          25 24        9 8          0
@@ -12,21 +13,22 @@ use super::{LINE_BYTES, LINE_WORDS, PAGE_BYTES};
 
 const AT_BITS: u32 = PAGE_BYTES.trailing_zeros();
 
-/// See the module's documentation.
+/// The place of a byte in the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// The place of bytes that no memory has.
+    /// The place that means that no memory has the bytes.
     pub(crate) const NOWHERE: Place = Place(u64::MAX);
 
-    /// Byte `at` of the page whose entry begins at `entry`, at replica number `index`.
+    /// Returns the place of byte `at` of the page whose entry begins at `entry`, at replica number
+    /// `index`.
     #[inline(always)]
     pub(super) fn new(entry: u32, index: u16, at: usize) -> Place {
         Place(u64::from(entry) << 32 | (u64::from(index) + 1) << AT_BITS | at as u64)
     }
 
-    /// The place `bytes` bytes later; `stride` is the number of words in an entry.
+    /// Returns the place `bytes` bytes later. `stride` is the number of words in an entry.
     #[inline(always)]
     pub(super) fn plus(self, bytes: usize, stride: usize) -> Place {
         let at = self.at() + bytes;
@@ -35,62 +37,62 @@ impl Place {
         Place(page | (at % PAGE_BYTES) as u64)
     }
 
-    /// The place `bytes` bytes before, in the same line.
+    /// Returns the place `bytes` bytes earlier, in the same line.
     #[inline(always)]
     pub(super) fn minus(self, bytes: usize) -> Place {
         debug_assert!(bytes <= self.in_line());
         Place(self.0 - bytes as u64)
     }
 
-    /// The first word of the page's entry: its image.
+    /// Returns the first word of the page's entry. The first word names the image.
     #[inline(always)]
     pub(super) fn entry(self) -> usize {
         (self.0 >> 32) as usize
     }
 
-    /// The word of the entry that names the replica's own lines.
+    /// Returns the word of the entry that names the replica's own lines.
     #[inline(always)]
     pub(super) fn own(self) -> usize {
         self.entry() + (self.0 as u32 >> AT_BITS) as usize
     }
 
-    /// The position among the group's copies.
+    /// Returns the position of the copy among the group's copies.
     #[inline(always)]
     pub(super) fn copy(self) -> u16 {
         (self.0 as u32 >> AT_BITS) as u16 - 1
     }
 
-    /// Position of the byte in the page.
+    /// Returns the position of the byte in the page.
     #[inline(always)]
     pub(super) fn at(self) -> usize {
         self.0 as usize % PAGE_BYTES
     }
 
-    /// Number of the line in the page.
+    /// Returns the number of the line in the page.
     #[inline(always)]
     pub(super) fn line(self) -> usize {
         self.at() / LINE_BYTES
     }
 
-    /// Position of the byte in the line.
+    /// Returns the position of the byte in the line.
     #[inline(always)]
     pub(super) fn in_line(self) -> usize {
         self.0 as usize % LINE_BYTES
     }
 
-    /// Number of the word in the line.
+    /// Returns the number of the word in the line.
     #[inline(always)]
     pub(super) fn word(self) -> usize {
         self.in_line() / 8
     }
 
-    /// Number of words from here to the end of the line.
+    /// Returns the number of words from this place to the end of the line.
     #[inline(always)]
     pub(super) fn words_left(self) -> usize {
         LINE_WORDS - self.word()
     }
 
-    /// Whether the place is at the beginning of a word.
+    /// Returns whether the place is at the beginning of a word.
     #[inline(always)]
     pub(crate) fn is_aligned(self) -> bool {
         self.0.is_multiple_of(8)

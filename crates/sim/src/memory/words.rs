@@ -1,48 +1,50 @@
-//! Zeroed words, in huge pages if this machine has them.
+//! Words that are all zero at first, in huge pages if this machine has huge pages.
 //!
 //! Invariant: a value owns its words and hands them out as slices only, so borrowing is checked as for
-//! any vector. With pages of 4 KiB each random access to a gigabyte costs a walk of the page tables.
-//! Pages of 2 MiB avoid most of these walks.
+//! any vector. With pages of 4 KiB, each random access to a gigabyte of memory needs a walk of the page
+//! tables. Pages of 2 MiB avoid most of these walks.
 
 use std::ptr::NonNull;
 use tarn_fabric::local::{Backing, Mapping};
 
-/// Fewer bytes than this are allocated on the heap, so that a small cluster is made and dropped fast.
+/// The smallest number of bytes that is mapped. Smaller memory is allocated on the heap, so that a
+/// small cluster is created and dropped quickly.
 const MAPPED_BYTES_MIN: usize = 1 << 20;
 
-/// Number of words in one chunk.
+/// The number of words in one chunk.
 pub(super) const CHUNK_WORDS: usize = 1 << 21;
 
-/// The words of a chunk. The length is a constant, so an access need not read it.
+/// The words of a chunk. The length is a constant, so an access need not read the length.
 pub(super) struct Chunk {
     start: NonNull<[u64; CHUNK_WORDS]>,
     _mapping: Box<Mapping>,
 }
 
 impl Chunk {
-    /// A chunk of zeros.
+    /// Creates a chunk of zeros.
     ///
     /// # Panics
-    /// If the machine refuses the memory.
+    /// If the operating system refuses the memory.
     pub(super) fn zeroed() -> Chunk {
         let mapping = map(CHUNK_WORDS * size_of::<u64>());
         Chunk { start: mapping.start().cast(), _mapping: Box::new(mapping) }
     }
 
-    /// All words.
+    /// Returns all words.
     #[inline(always)]
     #[allow(unsafe_code, reason = "a mapping is a pointer")]
     pub(super) fn words(&self) -> &[u64; CHUNK_WORDS] {
         // SAFETY: `start` points to as many initialised words (zeroed pages, aligned to their size).
-        // `_mapping` keeps them in place, and no other value points to them; `&self` borrows.
+        // `_mapping` keeps them in place, and no other value points to them. `&self` borrows the words.
         unsafe { self.start.as_ref() }
     }
 
-    /// All words.
+    /// Returns all words, mutable.
     #[inline(always)]
     #[allow(unsafe_code, reason = "a mapping is a pointer")]
     pub(super) fn words_mut(&mut self) -> &mut [u64; CHUNK_WORDS] {
-        // SAFETY: as above; `&mut self` borrows for writing.
+        // SAFETY: the pointer is valid as in the shared access above. `&mut self` borrows the words for
+        // writing.
         unsafe { self.start.as_mut() }
     }
 }
@@ -58,7 +60,7 @@ enum Owner {
     Mapped(#[expect(dead_code, reason = "kept for its drop")] Mapping),
 }
 
-/// See the module's documentation.
+/// Words that are all zero at first.
 pub(super) struct Words {
     start: NonNull<u64>,
     len: usize,
@@ -66,10 +68,10 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// `len` words, all zero.
+    /// Creates `len` words that are all zero.
     ///
     /// # Panics
-    /// If the machine refuses the memory.
+    /// If the operating system refuses the memory.
     pub(super) fn zeroed(len: usize) -> Words {
         let bytes = len * size_of::<u64>();
         if bytes < MAPPED_BYTES_MIN {
@@ -81,21 +83,22 @@ impl Words {
         Words { start: mapping.start().cast(), len, _owner: Owner::Mapped(mapping) }
     }
 
-    /// All words.
+    /// Returns all words.
     #[inline(always)]
     #[allow(unsafe_code, reason = "a mapping is a pointer")]
     pub(super) fn as_slice(&self) -> &[u64] {
         // SAFETY: `start` points to `len` initialised words (a vector's, or zeroed pages, aligned to
-        // their size). `_owner` keeps them in place, and no other value points to them; `&self`
-        // borrows.
+        // their size). `_owner` keeps them in place, and no other value points to them. `&self` borrows
+        // the words.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// All words.
+    /// Returns all words, mutable.
     #[inline(always)]
     #[allow(unsafe_code, reason = "a mapping is a pointer")]
     pub(super) fn as_mut_slice(&mut self) -> &mut [u64] {
-        // SAFETY: as above; `&mut self` borrows for writing.
+        // SAFETY: the pointer is valid as in the shared access above. `&mut self` borrows the words for
+        // writing.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

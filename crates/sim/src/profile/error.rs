@@ -5,7 +5,7 @@
 use super::Listed;
 use std::fmt;
 
-/// The reason for which a profile is refused.
+/// The reason why a profile is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfileError {
     text: String,

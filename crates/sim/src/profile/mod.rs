@@ -1,8 +1,9 @@
-//! Hardware profiles: the costs of processors, NICs, links and clocks, each constant with its source.
+//! Hardware profiles: the costs of processors, NICs, links and clocks. Each constant names its source.
 //!
-//! Invariant: the model has no number of its own. Every cost comes from a profile. There each number
-//! stands beside the publication from which it was read, or is marked as derived or assumed. A profile
-//! that names an unknown constant, lacks one, or gives an impossible value is refused.
+//! Invariant: the model contains no number of its own. Every cost is read from a profile. A profile
+//! names for each number the publication from which the number was read, or marks the number as derived
+//! or assumed. A profile that names an unknown constant, lacks one, or gives an impossible value is
+//! refused.
 
 mod error;
 mod sections;
@@ -13,27 +14,28 @@ pub use sections::{Clock, Cluster, Cpu, Link, Nic};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// How far a constant can be trusted.
+/// How much a constant can be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Published as a measurement.
+    /// The constant was published as a measurement.
     Measured,
-    /// Arithmetic on measurements.
+    /// The constant was computed from measurements.
     Derived,
-    /// Common knowledge that has not been verified. Before you rely on it, halve it and double it.
+    /// The constant is common knowledge that has not been verified. Before you rely on such a constant,
+    /// run with half of its value and with twice its value.
     Assumed,
 }
 
-/// A value, its source, and how far it can be trusted.
+/// A value, its source, and how much the value can be trusted.
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constant<T> {
-    /// The value, in the unit that the constant's name ends in.
+    /// The value, in the unit at the end of the constant's name.
     pub value: T,
-    /// The publication, or the arithmetic.
+    /// The publication, or the arithmetic, from which the value was taken.
     pub source: String,
-    /// How far it can be trusted.
+    /// How much the value can be trusted.
     pub standing: Standing,
 }
 
@@ -41,9 +43,9 @@ pub struct Constant<T> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AtomicUnit {
-    /// One after the other, whatever their addresses.
+    /// The NIC executes atomics one after the other, whatever their addresses.
     Serial,
-    /// In parallel, unless their addresses are equal.
+    /// The NIC executes atomics in parallel, unless their addresses are equal.
     PerAddress,
 }
 
@@ -57,42 +59,43 @@ pub enum Framing {
     RoceV2,
 }
 
-/// The properties of hardware that are choices, not numbers.
+/// The properties of the hardware that are choices and not numbers.
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Form {
     /// How the NIC executes atomics.
     pub atomic_unit: Constant<AtomicUnit>,
-    /// Headers on the wire.
+    /// The kind of headers on the wire.
     pub framing: Constant<Framing>,
 }
 
-/// A cluster's hardware.
+/// The hardware of a cluster.
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Its name on the command line.
+    /// The profile's name on the command line.
     pub name: String,
-    /// The hardware that it describes.
+    /// The hardware that the profile describes.
     pub hardware: String,
-    /// The properties that are choices, not numbers.
+    /// The properties of the hardware that are choices and not numbers.
     pub form: Form,
-    /// The requester's processor.
+    /// The costs of the requester's processor.
     pub cpu: Cpu,
-    /// Every node's NIC.
+    /// The costs of every node's NIC.
     pub nic: Nic,
-    /// Cables and the switch.
+    /// The costs of cables and the switch.
     pub link: Link,
-    /// Clocks.
+    /// The properties of clocks.
     pub clock: Clock,
-    /// Machines that restart.
+    /// The costs of machines that restart.
     pub cluster: Cluster,
-    /// The constants that were set after the profile was read. Empty in a profile as published.
+    /// The constants that were set after the profile was read. The list is empty in a profile as
+    /// published.
     #[serde(skip)]
     pub changes: Vec<Change>,
 }
 
-/// A constant that was set.
+/// A constant that was set after the profile was read.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Change {
     /// The constant's section and name.
@@ -103,16 +106,16 @@ pub struct Change {
     pub was: String,
 }
 
-/// A constant as it is listed.
+/// A constant in a list of all constants.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Listed<'a> {
-    /// `cpu`, `nic`, `link`, `clock`, `cluster`.
+    /// The section: `cpu`, `nic`, `link`, `clock` or `cluster`.
     pub section: &'static str,
-    /// The name, which ends in the unit.
+    /// The name of the constant, which ends in the unit.
     pub name: &'static str,
-    /// Value, source and standing.
+    /// The value, its source, and how much it can be trusted.
     pub constant: &'a Constant<f64>,
-    /// Smallest and largest value that is accepted.
+    /// The smallest and the largest value that is accepted.
     pub allowed: (f64, f64),
 }
 
@@ -124,7 +127,7 @@ const EMBEDDED: [(&str, &str); 3] = [
 ];
 
 impl Profile {
-    /// The names of the profiles that are built into the program.
+    /// Returns the names of the profiles that are built into the program.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
@@ -146,10 +149,10 @@ impl Profile {
         Profile::parse(name, &text)
     }
 
-    /// Parses a profile from its text; `origin` names it in errors.
+    /// Parses a profile from its text. Errors name the profile by `origin`.
     ///
     /// # Errors
-    /// As [`Profile::load`].
+    /// The same errors as [`Profile::load`].
     pub fn parse(origin: &str, text: &str) -> Result<Profile, ProfileError> {
         let profile: Profile =
             toml::from_str(text).map_err(|error| ProfileError::syntax(origin, &error))?;
@@ -177,7 +180,7 @@ impl Profile {
         }
     }
 
-    /// All numbers of the profile, in a fixed order.
+    /// Returns all numbers of the profile, in a fixed order.
     pub fn constants(&self) -> Vec<Listed<'_>> {
         let mut all = self.cpu.constants();
         all.extend(self.nic.constants());
@@ -187,19 +190,20 @@ impl Profile {
         all
     }
 
-    /// Returns the profile with one number replaced (`nic.read_mops`, for example). Sweeps use this,
-    /// and so does the question how much a result depends on an assumed constant.
+    /// Returns the profile with one number replaced (`nic.read_mops`, for example). Sweeps use this
+    /// function. The function also shows how much a result depends on an assumed constant.
     ///
     /// # Errors
-    /// An unknown name, or a value that is not allowed.
+    /// The name is unknown, or the value is not allowed.
     pub fn with(self, key: &str, value: f64) -> Result<Profile, ProfileError> {
         self.set(key, &value.to_string())
     }
 
-    /// Returns the profile with one constant replaced by `text`: a number, or the name of a form.
+    /// Returns the profile with one constant replaced by `text`. The text is a number, or the name of a
+    /// form.
     ///
     /// # Errors
-    /// As [`Profile::with`].
+    /// The same errors as [`Profile::with`].
     pub fn set(mut self, key: &str, text: &str) -> Result<Profile, ProfileError> {
         let origin = self.name.clone();
         let was = match key.split_once('.') {
@@ -221,7 +225,7 @@ impl Profile {
         Ok(self)
     }
 
-    /// The names of all constants, in a fixed order.
+    /// Returns the names of all constants, in a fixed order.
     pub fn keys(&self) -> Vec<String> {
         let numbers = self.constants();
         let numbers = numbers.iter().map(|listed| format!("{}.{}", listed.section, listed.name));
@@ -229,13 +233,13 @@ impl Profile {
     }
 }
 
-/// Replaces a number. Returns the old value, or the allowed values.
+/// Replaces a number. Returns the old value, or the allowed values if the new value is not allowed.
 fn number(constant: &mut Constant<f64>, text: &str) -> Result<String, String> {
     let value = text.parse().map_err(|_| "a number".to_owned())?;
     Ok(replace(constant, value, text).to_string())
 }
 
-/// Replaces a form. Returns the old value, or the allowed values.
+/// Replaces a form. Returns the old value, or the allowed values if the new value is not allowed.
 fn form<T: Serialize + serde::de::DeserializeOwned>(
     constant: &mut Constant<T>,
     text: &str,

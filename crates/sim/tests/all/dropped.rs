@@ -1,8 +1,8 @@
-//! Rounds whose futures are dropped while their verbs are in flight.
+//! Tests of rounds whose futures are dropped while their verbs are in flight.
 //!
-//! Invariant checked: at each memory node, all effects of such a round come before the verbs that its
-//! port sends there afterwards, or never come. So a port that reads the lines of its dropped round sees
-//! all of the round's effects (the contract of `Backend::abandon`).
+//! Invariant checked: at each memory node, each effect of a dropped round happens before the verbs that
+//! its port sends to the node afterwards, or never happens. So a port that reads the lines of its
+//! dropped round sees all of the round's effects (the contract of `Backend::abandon`).
 
 use crate::common::cases::is_all;
 use crate::common::toy::{Do, Op, Toy, program};
@@ -30,7 +30,8 @@ fn write(round: &mut Round, to: Target, value: u64) {
     round.write(to, lines, LINES * 64);
 }
 
-/// Sends a round and drops it after `pause`, if it is not done by then. Returns whether it was dropped.
+/// Sends a round and drops it after `pause`, if the round is not done by then. Returns whether the
+/// round was dropped.
 async fn drop_after(by: &Port, round: &mut Round, pause: Nanos) -> bool {
     let mut execute = pin!(by.execute(round));
     let mut sleep = pin!(by.sleep(pause));
@@ -49,8 +50,8 @@ async fn look(by: &Port, from: Target) -> [u64; LINES] {
     std::array::from_fn(|line| round.word(seen.plus(line * 64)))
 }
 
-/// Drops rounds after pauses of every length, and reads the lines at once and much later. Counts the
-/// dropped rounds.
+/// Drops rounds after pauses of every length. Reads the lines immediately after each drop, and again
+/// much later. Counts the dropped rounds.
 async fn drop_and_look(by: &Port, seed: u64, dropped: &Cell<u32>) {
     for value in 1..25 {
         let mut round = Round::new();
@@ -79,9 +80,9 @@ fn verbs_after_a_dropped_round_land_after_it() {
     }
 }
 
-/// Coroutines of one thread share its connections. Rounds that one of them had sent before another
-/// dropped its round stay concurrent with that round. Each coroutine still sees its own rounds in
-/// order.
+/// Coroutines of one thread share its connections. If one coroutine drops its round, the rounds that
+/// other coroutines had sent before stay concurrent with the dropped round. Each coroutine still sees
+/// its own rounds in order.
 #[test]
 fn coroutines_beside_a_dropped_round_go_on() {
     let dropped = Cell::new(0);
@@ -109,7 +110,7 @@ fn coroutines_beside_a_dropped_round_go_on() {
     assert!(dropped.get() > 600, "{} dropped", dropped.get());
 }
 
-/// A coroutine that drops a round and yields waits for nothing, and is polled again.
+/// A coroutine that drops a round and yields waits for no event, and is polled again.
 #[test]
 fn a_coroutine_that_drops_and_yields_goes_on() {
     for mode in [Mode::Timed, Mode::Random(Chaos::of(3))] {
@@ -126,7 +127,7 @@ fn a_coroutine_that_drops_and_yields_goes_on() {
     }
 }
 
-/// Posts one more round when its coroutine is dropped.
+/// A value that posts one more round when its coroutine is dropped.
 struct Last<'a>(&'a Port);
 
 impl Drop for Last<'_> {
@@ -137,8 +138,9 @@ impl Drop for Last<'_> {
     }
 }
 
-/// A coroutine that is dropped with its scheduler posts its last round at rest, so that round is done
-/// at once. Earlier rounds of the coroutine that are in flight must not land after it.
+/// A coroutine that is dropped with its scheduler posts its last round at rest, so this round is
+/// executed immediately. Earlier rounds of the coroutine that are in flight must not land after its
+/// last round.
 #[test]
 fn no_verb_lands_after_work_at_rest() {
     for mode in [|_| Mode::Timed, |seed| Mode::Random(Chaos::of(seed))] {
@@ -174,8 +176,8 @@ fn no_verb_lands_after_work_at_rest() {
     }
 }
 
-/// Explores a coroutine that drops a WRITE of two lines and reads them. In no order does it see less
-/// than the final contents.
+/// Explores a coroutine that drops a WRITE of two lines and reads them. In every order the coroutine's
+/// READ returns the final contents of the lines.
 #[test]
 fn no_verb_passes_a_dropped_round_in_any_order() {
     let lines = Op::Write { node: 0, line: 0, lines: 2, fenced: false };
@@ -195,14 +197,16 @@ fn no_verb_passes_a_dropped_round_in_any_order() {
     }
 }
 
-/// Explores a dropped round to two memory nodes. In every order later rounds come behind its batch at
-/// each node. If one batch is done and the other is not, nothing waits at the first node.
+/// Explores a dropped round to two memory nodes. In every order, later rounds execute after the dropped
+/// round's batch at each node. If the dropped round's batch at one node is done, no round waits at that
+/// node.
 #[test]
 fn a_dropped_round_holds_back_only_its_own_connection_at_each_node() {
     let write = |node, line| Op::Write { node, line, lines: 1, fenced: false };
     let read = |node, line| Do::Round(vec![Op::Read { node, line, lines: 1 }]);
     let dropped = Do::Dropped(vec![write(0, 0), write(1, 0)]);
-    // It writes line 1 of the first node once it has been there after its dropped WRITE.
+    // The dropper writes line 1 of the first node after its READ at this node. The READ follows the
+    // dropped WRITE.
     let dropper = vec![dropped, read(0, 0), Do::Round(vec![write(0, 1)]), read(1, 0)];
     let looker = vec![read(0, 1), read(1, 0)];
     let toy = Toy::new(&[program(vec![dropper]), program(vec![looker])], 2, 2);
@@ -215,14 +219,15 @@ fn a_dropped_round_holds_back_only_its_own_connection_at_each_node() {
             assert_eq!(outcome.memory, [1000, 1000, 1000, 0], "{outcome:?}");
         }
         let looks: BTreeSet<&[u64]> = outcomes.iter().map(|it| &it.logs[1][..]).collect();
-        // Among all looks is this one: the write was there, and the other node's batch was still in
-        // flight.
+        // One of the seen results shows that the dropped WRITE had landed at one node while the batch
+        // to the other node was still in flight.
         let all: [&[u64]; 4] = [&[0, 0], &[0, 1000], &[1000, 0], &[1000, 1000]];
         assert_eq!(looks, BTreeSet::from(all), "{reduction:?}");
     }
 }
 
-/// The same in virtual time: a long batch to one node and a short one to the other.
+/// Tests the rule for dropped rounds in virtual time, with a long batch to one node and a short batch
+/// to the other node.
 #[test]
 fn verbs_after_a_dropped_round_to_two_nodes_land_after_it_at_both() {
     let other = |offset_bytes| Address::new(GroupId(0), offset_bytes).at(NodeSlot(1));

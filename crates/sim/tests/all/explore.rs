@@ -1,7 +1,8 @@
 //! Compares the explorer with plain enumeration: the outcomes are the same, and planted mistakes are
 //! noticed.
 //!
-//! Invariant checked: every reduction covers all outcomes of plain enumeration, and reaches no others.
+//! Invariant checked: every reduction covers all outcomes of plain enumeration, and reaches no other
+//! outcomes.
 
 use crate::common::cases::{Case, budget, case, cases, drawn, is_all, told_and_telling};
 use crate::common::timed;
@@ -51,9 +52,10 @@ fn every_reduction_reaches_the_outcomes_of_plain_enumeration() {
     }
 }
 
-/// Largest number of states of a drawn toy; toys with more are skipped.
+/// The largest number of states of a drawn toy program. Toys with more states are skipped.
 const DRAWN_STATES: u64 = 6_000;
-/// The same for a toy by hand: all of them have fewer.
+/// The largest number of states of a toy program that was written by hand. All toys written by hand
+/// have fewer states.
 const STATES: u64 = 12_000;
 
 fn bounded(case: &Case, states: u64) -> ExploreConfig {

@@ -1,5 +1,5 @@
-//! The results of an exploration: violations that replay and shrink, bounds, the end of dead
-//! coroutines.
+//! Tests of the results of an exploration: violations that can be replayed and shrunk, bounds, and the
+//! end of dead coroutines.
 //!
 //! Invariant checked: a schedule that was printed and parsed leads to the same trace and verdict. Every
 //! cut is reported.
@@ -11,7 +11,8 @@ use tarn_sim::explore::{
     shrink,
 };
 
-/// A missing lock: if two actors read before either has written, both add to the value that they saw.
+/// A program without a lock: if both actors read before either actor has written, both add to the same
+/// old value.
 fn unlocked() -> Toy {
     let add = || {
         let look = Do::Round(vec![read(0, 0), read(0, 1)]);
@@ -49,8 +50,8 @@ fn a_violation_replays_and_shrinks() {
     }
 }
 
-/// The violating execution is the first that shows which lines are shared. From then on fewer pieces
-/// land at once.
+/// The execution with the violation is the first execution that shows which lines are shared. After
+/// that execution fewer pieces land immediately.
 #[test]
 fn a_violation_found_before_sharing_is_known_replays() {
     let actor = || program(vec![vec![Do::Round(vec![read(0, 0), write(0, 1)])]; 2]);

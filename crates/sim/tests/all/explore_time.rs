@@ -1,9 +1,9 @@
-//! Leases in miniature, in every order. A reader reads two records in a window that was shorter than
-//! its lease. It has seen all of a writer's work or none of it, if every writer waits for the length of
-//! the lease after its locks.
+//! Small tests of leases, in every order of events. A reader reads two records in a window that was
+//! shorter than its lease. A reader within its lease has seen all of a writer's work or none of it, if
+//! every writer waits for the length of the lease after taking its locks.
 //!
-//! Invariant checked: if a rule is left out, a torn read is found. One word of a record says whether it
-//! is locked and how often it was written.
+//! Invariant checked: if one rule is omitted, the explorer finds a torn read. One word of a record says
+//! whether the record is locked and how often it was written.
 
 use crate::common::cases::{budget, is_all, read, write};
 use crate::common::timed::{LONGER, SHORTER, Timed, changes, lock_or_write, reader, writer};
@@ -18,7 +18,8 @@ use Timed::{Begin, Close, CloseByShorter, CloseCompared, CloseLoaded, End, EndLo
 /// The word of a record that its only writer has locked.
 const LOCKED: u64 = 1;
 
-/// Whether actor 0 has seen one record as it was and the other as it was written.
+/// Returns whether actor 0 has seen the old contents of one record and the new contents of the other
+/// record.
 fn is_torn(outcome: &Outcome) -> bool {
     let [a, b, _] = outcome.logs[0][..] else { return false };
     a != LOCKED && b != LOCKED && (a == 0) != (b == 0)
@@ -67,7 +68,8 @@ fn waits_in_a_row_add_up() {
     assert!(is_found(&without_faults(reader(Close(11)), &[writer(&twice)])));
 }
 
-/// A writer that began to wait before it had its locks has waited too little after them.
+/// If a writer began its wait before it held its locks, it has waited too short a time after taking the
+/// locks.
 #[test]
 fn a_wait_from_before_the_locks_were_acknowledged_is_found() {
     let mut early = writer(&[End(10)]);
@@ -75,8 +77,8 @@ fn a_wait_from_before_the_locks_were_acknowledged_is_found() {
     assert!(is_found(&without_faults(reader(Close(10)), &[early])));
 }
 
-/// Two writers write one record each, at the same time. Neither wait counts for the other writer, and
-/// neither needs to.
+/// Two writers write one record each, at the same time. The wait of one writer does not count for the
+/// other writer, and need not count.
 #[test]
 fn concurrent_writers_keep_readers_in_lease_consistent() {
     let one = |line| {
@@ -85,23 +87,25 @@ fn concurrent_writers_keep_readers_in_lease_consistent() {
     };
     let outcomes = without_faults(reader(Close(10)), &[one(0), one(1)]);
     let saw = |log: [u64; 3]| outcomes.iter().any(|it| it.logs[0] == log);
-    // Each record was written before the window, or was not written within it.
+    // Each record either was written before the window opened, or was not written within the window.
     assert!(saw([0, 2, SHORTER]) && saw([2, 0, SHORTER]) && saw([2, 2, SHORTER]));
     let shorter = without_faults(reader(Close(11)), &[one(0), one(1)]);
     assert!(shorter.is_superset(&outcomes));
 }
 
-/// A reader loads its lease word, part 0, before its window. A writer loads its own, part 1, after its
-/// wait began.
+/// A reader loads its lease word, which is part 0, before its window opens. A writer loads its own
+/// lease word, which is part 1, after its wait began.
 fn with_words(close: Timed, words: &[(u16, u64)]) -> BTreeSet<Outcome> {
     let mut reader = reader(close);
     reader.transactions[0].insert(0, Do::Timed(Load(0)));
     without_faults(reader, &[writer(&[Begin, Load(1), EndLoaded]), changes(words)])
 }
 
-/// From 20 to 10: both actors use each word before either uses the next.
+/// The lease is lowered from 20 to 10. The reader and the writer both use each word before one of them
+/// uses the next word.
 const LOWERED: [(u16, u64); 4] = [(0, 1), (1, 1), (0, 2), (1, 2)];
-/// The same, back from 10 to 20.
+/// The lease is raised from 10 to 20. The reader and the writer both use each word before one of them
+/// uses the next word.
 const RAISED: [(u16, u64); 4] = [(0, 3), (1, 3), (0, 4), (1, 4)];
 
 #[test]
@@ -112,8 +116,8 @@ fn a_lease_that_has_changed_is_not_believed() {
     assert!(is_found(&with_words(CloseLoaded, &LOWERED)), "the word at the start is believed");
 }
 
-/// If the word is 20 at both ends of a window, and was 10 in between, the shorter of the two words is
-/// no help.
+/// The lease word is 20 at both ends of a window, and was 10 in between. In this test the smaller of
+/// the two words that the reader has seen does not protect the reader.
 #[test]
 fn a_lease_that_has_changed_and_changed_back_is_not_believed() {
     let words = [LOWERED, RAISED].concat();
@@ -127,8 +131,9 @@ fn a_lease_word_that_moves_on_before_all_nodes_use_it_is_found() {
     assert!(is_found(&with_words(CloseCompared(0), &[(1, 2), (0, 2)])), "in one step");
 }
 
-/// An actor finishes a transaction of a dead writer that has only locked. It waits after it has seen
-/// that, as the dead writer would have. If a part was written, the dead writer had waited already.
+/// An actor finishes a transaction of a dead writer that had only taken its locks. After the actor has
+/// seen that nothing else was written, it waits, as the dead writer would have waited. If any part was
+/// written, the dead writer had already waited.
 #[test]
 fn recovery_that_finishes_an_unwritten_transaction_waits() {
     let both = |op: fn(u16, u16) -> Op| Do::Round(vec![op(0, 0), op(0, 1)]);
@@ -137,7 +142,8 @@ fn recovery_that_finishes_an_unwritten_transaction_waits() {
         let steps = [vec![Do::Revoke(1), both(read)], waits, vec![both(write)]].concat();
         Program { after: Some(1), spared: true, ..program(vec![steps]) }
     };
-    // Selects by the words that the finisher found: it would not have written if it had found less.
+    // This code selects executions by the words that the finisher found. With fewer locks found, the
+    // finisher would not have written.
     let after_death = |waits: &[Timed], found: [u64; 2]| {
         let reader = Program { spared: true, ..reader(Close(10)) };
         let outcomes = all(&[reader, writer(&[Begin, End(10)]), finishes(waits)], budget(1, 0, 0));
@@ -153,8 +159,8 @@ fn recovery_that_finishes_an_unwritten_transaction_waits() {
     assert!(begun.iter().any(has_new) && begun.iter().any(is_torn));
 }
 
-/// One wait across two windows that overlap, as long as both together: the rule allows it, and no clock
-/// shows it.
+/// One wait spans two overlapping windows and is as long as both together. The rule allows this order,
+/// but no clock can show it.
 #[test]
 fn an_order_that_no_clock_shows_differs_from_one_that_a_clock_shows() {
     let window = |mine, theirs| {
@@ -164,8 +170,8 @@ fn an_order_that_no_clock_shows_differs_from_one_that_a_clock_shows() {
     let (begin, end) = (Do::Timed(Begin), Do::Timed(End(2)));
     let (read, write) = (Do::Round(vec![read(0, 0)]), Do::Round(vec![write(0, 2)]));
     let waits = program(vec![vec![read, begin, end, write]]);
-    // The wait began after the first window opened. It ended before the second window closed, which
-    // opened before the first closed.
+    // The wait began after the first window opened, and ended before the second window closed. The
+    // second window opened before the first window closed.
     let toy = Toy::new(&[window(0, 1), waits, window(1, 2)], 1, 4).objecting(|outcome| {
         let is_it = outcome.logs == [vec![3000, SHORTER], vec![1000], vec![2000, SHORTER]];
         if is_it { Err("a wait across both".to_owned()) } else { Ok(()) }

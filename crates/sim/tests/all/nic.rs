@@ -1,5 +1,5 @@
-//! How NICs share their parts in timed mode. Verbs of a batch follow one another through the parts.
-//! Nothing waits for work that comes later, and no part is busy for longer than the time that passes.
+//! How NICs share their parts in timed mode. Verbs of a batch follow one another through the parts. No
+//! work waits for work that arrives later, and no part is busy for longer than the time that passes.
 //!
 //! Invariant checked: shapes and orders, not the constants of a profile.
 
@@ -15,7 +15,7 @@ use tarn_sim::usage::Part;
 
 const PROFILES: [&str; 3] = ["cx3-56g", "cx5-100g", "cx6-200g"];
 
-/// Nanoseconds that one round takes when the cluster does nothing else.
+/// Returns how many nanoseconds one round takes when the cluster does nothing else.
 fn round_ns(profile: &str, fill: impl Fn(&mut Round)) -> u64 {
     let fabric = fabric(profile, Mode::Timed, 1);
     let port = port(&fabric, 0, 0);
@@ -48,7 +48,7 @@ async fn repeat(port: Port, fill: impl Fn(&mut Round)) {
     }
 }
 
-/// Verbs a microsecond of all memory nodes together, between 50 and 150 µs.
+/// Returns the number of verbs per microsecond of all memory nodes together, between 50 and 150 µs.
 fn rate_mops(fabric: &SimFabric, scheduler: &mut Scheduler<'_>) -> f64 {
     assert_eq!(scheduler.run_until(Nanos(50_000)), Ended::TimeOver);
     let start = fabric.usage();
@@ -63,11 +63,12 @@ fn verbs_of_a_batch_overlap() {
         let took = |count| round_ns(profile, reads(count));
         let (one, sixteen, thirty_two) = (took(1), took(16), took(32));
         println!("{profile}: 1, 16, 32 READs take {one}, {sixteen}, {thirty_two} ns");
-        // Each further READ costs the same once the batch is long.
+        // In a long batch each further READ costs the same time.
         let each = (thirty_two - sixteen) as f64 / 16.0;
         let earlier = (sixteen - one) as f64 / 15.0;
         assert!((each / earlier - 1.0).abs() < 0.1, "{profile}: {earlier} then {each} ns a READ");
-        // If each stage waited for the whole batch, even the cheapest verb would cost more.
+        // If each stage waited for the whole batch, 32 READs of even the cheapest kind would take
+        // longer than this.
         assert!(thirty_two < 7_500, "{profile}: 32 READs take {thirty_two} ns");
     }
     assert!(round_ns("cx3-56g", reads(32)) < 6_500);
@@ -77,8 +78,8 @@ fn verbs_of_a_batch_overlap() {
 fn a_busy_node_does_not_delay_another_s_answers() {
     let fabric = fabric("cx3-56g", Mode::Timed, 1);
     let mut scheduler = Scheduler::new(&fabric);
-    // Memory node 0 has a backlog of many round trips, from one asker on compute node 0 and many
-    // elsewhere.
+    // Memory node 0 has a backlog of many round trips. One thread on compute node 0 and many threads on
+    // other nodes send requests to it.
     for (slot, threads) in [(0, 1), (1, 8), (2, 8), (3, 8)] {
         for thread in 0..threads {
             let busy = port(&fabric, slot, thread);
@@ -105,7 +106,7 @@ fn a_busy_node_does_not_delay_another_s_answers() {
     assert!(far > 10 * near, "the busy node is behind: {far} and {near} ns");
 }
 
-/// Rate at which `threads` threads, on four compute nodes, swap `words` different words.
+/// Returns the rate at which `threads` threads on four compute nodes swap `words` different words.
 fn swaps_mops(profile: &str, threads: u16, words: u64) -> f64 {
     let fabric = fabric(profile, Mode::Timed, 1);
     let mut scheduler = Scheduler::new(&fabric);

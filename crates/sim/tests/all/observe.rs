@@ -1,4 +1,4 @@
-//! An observer changes nothing, and it is shown the path of a round in order.
+//! An observer changes nothing, and the simulation shows it the path of a round in order.
 
 use crate::common;
 use crate::common::*;
@@ -11,7 +11,7 @@ use tarn_sim::config::Mode;
 use tarn_sim::observe::{Observer, Seen};
 use tarn_sim::scheduler::Scheduler;
 
-/// The events that were seen: a word for each, and its times.
+/// The events that the observer saw: for each event a name and its times.
 type Notes = Rc<RefCell<Vec<(String, Vec<Nanos>)>>>;
 
 struct Notebook(Notes);
@@ -38,8 +38,8 @@ impl Observer for Notebook {
     }
 }
 
-/// Runs one awaited round to two nodes, a detached round, and a message. Returns the digest, and when
-/// it ended.
+/// Runs one awaited round to two nodes, a detached round, and a message. Returns the digest of the run
+/// and the time at which the run ended.
 fn run(notes: Option<&Notes>) -> (u64, Nanos) {
     let fabric = fabric("cx5-100g", Mode::Timed, 5);
     if let Some(notes) = notes {
@@ -89,8 +89,8 @@ fn an_observed_run_is_the_same_run_and_its_rounds_are_shown_in_order() {
     for (said, times) in notes.iter() {
         assert!(times.is_sorted(), "{said}: {times:?}");
     }
-    // The batch that was posted first arrives at the time shown for it. The round is complete when its
-    // last answer is seen.
+    // The batch that was posted first arrives at the time that the observer was shown. The round is
+    // complete when its last answer is seen.
     assert_eq!(notes[0].1[2], notes[2].1[0]);
     assert_eq!(notes[1].1[2], notes[3].1[0]);
     assert_eq!(notes[4].1[0], notes[2].1[3].max(notes[3].1[3]));

@@ -1,4 +1,4 @@
-//! Random mode: all orders that the contract leaves open happen, and none that it forbids.
+//! Random mode: all orders that the contract allows happen, and no order that the contract forbids.
 
 use crate::common::{at, compute, fabric, port};
 use std::cell::RefCell;
@@ -27,8 +27,8 @@ fn lines_of(round: &mut Round, value: u64) -> BufferOffset {
     lines
 }
 
-/// One node writes four lines again and again, another reads them. Lines are whole; across lines every
-/// mixture is seen.
+/// One node writes four lines again and again, and another node reads them. Each line is whole, and
+/// every mixture of old and new lines is seen.
 #[test]
 fn lines_are_whole_and_land_in_any_order() {
     let mixtures = RefCell::new(BTreeSet::new());
@@ -124,7 +124,7 @@ fn later_rounds_come_after_a_detached_one() {
     }
 }
 
-/// Rounds without an order between them overtake one another.
+/// Rounds that have no order between them overtake one another.
 #[test]
 fn rounds_of_two_coroutines_are_concurrent() {
     let passed = (0..20).any(|seed| {
@@ -148,7 +148,7 @@ fn rounds_of_two_coroutines_are_concurrent() {
     assert!(passed);
 }
 
-/// When access is revoked, some of the lines in flight have landed and the others never will.
+/// When access is revoked, some of the lines in flight have landed and the other lines will never land.
 #[test]
 fn a_fence_leaves_landed_pieces_in_place() {
     let mut landed = BTreeSet::new();
@@ -180,8 +180,8 @@ fn a_fence_leaves_landed_pieces_in_place() {
     assert!(landed.len() > 2, "{landed:?}");
 }
 
-/// In random mode messages are lost, doubled and reordered, and arrive whole. In timed mode they arrive
-/// once, in order.
+/// In random mode messages are lost, doubled and reordered, but each message that arrives is whole. In
+/// timed mode messages arrive once, in order.
 #[test]
 fn messages_are_lost_doubled_and_delayed_as_the_mode_says() {
     let received = |mode, seed| {
@@ -239,9 +239,9 @@ fn equal_seeds_give_equal_runs() {
     }
 }
 
-/// A protocol that relies on time sees its node's clock. The clock never falls, the true time lies
-/// within its interval, and a sleep is measured by it. The clocks of two nodes differ by no more than
-/// the bounds allow.
+/// A protocol that relies on time sees its node's clock. The reading of the clock never falls, the true
+/// time lies within its interval, and a sleep is measured by the node's clock. The clocks of two nodes
+/// differ by no more than the bounds allow.
 #[test]
 fn nodes_see_their_own_clocks() {
     let mut apart = 0;
@@ -278,14 +278,14 @@ fn nodes_see_their_own_clocks() {
             let mine = seen.iter().filter(|(of, ..)| *of == slot).map(|(.., now)| *now);
             assert!(mine.is_sorted(), "seed {seed}: the clock of node {slot} fell");
         }
-        // In the order of true time, later readings of another node are lower. Compared without their
-        // intervals, the readings would be misleading.
+        // In the order of true time, some later readings of another node's clock are lower than earlier
+        // ones. Readings that are compared without their intervals would be misleading.
         apart += u32::from(!seen.iter().map(|(.., now)| *now).is_sorted());
     }
     assert!(apart > 20, "clocks differed in {apart} of 30 runs");
 }
 
-/// With torn lines planted, readers see half of one value and half of the next.
+/// If torn lines are planted, readers see half of one value and half of the next value.
 #[test]
 fn planted_torn_lines_are_torn() {
     let torn = (0..20).any(|seed| {

@@ -1,4 +1,5 @@
-//! Revocation: it takes time, and after its answer no verb lands any more.
+//! Revocation takes time, and after the answer to a revocation no verb of the revoked node lands any
+//! more.
 
 use crate::common::{at, compute, fabric, port};
 use std::cell::{Cell, RefCell};
@@ -21,7 +22,7 @@ fn look(fabric: &SimFabric) -> Vec<u64> {
     round.words(lines, LINES * 8).to_vec()
 }
 
-/// Node 0 writes four lines again and again until it is refused. Node 1 revokes its access in the
+/// Node 0 writes four lines again and again until it is refused. Node 1 revokes node 0's access in the
 /// middle, and reads the lines as soon as the revocation is answered.
 fn run(mode: Mode, seed: u64) -> (Nanos, u64, bool) {
     let fabric = fabric("cx5-100g", mode, seed);

@@ -1,7 +1,7 @@
 //! Nodes that answer calls: their highest rate, and how long a caller waits.
 //!
-//! Invariant checked: the rate is cores over cost, and waits are as queueing theory says. The cost of a
-//! call is measured, not taken from the profile.
+//! Invariant checked: the rate is the number of cores divided by the cost of a call, and waits are as
+//! long as queueing theory predicts. The cost of a call is measured and not taken from the profile.
 
 use crate::common::{config, fabric, port};
 use rand::RngExt as _;
@@ -19,12 +19,12 @@ use tarn_sim::usage::{Part, Usage};
 
 const ADD: HandlerId = HandlerId(3);
 
-/// A configuration under which no call is sent again: a call that waits goes on waiting.
+/// A configuration under which no call is sent again. A call that waits continues to wait.
 fn patient() -> RpcConfig {
     RpcConfig { retransmit_after: Nanos(1_000_000_000), ..RpcConfig::default() }
 }
 
-/// Creates a node whose handler counts, and works for `work_ns`.
+/// Creates a node whose handler counts the calls and works for `work_ns`.
 fn node(fabric: &SimFabric, kind: NodeKind, cores: u16, work_ns: u64) -> ServiceNode {
     let config =
         ServiceConfig { datagrams_a_poll: 1, rpc: patient(), ..ServiceConfig::new(kind, cores) };
@@ -52,7 +52,8 @@ async fn call(rpc: &Rpc, to: Peer, number: u64) -> u64 {
     .unwrap()
 }
 
-/// Calls, thinks for a random time with this mean, and calls again. Records how long each call took.
+/// One user: sends a call, thinks for a random time with the mean `think_ns`, and calls again. The user
+/// records how long each call took.
 async fn user(port: Port, to: Peer, think_ns: f64, took: Rc<RefCell<Vec<u64>>>) {
     let (rpc, mut rng) = (Rpc::new(port.clone(), patient()), port.rng());
     loop {
@@ -70,10 +71,10 @@ struct Found {
     used: Usage,
 }
 
-/// Runs `users` with this time to think, against a node with this many cores whose handler works for
-/// `work_ns`.
+/// Runs `users` users that think for `think_ns` on average. The service node has `cores` cores, and its
+/// handler works for `work_ns`.
 fn run(users: u16, think_ns: f64, cores: u16, work_ns: u64) -> Found {
-    // The callers' doorbells must not matter here: many threads stand for many nodes.
+    // The doorbells of callers must not matter in this test, because many threads represent many nodes.
     let config = config("cx5-100g", Mode::Timed, 1);
     let profile = config.profile.with("cpu.doorbell_shared_ns", 0.0).unwrap();
     let profile = profile.with("cpu.doorbell_handoff_ns", 0.0).unwrap();
@@ -120,10 +121,11 @@ fn a_node_answers_as_many_calls_as_its_cores_have_time_for() {
     }
 }
 
-/// With Poisson arrivals, equal service times and one queue for each core, the mean wait is that of
-/// Pollaczek and Khinchine, ρs / 2(1 − ρ). Users that think are a little less than Poisson, because
-/// waiting users do not call. With 500 users for each core that is 4 % of the wait at the highest load
-/// here. The tolerance is 12 %, and 30 ns for the time that callers' own processors add.
+/// With Poisson arrivals, equal service times and one queue for each core, the mean wait is ρs / 2(1 −
+/// ρ), by the formula of Pollaczek and Khinchine. Users that think cause slightly shorter waits than
+/// Poisson arrivals, because waiting users do not call. With 500 users for each core the difference is
+/// 4 % of the wait at the highest load of this test. The tolerance is 12 % of the wait, plus 30 ns for
+/// the time that the callers' own processors add.
 #[test]
 fn calls_to_a_busy_core_wait_as_queueing_theory_says() {
     const USERS: u16 = 1_000;
@@ -184,7 +186,7 @@ fn each_kind_of_node_is_reported_apart_and_impossible_shapes_are_refused() {
     }
 }
 
-/// Messages may be lost, doubled and late: every call still runs once.
+/// Messages may be lost, doubled and late, but every call still runs exactly once.
 #[test]
 fn a_node_answers_a_call_once_despite_lost_and_doubled_messages() {
     for seed in 0..20 {

@@ -1,5 +1,5 @@
-//! The simulated cluster in timed mode: latencies and rates are as measured on the hardware, order and
-//! faults as in the contract.
+//! The simulated cluster in timed mode: latencies and rates are those measured on the hardware, and
+//! order and faults are those of the contract.
 
 use crate::common::{self, at, config, fabric, port};
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use tarn_sim::fabric::SimFabric;
 use tarn_sim::scheduler::{Ended, Scheduler};
 use tarn_sim::usage::Part;
 
-/// Adds `count` verbs on different words.
+/// Adds `count` verbs to the round, each on a different word.
 fn add(round: &mut Round, kind: VerbKind, bytes: usize, first: u64, count: u64) {
     for index in first..first + count {
         let target = at(4096 + index % 4096 * 64);
@@ -29,7 +29,7 @@ fn add(round: &mut Round, kind: VerbKind, bytes: usize, first: u64, count: u64) 
     }
 }
 
-/// Latency of one verb in nanoseconds when the cluster does nothing else.
+/// Returns the latency of one verb in nanoseconds when the cluster does nothing else.
 fn latency_ns(profile: &str, kind: VerbKind) -> u64 {
     let fabric = fabric(profile, Mode::Timed, 1);
     let port = port(&fabric, 0, 0);
@@ -44,8 +44,9 @@ fn latency_ns(profile: &str, kind: VerbKind) -> u64 {
     took.0
 }
 
-/// Millions of verbs a second at one memory node. Four compute nodes have `threads` threads each. Each
-/// thread keeps `depth` verbs in flight, in batches of `batch`; each batch has its own doorbell.
+/// Returns how many million verbs per second one memory node executes. Four compute nodes have
+/// `threads` threads each. Each thread keeps `depth` verbs in flight, in batches of `batch` verbs. Each
+/// batch has its own doorbell.
 fn rate_mops(
     profile: &str,
     kind: VerbKind,
@@ -115,8 +116,9 @@ fn the_report_names_the_pipeline_as_the_limit() {
     assert_eq!(usage.bottleneck().unwrap().1.part, Part::Pipeline);
 }
 
-/// Millions of READs a second of `threads` threads of one node. Each thread posts eight READs, rings
-/// for each, and waits for all of them: this is the loop of the published measurement.
+/// Returns how many million READs per second `threads` threads of one node execute. Each thread posts
+/// eight READs, rings the doorbell for each READ, and waits for all of them. The published measurement
+/// uses the same loop.
 fn rate_of_one_node(threads: u16) -> f64 {
     let fabric = fabric("cx6-200g", Mode::Timed, 1);
     let mut scheduler = Scheduler::new(&fabric);
@@ -145,9 +147,9 @@ fn rate_of_one_node(threads: u16) -> f64 {
     used.verbs as f64 / used.at.0 as f64 * 1e3
 }
 
-/// Ren et al., "Scaling up memory disaggregated applications with SMART", ASPLOS 2024: threads share 16
-/// doorbell registers, except the first four threads. Throughput rises up to 32 threads and falls after
-/// that.
+/// Threads share 16 doorbell registers, except the first four threads. The throughput rises up to 32
+/// threads and falls with more threads (Ren et al., "Scaling up memory disaggregated applications with
+/// SMART", ASPLOS 2024).
 #[test]
 fn throughput_over_threads_follows_the_published_doorbell_curve() {
     let published = [

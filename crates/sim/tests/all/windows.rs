@@ -1,8 +1,8 @@
-//! Windows and waits on clocks that drift.
+//! Tests of windows and waits on clocks that drift.
 //!
-//! Invariant checked: clocks run at any rates within the bounds that nodes are told. A reader whose
-//! window was shorter than its lease has seen all of a writer's work or none of it. If clocks are
-//! further off than nodes are told, the reader may see half.
+//! Invariant checked: clocks run at arbitrary rates within the bounds that the nodes assume. A reader
+//! whose window was shorter than its lease has seen all of a writer's work or none of it. If clocks
+//! drift more than the nodes assume, the reader may see half of a writer's work.
 
 use crate::common::{at, fabric, port};
 use rand::RngExt as _;
@@ -16,10 +16,10 @@ use tarn_sim::config::{Chaos, Mode};
 use tarn_sim::scheduler::{Ended, Scheduler};
 
 const LEASE: Nanos = Nanos(30_000);
-/// A tenth, so that margins are a large part of a lease.
+/// The bound on drift is a tenth, so that the safety margins are a large part of a lease.
 const DRIFT_PPM: u32 = 100_000;
 
-/// Two words that are even when free, odd when locked.
+/// Two words. A word is even when it is free, and odd when it is locked.
 fn records() -> [Target; 2] {
     [at(0), at(64)]
 }
@@ -48,7 +48,7 @@ async fn write(port: Port, mut rng: Rng) {
     }
 }
 
-/// Reads one record, takes its time, and reads the other.
+/// Reads one record, waits for a random time, and reads the other record.
 async fn read(port: Port, mut rng: Rng, seen: &Seen) {
     for _ in 0..100 {
         let window = port.open_window().await;
@@ -70,7 +70,8 @@ async fn read(port: Port, mut rng: Rng, seen: &Seen) {
     }
 }
 
-/// Counts the reads in lease, and those of them that have seen half of a writer's work.
+/// Counts the reads within a lease, and the number of these reads that have seen half of a writer's
+/// work.
 fn run(mode: Mode, seed: u64) -> (u64, u64) {
     let fabric = fabric("cx5-100g", mode, seed);
     let seen = Seen::default();
@@ -129,7 +130,7 @@ fn clocks_beyond_their_stated_bound_are_noticed() {
     assert!(torn > 5);
 }
 
-/// By every clock within the bounds, a wait does not end before its time, and not much later.
+/// With every clock within the bounds, a wait ends neither before its time nor much later.
 #[test]
 fn a_wait_takes_as_long_as_it_says() {
     for (mode, seed) in drifting(0).chain((0..4).map(|seed| (Mode::Timed, seed))).step_by(3) {
@@ -141,7 +142,7 @@ fn a_wait_takes_as_long_as_it_says() {
             by.end_wait(wait, LEASE).await;
             let passed = by.observed() - begun;
             assert!(passed >= LEASE, "seed {seed}: {passed}");
-            // Threads may also pause.
+            // The wait may also be longer because threads may pause.
             assert!(passed < LEASE + LEASE + Nanos(100_000), "seed {seed}: {passed}");
             let (wait, begun) = (by.begin_wait().await, by.observed());
             by.end_wait(wait, Nanos(0)).await;

@@ -1,7 +1,7 @@
-//! Names and numbers that every storey uses: transactions, timestamps, views, configurations, and how a
+//! Names and numbers that all crates above use: transactions, timestamps, views, configurations, and how a
 //! transaction ends.
 //!
-//! Invariant: each kind is a type of its own, so that swapping two of them does not compile.
+//! Invariant: each kind of number is a separate type, so that code that swaps two kinds does not compile.
 
 mod outcome;
 mod owner;
@@ -9,7 +9,7 @@ mod owner;
 pub use outcome::{AbortReason, Explanation, Failure, Resolution, TxnId, UsageError, VERDICTS_MAX};
 pub use owner::{COUNT_MAX, INCARNATIONS_MAX, OwnerTag, SLOTS_MAX, THREADS_MAX};
 
-/// A point in the order of commits. Zero is before all of them.
+/// A point in the order of commits. Zero is before all commits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Timestamp(pub u64);
 
@@ -18,7 +18,7 @@ impl Timestamp {
     pub const ZERO: Timestamp = Timestamp(0);
     /// The timestamp of records that were loaded before any transaction ran.
     pub const LOADED: Timestamp = Timestamp(1);
-    /// The greatest timestamp. The two bits above it are free for marks beside it in memory.
+    /// The greatest timestamp. In memory, the two bits above a timestamp are free for marks.
     pub const MAX: Timestamp = Timestamp((1 << 62) - 1);
 }
 
@@ -31,7 +31,7 @@ impl ConfigurationNumber {
     pub const FIRST: ConfigurationNumber = ConfigurationNumber(1);
 }
 
-/// A view's number.
+/// The number of a membership view.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ViewNumber(pub u64);
 
@@ -44,6 +44,6 @@ pub enum Mode {
     Update,
     /// The caller wants the record to exist from now on.
     Insert,
-    /// The caller wants the record to exist no more.
+    /// The caller wants the record to be deleted.
     Delete,
 }

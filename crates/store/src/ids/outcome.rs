@@ -1,59 +1,61 @@
 //! How a transaction ends: one of three kinds, never mixed.
 //!
-//! Invariant: an [`AbortReason`] is the protocol's or the caller's verdict: nothing of the transaction
-//! remains. After [`Failure::CommitUnknown`] the transaction may or may not have committed, until it is
-//! resolved. [`Failure::Fabric`] comes from the environment, and nothing was committed. A panic is our bug.
+//! Invariant: an [`AbortReason`] is a decision of the protocol or of the caller, and none of the transaction's
+//! effects remains. After [`Failure::CommitUnknown`] the transaction may or may not have committed, until it is
+//! resolved. [`Failure::Fabric`] comes from the environment, and nothing was committed. A panic is a bug of Tarn.
 
 use super::OwnerTag;
 use std::fmt;
 use tarn_fabric::error::FabricError;
 
-/// The database remembers how this many transactions in doubt ended: those that were settled last.
+/// The number of outcomes of transactions in doubt that the database stores. The database stores the outcomes that
+/// were settled most recently.
 pub const VERDICTS_MAX: usize = 1 << 16;
 
-/// A transaction's name, unique across restarts: the tag it locks with.
+/// A transaction's name, unique across restarts. The name is the tag that the transaction's locks contain.
 pub type TxnId = OwnerTag;
 
-/// Why a transaction was aborted. All but [`AbortReason::User`] and [`AbortReason::UniqueViolation`]
-/// are retried.
+/// The reason why a transaction was aborted. Transactions are retried after all reasons except
+/// [`AbortReason::User`] and [`AbortReason::UniqueViolation`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum AbortReason {
-    /// A lock was refused: another transaction holds it.
+    /// A lock was refused because another transaction holds it.
     LockRefused,
-    /// A record to be read was locked by another transaction.
+    /// A record that the transaction wanted to read was locked by another transaction.
     ReadLocked,
-    /// At validation a record that was read had another version.
+    /// At validation, a record that was read had another version.
     VersionChanged,
-    /// At validation a record that was read was locked by another transaction.
+    /// At validation, a record that was read was locked by another transaction.
     ValidationLocked,
-    /// A bucket or node of an index changed under an insert, delete or absent read.
+    /// A bucket or node of an index changed during an insert, a delete, or a read of an absent key.
     IndexChanged,
     /// A cached address no longer leads to the record.
     StaleAddress,
-    /// A leaf of an ordered index was full. It is split, and the transaction is tried again.
+    /// A leaf of an ordered index was full. The leaf is split, and the transaction is tried again.
     LeafFull,
     /// Another record has the key that the transaction wanted to enter in a unique index. This abort is not
     /// retried: the caller decides.
     UniqueViolation,
-    /// The version that a snapshot needs was given up for newer ones.
+    /// The version that a snapshot needs was discarded for newer versions.
     TooOld,
-    /// It was not decided in time whether a version belongs to a snapshot.
+    /// A reader did not learn in time whether a version belongs to its snapshot, because the version's writer was
+    /// undecided.
     Undecided,
-    /// A lock was requested from a compute node that does not own the lock's shard, or not yet.
+    /// A lock was requested from a compute node that does not own the lock's shard, or does not own it yet.
     WrongOwner,
     /// A compute node that had granted a lock is no longer a member.
     OwnerLost,
     /// Under snapshot isolation: a record to be written has a version newer than the snapshot.
     WriteConflict,
-    /// A transaction that was declared read-only does something that needs locks: its next try takes them.
+    /// A transaction that was declared read-only does something that needs locks. Its next try takes these locks.
     NeedsLocks,
-    /// The caller asked for the abort.
+    /// The caller requested the abort.
     User,
 }
 
 impl AbortReason {
-    /// Every reason, in order.
+    /// All reasons, in their order.
     pub const ALL: [AbortReason; 15] = [
         AbortReason::LockRefused,
         AbortReason::ReadLocked,
@@ -77,7 +79,7 @@ impl AbortReason {
         matches!(self, AbortReason::LeafFull | AbortReason::UniqueViolation)
     }
 
-    /// The name in reports.
+    /// The reason's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             AbortReason::LockRefused => "lock_refused",
@@ -99,12 +101,12 @@ impl AbortReason {
     }
 }
 
-/// A value that the caller gave and that cannot be used.
+/// The error for a value that the caller gave and that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UsageError {
     /// The name of the field or argument.
     pub field: String,
-    /// The value that it was given.
+    /// The value that the caller gave.
     pub value: String,
     /// The values that are allowed.
     pub allowed: String,
@@ -118,13 +120,13 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// The reason why a transaction did not commit, or may not have committed. It is one byte, so that it travels
-/// through nested futures in a register. Further details wait in the engine's `Context::explanation`.
+/// The reason why a transaction did not commit, or may not have committed. A `Failure` takes one byte, so that
+/// nested futures return it in a register. The engine's `Context::explanation` has further details.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The transaction was aborted; nothing of it remains.
+    /// The transaction was aborted, and none of its effects remains.
     Abort(AbortReason),
-    /// The transaction may have committed; `resolve` tells.
+    /// The transaction may have committed; `resolve` returns the outcome.
     CommitUnknown,
     /// The fabric failed before anything was committed.
     Fabric,
@@ -132,25 +134,25 @@ pub enum Failure {
     OutOfMemory,
     /// The deadline passed before a try succeeded.
     DeadlineExceeded,
-    /// The caller asked for something that is not possible.
+    /// The caller requested something that is not possible.
     Usage,
 }
 
 impl Failure {
-    /// The caller's own abort: rolled back, not retried.
+    /// The caller's own abort. The transaction is rolled back and not retried.
     pub const fn user_abort() -> Failure {
         Failure::Abort(AbortReason::User)
     }
 
-    /// Whether trying again may help.
+    /// Whether another try may succeed.
     #[inline]
     pub fn is_retryable(self) -> bool {
         use AbortReason::{UniqueViolation, User};
         matches!(self, Failure::Abort(reason) if !matches!(reason, User | UniqueViolation))
     }
 
-    /// Whether this failure is final and rests on the records that the transaction has read: it counts only if
-    /// these records were there at one moment.
+    /// Whether this failure is final and depends on the records that the transaction has read. Such a failure is
+    /// returned only if these records existed together at one moment.
     #[inline]
     pub fn rests_on_reads(self) -> bool {
         !self.is_retryable() && !matches!(self, Failure::Fabric | Failure::CommitUnknown)
@@ -193,7 +195,7 @@ impl std::error::Error for Failure {}
 pub enum Explanation {
     /// The transaction whose outcome is unknown.
     Unknown(TxnId),
-    /// The transaction whose end is no longer remembered.
+    /// The transaction whose outcome is no longer stored.
     NoLongerKnown(TxnId),
     /// The fabric's error.
     Fabric(FabricError),
@@ -255,8 +257,8 @@ impl fmt::Display for Explanation {
 /// The result of resolving a [`Failure::CommitUnknown`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution {
-    /// The transaction committed, and is finished now.
+    /// The transaction committed, and its writes are complete now.
     Committed,
-    /// The transaction did not commit, and nothing of it remains.
+    /// The transaction did not commit, and no effect of it remains.
     Aborted,
 }

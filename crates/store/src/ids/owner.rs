@@ -1,17 +1,18 @@
 //! Owner tags name the transaction that holds a lock, and the transaction that wrote a log entry.
 //!
-//! Invariant: a tag is never zero. No two transactions of which anything is left (a lock, a log entry, a
-//! doubt) have the same tag. A tag names the compute node's slot and incarnation, the thread, and a count of
-//! that thread's transactions. The count goes on when another thread takes over the thread's number
-//! (`threads` of the engine). The count starts anew after 2^34 transactions. By then every coordinator of the
-//! thread has long released the locks and overwritten the log of its own earlier transactions. The one
-//! exception is a doubt that was left unresolved for so long; resolving by a tag that old is not allowed.
+//! Invariant: a tag is never zero. No two transactions have the same tag as long as anything of either remains: a
+//! lock, a log entry, or an unresolved outcome. A tag names the compute node's slot and incarnation, the thread,
+//! and a count of that thread's transactions. The count continues when another thread takes over the thread's
+//! number (`threads` of the engine). The count starts again at 0 after 2^34 transactions. By then every coordinator
+//! of the thread has long released the locks and overwritten the log of its old transactions. The one exception is
+//! a transaction in doubt that stayed unresolved for all that time. Resolving by such an old tag is not allowed.
 //!
-//! So a tag says "mine" in words that its transaction gives up at its end: in LOCK, in marks of nodes and
-//! headers, in the grants of other nodes. In data that stay, a tag says "mine" only together with a version.
-//! A record of OOCC is a transaction's own if writer and VERSION are its own. A cell of LOTUS is a
-//! transaction's own if the writer is its own and the cell differs from the former cell in the transaction's
-//! log. Motor's STAMP is a version and no tag.
+//! So a tag identifies a transaction's own words if the transaction releases these words at its end. Such words are
+//! LOCK words, marks of nodes and headers, and grants of other nodes. In data that remain after the transaction, a
+//! tag identifies the transaction's own data only together with a version. A record of OOCC is a transaction's own
+//! if both WRITER and VERSION are the transaction's. A cell of LOTUS is a transaction's own if the cell's writer is
+//! the transaction, and the cell differs from the former cell in the transaction's log. Motor's STAMP is a version
+//! and not a tag.
 //!
 //! ```text
 //! 63 62 | 61        52 | 51          40 | 39    34 | 33                    0
@@ -29,16 +30,16 @@ const MODE_SHIFT: u32 = 62;
 
 const _: () = assert!(COUNT_BITS + THREAD_BITS + INCARNATION_BITS + SLOT_BITS == MODE_SHIFT);
 
-/// The most compute nodes of one cluster.
+/// The maximum number of compute nodes in one cluster.
 pub const SLOTS_MAX: usize = 1 << SLOT_BITS;
-/// The most coordinator threads of one compute node.
+/// The maximum number of coordinator threads on one compute node.
 pub const THREADS_MAX: usize = 1 << THREAD_BITS;
-/// The number of lives of one slot.
+/// The number of incarnations of one node slot.
 pub const INCARNATIONS_MAX: usize = 1 << INCARNATION_BITS;
 /// The number of transactions of one thread in one incarnation.
 pub const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
-/// A transaction's name, and the value of its locks. It is never zero: incarnations start at 1.
+/// A transaction's name, and the value of its locks. The tag is never zero, because incarnations start at 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerTag(u64);
 
@@ -46,7 +47,7 @@ impl OwnerTag {
     /// The `count`-th transaction of a thread.
     ///
     /// # Panics
-    /// If a field does not fit, or the incarnation is 0: our bug.
+    /// If a field does not fit, or the incarnation is 0 (a bug of Tarn).
     pub fn new(node: NodeId, thread: u16, count: u64) -> OwnerTag {
         let (slot, incarnation) = (node.slot.0, node.incarnation.0);
         assert!(usize::from(slot) < SLOTS_MAX);
@@ -64,20 +65,21 @@ impl OwnerTag {
         self.0
     }
 
-    /// The tag in a lock word; `None` if the word is free or a lease ([`crate::layout::LockWord`]).
+    /// The tag in a lock word. Returns `None` if the lock is free or the word is a lease
+    /// ([`crate::layout::LockWord`]).
     #[inline]
     pub fn from_word(word: u64) -> Option<OwnerTag> {
         (word != 0 && word >> 63 == 0).then_some(OwnerTag(word))
     }
 
-    /// Reads a tag from a word that another part of the system says is a transaction's name. Returns `None`
-    /// also if no thread can have made the tag: incarnations start at 1, and the mode bits of a name are 0.
+    /// Reads a tag from a word that is said to be a transaction's name. Also returns `None` if no thread can have
+    /// made the tag. Valid tags have an incarnation of at least 1, and mode bits of 0.
     pub fn from_name(word: u64) -> Option<OwnerTag> {
         let tag = OwnerTag::from_word(word)?;
         (word >> MODE_SHIFT == 0 && tag.node().incarnation.0 != 0).then_some(tag)
     }
 
-    /// The compute node, in the life that made the tag.
+    /// The compute node, with the incarnation that made the tag.
     pub fn node(self) -> NodeId {
         let slot = (self.0 >> (COUNT_BITS + THREAD_BITS + INCARNATION_BITS)) as u16;
         let incarnation = (self.0 >> (COUNT_BITS + THREAD_BITS)) as u16;
@@ -87,7 +89,7 @@ impl OwnerTag {
         }
     }
 
-    /// The thread of that node.
+    /// The number of the thread on that node.
     pub fn thread(self) -> u16 {
         (self.0 >> COUNT_BITS) as u16 & (THREADS_MAX - 1) as u16
     }
@@ -97,7 +99,8 @@ impl OwnerTag {
         self.0 & COUNT_MAX
     }
 
-    /// The next transaction of the same thread; `None` when the incarnation is used up.
+    /// The tag of the next transaction of the same thread. Returns `None` when all counts of the incarnation are
+    /// used.
     #[inline]
     pub fn next(self) -> Option<OwnerTag> {
         (self.count() < COUNT_MAX).then_some(OwnerTag(self.0 + 1))

@@ -1,17 +1,17 @@
-//! When and where an index grows: linear hashing, one bucket at a time, in a fixed order.
+//! Decides when and where a hash index grows: linear hashing, one bucket at a time, in a fixed order.
 //!
 //! An insert that landed in an overflow block notes its shard. The thread's next transaction first splits the
-//! bucket at the shard's split position, which need not be the bucket that overflowed. After Litwin, "Linear
-//! hashing: a new tool for file and table addressing", VLDB 1980. We differ in two ways. The load is
-//! controlled by a sample of buckets, because the records are not counted. (A sample at the split position
-//! would stall growth at a bucket that is empty by chance.) And readers correct their belief as the clients
-//! of LH* do (Litwin, Neimat, Schneider, SIGMOD 1993): a bucket's depth says how far growth has come at
-//! least.
+//! bucket at the shard's split position. The split bucket need not be the bucket that overflowed. The method is
+//! Litwin's, "Linear hashing: a new tool for file and table addressing", VLDB 1980, with two differences. First,
+//! the load is controlled by a sample of buckets, because the records are not counted. (A sample at the split
+//! position would stop growth at a bucket that happens to be empty.) Second, readers correct their knowledge as the
+//! clients of LH* do (Litwin, Neimat, Schneider, SIGMOD 1993). A bucket's depth gives a lower bound of the shard's
+//! growth.
 //!
-//! Invariants: this file knows no protocol. A shard is one table in one group. Its index header is written
-//! only under the header's lock, and its STATE only advances. A segment's address is committed before the
-//! first split that uses it, and never changes. The state that is kept here is a thread's own and may be
-//! lost: it decides when to split, never correctness.
+//! Invariant: this file knows no protocol. A shard is one table in one group. Its index header is written only
+//! under the header's lock, and the header's STATE only advances. A segment's address is committed before the first
+//! split that uses the segment, and never changes. The state in this file belongs to one thread and may be lost,
+//! because it decides only when to split, never correctness.
 
 use super::hash::LookupContext;
 use super::locate::GrowthState;
@@ -25,15 +25,15 @@ use tarn_fabric::round::{BufferOffset, Round};
 
 /// A shard grows when more than this many of 100 slots are in use.
 pub const LOAD_PERCENT: u64 = 50;
-/// How many requests are ignored after the heap was found full.
+/// The number of requests that are ignored after the heap was found full.
 const REST_WHEN_FULL: u32 = 4096;
-/// How many requests are ignored after the load was found low: one for each `.0` buckets, at most `.1`.
+/// The number of requests that are ignored after the load was found low: one for each `.0` buckets, at most `.1`.
 const REST_WHEN_LIGHT: (u64, u64) = (32, 32);
-/// One slot in the estimated fill of a bucket.
+/// The unit of the estimated fill of a bucket: one used slot counts as this number.
 const FILL_UNIT: u64 = 256;
-/// How many buckets are looked at to estimate the load.
+/// The number of buckets that are read to estimate the load.
 const SAMPLE: u64 = 8;
-/// The most buckets that one transaction splits.
+/// The maximum number of buckets that one transaction splits.
 const BATCH_MAX: usize = 16;
 
 /// One table in one replica group.
@@ -50,15 +50,15 @@ pub struct Shard {
 pub enum Grown {
     /// Buckets were split.
     Split {
-        /// How many.
+        /// The number of split buckets.
         buckets: u64,
     },
-    /// The next segment was added: now its buckets can be split into it.
+    /// The next segment was added, so buckets can be split into it from now on.
     Extended,
-    /// Nothing was changed: the shard's load is low.
+    /// Nothing was changed, because the shard's load is low.
     TooLight,
-    /// Nothing was changed: the shard cannot grow further, or the bucket's chain is so long that
-    /// its undo log does not fit.
+    /// Nothing was changed. The shard cannot grow further, or the bucket's chain is so long that the undo log of
+    /// the split does not fit.
     TooLarge,
 }
 
@@ -68,13 +68,14 @@ struct ShardGrowth {
     rest: Cell<u32>,
     /// The average number of slots in use in a bucket, times `FILL_UNIT`.
     fill: Cell<u64>,
-    /// The most buckets of the next transaction: fewer after a transaction that did not fit its log.
+    /// The maximum number of buckets that the next transaction splits. The number is smaller after a transaction
+    /// that did not fit its log.
     batch: Cell<usize>,
     /// The number and address of a segment that was allocated but not entered into the header.
     spare: Cell<(usize, Address)>,
 }
 
-/// One thread's part in growth; see the module's text.
+/// One thread's state for growth: its requests and its estimates of the load.
 pub struct Growth {
     shards: Vec<ShardGrowth>,
     groups: usize,
@@ -83,7 +84,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// The state of a thread that has asked for nothing yet.
+    /// Creates the state of a thread that has made no request yet.
     pub fn new(tables: usize, groups: usize) -> Growth {
         let full = Cell::new(Geometry::BIN_SLOTS as u64 * FILL_UNIT);
         let shard = || ShardGrowth {
@@ -100,7 +101,7 @@ impl Growth {
         &self.shards[usize::from(shard.table.0) * self.groups + usize::from(shard.group.0)]
     }
 
-    /// Switches growth on (the default) or off. Without growth, chains get longer instead.
+    /// Switches growth on (the default) or off. Without growth, overflow chains become longer instead.
     pub fn enable(&self, enabled: bool) {
         self.enabled.set(enabled);
         self.wanted.borrow_mut().clear();
@@ -128,7 +129,7 @@ impl Growth {
         }
     }
 
-    /// Takes over a request. No other coordinator of this thread works on that shard until the guard is
+    /// Takes the most recent request. No other coordinator of this thread works on its shard until the guard is
     /// dropped.
     pub fn take(&self) -> Option<Working<'_>> {
         let shard = self.wanted.borrow_mut().pop()?;
@@ -136,12 +137,12 @@ impl Growth {
         Some(Working { growth: self, shard })
     }
 
-    /// Ignores requests of the shard for a while: the heap is full.
+    /// Ignores the shard's next requests, because the heap is full.
     pub fn rest_when_full(&self, shard: Shard) {
         self.shard(shard).rest.set(REST_WHEN_FULL);
     }
 
-    /// How many buckets to lock for splitting: no more than `room` of them.
+    /// The number of buckets to lock for splitting. The number is at most `room`, and at least 1.
     pub fn batch(&self, shard: Shard, step: &Step, buckets: u64, room: usize) -> usize {
         let wanted = self.splits_wanted(shard, step, buckets);
         wanted.min(self.shard(shard).batch.get()).min(room).max(1)
@@ -153,7 +154,7 @@ impl Growth {
         batch.set(if fitted { (batch.get() * 2).min(BATCH_MAX) } else { 1 });
     }
 
-    /// Notes how many slots are in use in each of some buckets.
+    /// Notes the number of used slots in each of some buckets.
     pub fn sample(&self, shard: Shard, used: impl ExactSizeIterator<Item = usize>) {
         let state = self.shard(shard);
         let buckets = used.len().max(1) as u64;
@@ -161,8 +162,8 @@ impl Growth {
         state.fill.set((state.fill.get() * 3 + mean) / 4);
     }
 
-    /// Estimates how many splits would bring the shard down to its load. If the answer is none, the shard's
-    /// requests are ignored for a while.
+    /// Estimates the number of splits that would reduce the shard's load to [`LOAD_PERCENT`]. If the result is 0,
+    /// the shard's next requests are ignored.
     pub fn splits_wanted(&self, shard: Shard, step: &Step, buckets: u64) -> usize {
         let state = self.shard(shard);
         let in_use = step.before.buckets(buckets);
@@ -175,19 +176,19 @@ impl Growth {
         wanted.saturating_sub(in_use) as usize
     }
 
-    /// A segment that this thread allocated before and could not enter.
+    /// A segment that this thread allocated before and could not enter into the header.
     pub fn spare(&self, shard: Shard, segment: usize) -> Option<Address> {
         let (number, address) = self.shard(shard).spare.get();
         (number == segment && !address.is_null()).then_some(address)
     }
 
-    /// Keeps a segment until it is entered; then the address is `Address::NULL`.
+    /// Keeps a segment until it is entered into the header. `Address::NULL` means that the segment was entered.
     pub fn keep_spare(&self, shard: Shard, segment: usize, address: Address) {
         self.shard(shard).spare.set((segment, address));
     }
 }
 
-/// A request being worked on.
+/// A request that is being worked on.
 pub struct Working<'a> {
     growth: &'a Growth,
     /// The shard.
@@ -200,39 +201,39 @@ impl Drop for Working<'_> {
     }
 }
 
-/// One split: the bucket, and where half of its records go.
+/// One split: the bucket that is split, and the bucket to which half of its records go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// State before.
+    /// The shard's state before the split.
     pub before: GrowthState,
-    /// State after.
+    /// The shard's state after the split.
     pub after: GrowthState,
     /// The bucket to split.
     pub old: Address,
-    /// The bucket that comes into use.
+    /// The bucket that the split brings into use.
     pub new: Address,
 }
 
 /// The next growth of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// The shard makes this split.
+    /// The shard can make this split.
     Split(Step),
-    /// First a segment must be added.
+    /// A segment must be added before the next split.
     Extend {
         /// The segment's number, counted from 0.
         segment: usize,
         /// The segment's size.
         bytes: u64,
     },
-    /// The shard cannot grow: every doubling is used up.
+    /// The shard cannot grow, because all doublings are used.
     Full,
 }
 
 /// The contents of an index header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexHeader {
-    /// How far growth has come.
+    /// The growth of the shard.
     pub state: GrowthState,
     /// The address words of the segments after the first.
     pub segments: [u64; SEGMENTS_MAX],
@@ -246,13 +247,13 @@ impl IndexHeader {
         IndexHeader { state, segments: std::array::from_fn(segment) }
     }
 
-    /// Whether every segment that the state needs is there. A READ of several lines may bring a new STATE
-    /// beside old segments. An address never changes, so each address that is there is right.
+    /// Whether the header contains every segment that the state needs. A READ of several lines may return a new
+    /// STATE with old segments. A segment's address never changes, so each address that is present is correct.
     pub fn is_complete(&self) -> bool {
         self.segments[..self.state.segments()].iter().all(|&segment| segment != 0)
     }
 
-    /// Forgets the segments that `state` does not need: they may not be committed.
+    /// Removes the segments that `state` does not need, because they may not be committed.
     #[must_use]
     pub fn limited_to(mut self, state: GrowthState) -> IndexHeader {
         self.state = state;
@@ -260,7 +261,7 @@ impl IndexHeader {
         self
     }
 
-    /// Some of the buckets in use, chosen by `seed`. The load is estimated from them.
+    /// A sample of the buckets in use, chosen by `seed`. The load is estimated from this sample.
     pub fn sample(
         near: LookupContext<'_>,
         table: &Table,
@@ -275,7 +276,7 @@ impl IndexHeader {
         })
     }
 
-    /// The splits from `first` on that are of its level, at most `count`.
+    /// At most `count` splits, beginning with `first`, that belong to the same level as `first`.
     pub fn steps(
         near: LookupContext<'_>,
         table: &Table,
@@ -290,7 +291,8 @@ impl IndexHeader {
         std::iter::successors(Some(first), next).take(count).collect()
     }
 
-    /// The next growth, given a header that was read under its lock. The view learns the header.
+    /// The next growth of the shard, given a header that was read under its lock. The header's contents are added
+    /// to the view.
     pub fn next(&self, near: LookupContext<'_>, table: &Table, group: GroupId) -> Next {
         let (before, buckets) = (self.state, table.geometry.buckets);
         near.view.learn(table, group, before.word(), &self.segments);
@@ -306,7 +308,8 @@ impl IndexHeader {
     }
 }
 
-/// The split of the bucket at the split position. The view must know the segments.
+/// The split of the bucket at the split position. The index view must already contain the addresses of the
+/// segments.
 fn step_at(near: LookupContext<'_>, table: &Table, group: GroupId, before: GrowthState) -> Step {
     let buckets = table.geometry.buckets;
     let (base, bits) = (before.split % buckets, before.split / buckets);
@@ -321,8 +324,8 @@ mod tests {
 
     const SHARD: Shard = Shard { table: TableId(1), group: GroupId(2) };
 
-    /// So the header consists of lines like a record's, and recovery tells its lines by their first words,
-    /// too.
+    /// Then the header consists of lines like a record's lines, and recovery can identify its lines by their first
+    /// words too.
     #[test]
     fn no_segment_s_address_lies_where_a_line_begins_or_another_does() {
         let places: Vec<usize> = (0..SEGMENTS_MAX).map(Geometry::segment_at).collect();

@@ -1,23 +1,23 @@
-//! The hash index: records lie in their bucket, and one READ brings a key's home.
+//! The hash index: records lie in their bucket, and one READ returns a key's home.
 //!
 //! ```text
 //! bucket   | directory record, 64 B | bin 0: slot slot | bin 1: slot slot | bin 2 | bin 3 |
 //! ```
-//! A key has a *bin*, two adjacent slots. The first READ brings its bin; at the planned load nine keys in ten
-//! are there. Any other key may live in another slot of the bucket, or in the bucket's chain of overflow
-//! blocks (same shape, directory line used for NEXT only). For such a key the second READ brings the
-//! directory record, then all slots, then the directory record's head again.
+//! Each key has a *bin*, which is two adjacent slots. The first READ returns the key's bin; at the planned load,
+//! nine of ten keys lie there. Any other key may lie in another slot of the bucket, or in the bucket's chain of
+//! overflow blocks. Overflow blocks have the shape of a bucket, and use their directory line only for NEXT. For
+//! such a key the second READ returns the directory record, then all slots, then the directory record's head again.
 //!
-//! A table whose slots are `by_bucket` has no homes. Its first READ brings the whole bucket, and the next
-//! ones bring the blocks of its chain. Only a key that is in none of them is looked for in the way that
-//! proves absence. Published systems read buckets like this. Buckets may then have more slots than the bins
-//! have ([`crate::layout::BucketShape`]).
+//! In a table whose slots are `by_bucket`, keys have no homes. The first READ returns the whole bucket, and the
+//! next READs return the blocks of its chain. If a key is in none of these blocks, a second search proves that the
+//! key is absent. Published systems read buckets like this. Such buckets may have more slots than the bins
+//! ([`crate::layout::BucketShape`]).
 //!
-//! Invariants: a key is present in at most one slot, within the bucket that its hash and the bucket's depth
-//! name. A slot becomes used or free, and NEXT changes, only under the directory record's lock and with a new
-//! directory VERSION. A directory VERSION is at least the VERSION of every record deleted from its bucket. So
-//! "absent as of directory VERSION v" orders an absent read among the key's versions. A directory record that
-//! is unlocked and unchanged proves that the key is still absent: no phantoms.
+//! Invariant: a key is present in at most one slot, within the bucket that its hash and the bucket's depth name. A
+//! slot becomes used or free, and NEXT changes, only under the directory record's lock and with a new directory
+//! VERSION. A directory VERSION is at least the VERSION of every record deleted from its bucket. So "absent as of
+//! directory VERSION v" orders an absent read among the key's versions. A directory record that is unlocked and
+//! unchanged proves that the key is still absent, so there are no phantoms.
 //!
 //! Memory that was never written is zero, and a bucket of zeros is an empty bucket.
 
@@ -33,25 +33,25 @@ use crate::placement::replica_groups::ThreadGroups;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// The context that a lookup needs from its compute node.
+/// The data of its compute node that a lookup needs.
 #[derive(Clone, Copy)]
 pub struct LookupContext<'a> {
     /// The tables' layouts.
     pub catalog: &'a Catalog,
-    /// Where groups lie.
+    /// The map of replica groups to memory nodes.
     pub groups: &'a ThreadGroups,
-    /// How far indexes have grown.
+    /// The compute node's knowledge of the growth of indexes.
     pub view: &'a IndexView,
 }
 
-/// The key looked for.
+/// The key that a lookup searches.
 #[derive(Clone, Copy)]
 pub struct Wanted {
-    /// Key word: the key, or the hash of a longer one.
+    /// The key word: the key itself, or the hash of a longer key.
     pub word: u64,
-    /// Where the full key lies in the round's buffer, for keys longer than a word.
+    /// The position of the full key in the round's buffer, for keys longer than a word.
     pub full_key: Option<BufferOffset>,
-    /// The tag of the transaction that asks: its own locks are no obstacle.
+    /// The tag of the transaction that makes the lookup. The transaction's own locks do not block the lookup.
     pub me: u64,
 }
 
@@ -68,31 +68,32 @@ enum Step {
     Again,
 }
 
-/// The result of a step of a lookup.
+/// The result of one step of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The record was found.
     Found {
         /// The slot's address.
         address: Address,
-        /// Where the slot's image lies in the round's buffer.
+        /// The position of the slot's image in the round's buffer.
         image: BufferOffset,
-        /// Whether the image is of one moment (unless its LOCK is set). A slot of several lines that was
-        /// found outside the key's home is not, and must be read once more.
+        /// Whether the image is a snapshot of one moment (unless its LOCK is set). An image of a slot of several
+        /// lines that was found outside the key's home is not a snapshot of one moment. Such a slot must be read
+        /// again.
         consistent: bool,
     },
-    /// There is no such record, as of the directory's version.
+    /// The record does not exist, as of the directory's version.
     Absent,
-    /// The answer is not known yet: plan again.
+    /// The answer is not known yet: the caller plans the next round.
     More,
-    /// Another transaction is changing memory that had to be read: abort.
+    /// Another transaction is changing memory that had to be read, so the reader must abort.
     Unstable,
 }
 
 /// The lookup of one key in the index.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Lookup {
-    /// The bucket's directory record.
+    /// The address of the bucket's directory record.
     pub directory: Address,
     /// The directory's version, once the bucket was read.
     pub directory_version: Version,
@@ -102,13 +103,13 @@ pub struct Lookup {
     pub bucket_image: Option<BufferOffset>,
     /// The last block of the bucket's chain, once the bucket was read.
     pub tail: Address,
-    /// A free slot and its version, if one was seen. The version is [`Version::NEVER`] if only a fingerprint
-    /// names the slot.
+    /// A free slot and its version, if a free slot was seen. The version is [`Version::NEVER`] if only the
+    /// fingerprints show that the slot is free.
     pub free: Option<(Address, Version)>,
-    /// Whether one batch that began and ended with the same directory version saw the absence. Such an
+    /// Whether the absence was seen in one batch that began and ended with the same directory version. Such an
     /// absence needs no validation.
     pub stable: bool,
-    /// Whether the bucket's chain has slots of deleted records, in layouts where these keep their slots.
+    /// Whether the bucket's chain has slots of deleted records, in layouts where a deleted record keeps its slot.
     pub has_tombstones: bool,
     group: GroupIdOrZero,
     bin: u8,
@@ -122,14 +123,14 @@ pub struct Lookup {
 type GroupIdOrZero = u16;
 
 impl Lookup {
-    /// Starts at the key's home.
+    /// Starts a lookup at the key's home.
     pub fn start(near: LookupContext<'_>, table: &Table, key_word: u64) -> Lookup {
         let mut lookup = Lookup::default();
         lookup.start_at_home(near, table, key_word);
         lookup
     }
 
-    /// Starts anew, at the key's home.
+    /// Restarts the lookup at the key's home.
     pub fn start_at_home(&mut self, near: LookupContext<'_>, table: &Table, key_word: u64) {
         let place = near.view.place(near.catalog, table, hash_of(table, key_word));
         self.directory = place.bucket;
@@ -143,14 +144,16 @@ impl Lookup {
         self.bucket_image = None;
     }
 
-    /// Goes to the bucket at once: for an insert or delete, or to read it anew.
+    /// Restarts the lookup at the bucket, without the key's home: for an insert or a delete, or to read the bucket
+    /// again.
     pub fn restart_at_bucket(&mut self) {
         self.step = Step::Bucket;
         self.bucket_image = None;
         self.free = None;
     }
 
-    /// Goes to the directory record alone, if that says which keys the bucket may hold: for an insert.
+    /// Restarts the lookup for an insert. If the table has fingerprints, the lookup restarts at the directory
+    /// record alone. Otherwise it restarts at the bucket.
     pub fn restart_for_insert(&mut self, table: &Table) {
         self.restart_at_bucket();
         if Prints::apply(table) {
@@ -158,13 +161,13 @@ impl Lookup {
         }
     }
 
-    /// Checks once more an absence that the bucket's chain has shown. The next READ brings the directory
-    /// record's head, which says whether any record has moved since the head was first read.
+    /// Checks again an absence that the bucket's chain has shown. The next READ returns the directory record's
+    /// head, which tells whether any record has moved since the head was first read.
     pub fn look_again(&mut self) {
         self.step = Step::Again;
     }
 
-    /// The replica group.
+    /// The key's replica group.
     pub fn group(&self) -> GroupId {
         GroupId(self.group)
     }
@@ -202,8 +205,8 @@ impl Lookup {
             self.at = round.read(target, bin_bytes);
             return;
         }
-        // One READ brings the lines of such slots in any order. LOCK and VERSION are read apart, before the
-        // slots and after.
+        // One READ may return the lines of such slots in any order. So LOCK and VERSION are read separately, before
+        // and after the slots.
         self.at = round.reserve_lines(bin_bytes + Geometry::SLOTS_PER_BIN * 32);
         for slot in 0..Geometry::SLOTS_PER_BIN {
             let before = self.at.plus(bin_bytes + slot * 32);
@@ -228,7 +231,7 @@ impl Lookup {
         round.read_into(target, self.at.plus(bucket_bytes), 16);
     }
 
-    /// Takes in the results of the planned verbs.
+    /// Processes the results of the planned verbs.
     pub fn absorb(
         &mut self,
         near: LookupContext<'_>,
@@ -249,11 +252,12 @@ impl Lookup {
             Step::Header => self.absorb_header(near, table, wanted, round),
             Step::Again => {
                 let [lock, version] = *round.array::<2>(self.at);
-                // If the transaction itself has locked the bucket since, no other transaction has changed it.
+                // If the transaction itself has locked the bucket since the first read, no other transaction has
+                // changed the bucket.
                 let is_free = lock == 0 || lock == wanted.me;
                 self.stable = is_free && version == self.directory_version.word();
                 if !self.stable {
-                    // A further look begins with the bucket.
+                    // A further search begins with the bucket.
                     self.step = Step::Bucket;
                     return Answer::Unstable;
                 }
@@ -262,7 +266,7 @@ impl Lookup {
         }
     }
 
-    /// The lock that made the last answer [`Answer::Unstable`], if one did, with its word.
+    /// The lock word that made the last answer [`Answer::Unstable`], with its address, if a lock did.
     pub fn met(&self, table: &Table, round: &Round) -> Option<(Address, u64)> {
         let word = |at: BufferOffset| round.word(at.plus(LOCK_AT));
         let (address, word) = match self.step {
@@ -299,8 +303,8 @@ impl Lookup {
         Answer::More
     }
 
-    /// The lines of a block come in any order. A record of one line is consistent in itself, and the chain
-    /// only grows at its end. But it proves nothing that a key is in no line.
+    /// One READ may return the lines of a block in any order. A record of one line is consistent in itself, and the
+    /// chain only grows at its end. So a found key is valid, but a key that is in no line is not proved absent.
     fn absorb_whole(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
         for slot in 0..table.geometry.slots {
             let at = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
@@ -332,8 +336,8 @@ impl Lookup {
         self.absorb_block(table, wanted, round, Address::from_word(next))
     }
 
-    /// Takes in the version of a directory record that was read. Returns whether the bucket is as deep as was
-    /// believed.
+    /// Notes the version of a directory record that was read. Returns whether the bucket's depth is the expected
+    /// depth.
     fn admit(&mut self, round: &Round) -> bool {
         let depth = round.word(self.at.plus(DIRECTORY_DEPTH_AT));
         if depth != u64::from(self.depth) {
@@ -349,8 +353,8 @@ impl Lookup {
         true
     }
 
-    /// Looks at the directory record alone: one line, so of one moment. True fingerprints without a chain
-    /// prove that a key is absent; otherwise the bucket must be read.
+    /// Uses the directory record alone. A directory record is one line, so its image is a snapshot of one moment.
+    /// True fingerprints without a chain prove that a key is absent; otherwise the bucket must be read.
     fn absorb_directory(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
         let lock = round.word(self.at.plus(LOCK_AT));
         if lock != 0 && lock != wanted.me {
@@ -369,7 +373,7 @@ impl Lookup {
         Answer::Absent
     }
 
-    /// Looks through one block's slots, and decides whether the chain goes on.
+    /// Searches the slots of one block, and decides whether the chain must be followed.
     fn absorb_block(
         &mut self,
         table: &Table,
@@ -387,8 +391,8 @@ impl Lookup {
             }
             let [lock, version] = *round.array(image.plus(LOCK_AT));
             let version = Version::from_word(version);
-            // A reader of the record that lived there may have left a lease. The lease is waited out like any
-            // other.
+            // A reader of the record that was in this slot before may have left a lease. The lease must expire,
+            // like any other lease.
             let is_free = table.slot.lock_words.is_free(lock);
             if !version.is_present() && is_free && (self.free.is_none() || self.is_home(slot)) {
                 self.free = Some((self.block.plus(at), version));
@@ -408,7 +412,7 @@ impl Lookup {
         Answer::More
     }
 
-    /// Whether a slot of the block being read is in the key's own bin.
+    /// Whether a slot of the block being read belongs to the key's own bin.
     fn is_home(&self, slot: usize) -> bool {
         self.block == self.directory && slot / Geometry::SLOTS_PER_BIN == usize::from(self.bin)
     }
@@ -422,10 +426,10 @@ impl Lookup {
     ) -> Answer {
         let (assumed, found) = (self.depth, self.depth_found);
         if found <= assumed || usize::from(found) > SEGMENTS_MAX {
-            return Answer::Unstable; // a belief is never ahead of a bucket at rest
+            return Answer::Unstable; // a compute node never expects a greater depth than an unlocked bucket has
         }
-        // `seen` is certain even while the header is being changed. The rest counts only if the header is
-        // free.
+        // `seen` is certain even if the header is being changed. The other contents of the header are used only if
+        // the header is unlocked.
         let seen = state_seen(table, hash_of(table, wanted.word), assumed, found);
         let again = self.at.plus(Geometry::HEADER_BYTES);
         let free = round.word(self.at.plus(LOCK_AT)) == 0 && same_head(round, self.at, again);
@@ -445,15 +449,15 @@ impl Lookup {
     }
 }
 
-/// The home of the key with this hash: the address of its bin.
+/// The home of the key with this hash: the address of the key's bin.
 #[inline(always)]
 pub fn home(near: LookupContext<'_>, table: &Table, hash: u64) -> Address {
     let place = near.view.place(near.catalog, table, hash);
     place.bucket.plus(DIRECTORY_BYTES + usize::from(place.bin) * table.geometry.bin_bytes)
 }
 
-/// Looks for a record of a plain table ([`Slot::is_plain`]) in its bin's image in the round's buffer. Returns
-/// how far into the bin the record lies, and its header's words. `None` decides nothing: the record may live
+/// Searches a record of a plain table ([`Slot::is_plain`]) in the image of its bin in the round's buffer. Returns
+/// the record's offset in the bin, and the words of its header. `None` proves nothing, because the record may lie
 /// elsewhere in its bucket.
 #[inline(always)]
 pub fn head_at_home(
@@ -472,7 +476,7 @@ pub fn head_at_home(
     None
 }
 
-/// Whether the slot image holds the wanted key's record.
+/// Whether the slot image holds the record of the wanted key.
 #[inline]
 fn holds(slot: &Slot, wanted: Wanted, round: &Round, image: BufferOffset) -> bool {
     let [_, version, key] = *round.array(image);
@@ -484,8 +488,8 @@ fn holds(slot: &Slot, wanted: Wanted, round: &Round, image: BufferOffset) -> boo
     round.bytes(image.plus(slot.full_key_at), len) == round.bytes(full_key, len)
 }
 
-/// Whether a slot did not change between two images of its head, one 16 bytes behind the other. Where readers
-/// come and go in LOCK, VERSION alone decides: a transaction that finds a record there reads it again under
+/// Whether a slot did not change between two images of its head; the second image lies 16 bytes behind the first.
+/// If readers change LOCK, only VERSION is compared. Then a transaction that finds a record reads it again under
 /// its own lock.
 fn is_at_rest(table: &Table, round: &Round, first: BufferOffset) -> bool {
     let again = first.plus(16);
@@ -504,7 +508,7 @@ pub fn same_head(round: &Round, first: BufferOffset, second: BufferOffset) -> bo
         && round.word(first.plus(VERSION_AT)) == round.word(second.plus(VERSION_AT))
 }
 
-/// The bit of a key's hash that a split of a bucket of this depth looks at.
+/// The bit of a key's hash that decides in which bucket the key lies after the split of a bucket of this depth.
 pub fn growth_bit(table: &Table, key_word: u64, depth: u8) -> bool {
     low_bits(hash_of(table, key_word), depth + 1) >> depth == 1
 }

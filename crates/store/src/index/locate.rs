@@ -1,10 +1,11 @@
-//! Where a key's bucket lies: linear hashing over segments, as a compute node believes it to be.
+//! Computes the address of a key's bucket: linear hashing over segments, with the growth state that a compute node
+//! knows.
 //!
-//! Invariant: a belief can only be behind, never wrong in kind. A bucket that was split since says so in its
-//! directory record (its depth), and the belief is then corrected (`state_seen`). Linear hashing: Litwin,
-//! "Linear hashing: a new tool for file and table addressing", VLDB 1980. The base position is taken by
-//! multiplication, so that any number of buckets is filled evenly. Each doubling adds one hash bit and one
-//! segment.
+//! Invariant: a compute node's growth state can be out of date, but it is always a state that the index once had. A
+//! bucket that was split since then shows this by the depth in its directory record, and the node then corrects its
+//! state (`state_seen`). The linear hashing follows Litwin, "Linear hashing: a new tool for file and table
+//! addressing", VLDB 1980. The base position is computed by multiplication, so that any number of buckets is filled
+//! evenly. Each doubling adds one hash bit and one segment.
 
 use crate::layout::{DIRECTORY_BYTES, Geometry, SEGMENTS_MAX};
 use crate::placement::catalog::{Catalog, Placement, Table};
@@ -15,20 +16,20 @@ use tarn_fabric::rng::mix;
 const GROUP_HASH_SHIFT: u32 = 16;
 const BIN_HASH_SHIFT: u32 = 32;
 
-/// A key's home.
+/// The home of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The replica group.
     pub group: GroupId,
-    /// The address of the bucket, which is its directory record's.
+    /// The address of the bucket, which is the address of its directory record.
     pub bucket: Address,
     /// The number of the bin in the bucket.
     pub bin: u8,
-    /// How many growth bits were used: the depth that the bucket must have.
+    /// The number of growth bits that were used. The bucket must have this depth.
     pub depth: u8,
 }
 
-/// A compute node's beliefs about every table in every group.
+/// A compute node's knowledge of the growth of every table in every group.
 #[derive(Debug)]
 pub struct IndexView {
     shards: Vec<Shard>,
@@ -38,18 +39,18 @@ pub struct IndexView {
 /// One table in one group.
 #[derive(Debug, Default)]
 struct Shard {
-    /// Level in the upper byte, split position below.
+    /// The level in the upper byte, the split position in the lower bytes.
     state: AtomicU64,
-    /// Segments after the first, as address words.
+    /// The segments after the first, as address words.
     segments: [AtomicU64; SEGMENTS_MAX],
 }
 
 /// A shard's state, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GrowthState {
-    /// Completed doublings.
+    /// The number of completed doublings.
     pub level: u8,
-    /// Buckets of this level that were already split.
+    /// The number of buckets of this level that were already split.
     pub split: u64,
 }
 
@@ -65,7 +66,8 @@ impl GrowthState {
         (u64::from(self.level) << 56) | self.split
     }
 
-    /// The state after the bucket at the split position was split; `buckets` are those of the first segment.
+    /// The state after the bucket at the split position was split. `buckets` is the number of buckets of the first
+    /// segment.
     #[must_use]
     pub fn after_split(self, buckets: u64) -> GrowthState {
         if self.split + 1 == buckets << self.level {
@@ -74,24 +76,24 @@ impl GrowthState {
         GrowthState { level: self.level, split: self.split + 1 }
     }
 
-    /// Whether a shard can be in this state: it has no more segments than allowed, and fewer split buckets
-    /// than its level has.
+    /// Whether a shard can be in this state. The state may not need more segments than allowed, or more split
+    /// buckets than its level has.
     fn is_possible(self, buckets: u64) -> bool {
         let is_level = usize::from(self.level) <= SEGMENTS_MAX && self.segments() <= SEGMENTS_MAX;
         is_level && self.split < buckets << self.level
     }
 
-    /// How many segments after the first are in use.
+    /// The number of segments after the first that are in use.
     pub fn segments(self) -> usize {
         usize::from(self.level) + usize::from(self.split > 0)
     }
 
-    /// How many buckets are in use.
+    /// The number of buckets in use.
     pub fn buckets(self, buckets: u64) -> u64 {
         (buckets << self.level) + self.split
     }
 
-    /// The depth of the bucket numbered `index`, of those in use.
+    /// The depth of bucket number `index` among the buckets in use.
     pub fn depth(self, buckets: u64, index: u64) -> u8 {
         let level_buckets = buckets << self.level;
         let split = index < self.split || index >= level_buckets;
@@ -100,7 +102,7 @@ impl GrowthState {
 }
 
 impl IndexView {
-    /// The belief that nothing has grown yet.
+    /// Creates the view in which no index has grown yet.
     pub fn new(catalog: &Catalog) -> IndexView {
         let groups = catalog.groups();
         let shards = (0..catalog.tables().len() * groups).map(|_| Shard::default()).collect();
@@ -112,8 +114,9 @@ impl IndexView {
         &self.shards[usize::from(table.id.0) * self.groups + usize::from(group.0)]
     }
 
-    /// Takes over the contents of an index header: its state word and the segments' address words. An
-    /// impossible state comes from damaged memory, and nothing is learnt from it: beliefs never go back.
+    /// Stores the contents of an index header: its state word and the segments' address words. An impossible state
+    /// comes from damaged memory and is ignored. A compute node's known growth state never goes back to an older
+    /// state.
     pub fn learn(&self, table: &Table, group: GroupId, state: u64, segments: &[u64]) {
         if !GrowthState::from_word(state).is_possible(table.geometry.buckets) {
             return;
@@ -127,7 +130,7 @@ impl IndexView {
         shard.state.fetch_max(state, Ordering::AcqRel);
     }
 
-    /// The believed state.
+    /// The growth state that the compute node knows.
     pub fn state(&self, table: &Table, group: GroupId) -> GrowthState {
         GrowthState::from_word(self.shard(table, group).state.load(Ordering::Acquire))
     }
@@ -147,8 +150,9 @@ impl IndexView {
         self.place_grown(table, group, hash, GrowthState::from_word(state))
     }
 
-    /// The homes of all keys of a table, if it has not grown and lies in one group. They equal the answers of
-    /// [`IndexView::place`], with the parts that all keys share looked up once. They are a belief too.
+    /// The homes of all keys of a table, if the table has not grown and lies in one group. The homes equal the
+    /// results of [`IndexView::place`], but the common parts are computed only once. These homes may be out of date
+    /// too.
     #[inline]
     pub fn ungrown(&self, catalog: &Catalog, table: &Table) -> Option<Ungrown> {
         let is_in_one = catalog.groups() == 1 || catalog.options().placement == Placement::Table;
@@ -186,7 +190,7 @@ impl IndexView {
         Address::from_word(start).plus((index * geometry.bucket_bytes as u64) as usize)
     }
 
-    /// Address word of a segment after the first; 0 if unknown.
+    /// The address word of a segment after the first; 0 if it is not known.
     pub fn segment(&self, table: &Table, group: GroupId, segment: usize) -> u64 {
         self.shard(table, group).segments[segment].load(Ordering::Acquire)
     }
@@ -209,7 +213,7 @@ impl Ungrown {
         bucket.plus(bin)
     }
 
-    /// The bucket of the key with this hash, and how far into it its bin lies.
+    /// The bucket of the key with this hash, and the offset of the key's bin in the bucket.
     #[inline(always)]
     pub fn place(&self, hash: u64) -> (Address, usize) {
         let base = ((u128::from(hash) * u128::from(self.buckets)) >> 64) as usize;
@@ -224,7 +228,7 @@ pub fn low_bits(hash: u64, bits: u8) -> u64 {
     hash & ((1 << bits) - 1)
 }
 
-/// The position in the first segment of the key with this hash.
+/// The position in the first segment of the bucket for the key with this hash.
 #[inline]
 fn base_of(table: &Table, hash: u64) -> u64 {
     ((u128::from(hash) * u128::from(table.geometry.buckets)) >> 64) as u64
@@ -236,14 +240,14 @@ pub fn bin_of(hash: u64) -> u8 {
     (hash >> BIN_HASH_SHIFT) as u8 % Geometry::BINS as u8
 }
 
-/// How far growth has come at least. The bucket that the key with this hash has at depth `assumed` was found,
-/// unlocked, at the greater depth `found`. Buckets are split in a fixed order, and this bucket's last split
-/// is over. LH* clients correct their image of a file in the same way (Litwin, Neimat, Schneider: "LH*:
+/// A lower bound of the shard's growth. The bucket of the key with this hash was expected at depth `assumed`, and
+/// was found unlocked at the greater depth `found`. Buckets are split in a fixed order, and this bucket's last
+/// split is complete. LH* clients correct their image of a file in the same way (Litwin, Neimat, Schneider: "LH*:
 /// linear hashing for distributed files", SIGMOD 1993).
 pub fn state_seen(table: &Table, hash: u64, assumed: u8, found: u8) -> GrowthState {
     assert!(found > assumed);
     if usize::from(found) > SEGMENTS_MAX {
-        // No bucket is so deep: the depth comes from damaged memory.
+        // No bucket has such a depth, so the depth comes from damaged memory.
         return GrowthState::from_word(0);
     }
     let buckets = table.geometry.buckets;
@@ -282,7 +286,7 @@ mod tests {
         Catalog::plan(&[schema], &Options::default(), 1).expect("a plan")
     }
 
-    /// A view with segments far apart, each as long as it must be.
+    /// Builds a view whose segments have the required lengths and lie far apart.
     fn view(catalog: &Catalog, state: GrowthState) -> IndexView {
         let (view, table) = (IndexView::new(catalog), &catalog.tables()[0]);
         let bytes = table.geometry.buckets * table.geometry.bucket_bytes as u64;
@@ -299,7 +303,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a header or a bucket's directory says, keys have places.
+        /// For any contents of a header or a directory record, keys have valid places.
         #[test]
         fn damaged_states_teach_nothing(
             records in 1u64..120, words: [u64; 4], level: u8, found in 1u8.., hash: u64,
@@ -314,8 +318,8 @@ mod tests {
             }
         }
 
-        /// In every state, buckets are disjoint. A key's place is one of them and has the depth that the
-        /// state implies. The next split leaves a key where it is, or moves it to the new bucket.
+        /// In every state, buckets are disjoint. A key's place is one of these buckets and has the depth that the
+        /// state implies. The next split leaves a key in its bucket, or moves it to the new bucket.
         #[test]
         fn places_and_buckets_agree(
             records in 1u64..120,
@@ -329,7 +333,7 @@ mod tests {
             let split = split.index((buckets << level) as usize) as u64;
             let state = GrowthState { level, split };
             let after = state.after_split(buckets);
-            // A segment that is not in use yet may be known.
+            // The view may already know a segment that is not in use yet.
             let (before, later) = (view(&catalog, state), view(&catalog, after));
             let all = all_buckets(table, &before, state);
             let mut sorted: Vec<u64> = all.iter().map(|bucket| bucket.to_word()).collect();
@@ -363,7 +367,8 @@ mod tests {
             }
         }
 
-        /// A bucket's depth never tells more than is true, and tells enough to find the key's bucket as it is now.
+        /// The state derived from a bucket's depth is never ahead of the true state, and it is enough to find the
+        /// key's current bucket.
         #[test]
         fn a_depth_tells_the_truth(
             records in 1u64..120,

@@ -1,13 +1,13 @@
-//! Fingerprints: one line says which of a bucket's own slots are free, and which keys the bucket may hold.
+//! Fingerprints: one line tells which of a bucket's own slots are free, and which keys the bucket may hold.
 //!
 //! ```text
 //! directory record | LOCK | VERSION | STAMP | PRINTS: one byte a slot, 0 for free | DEPTH | NEXT |
 //! ```
-//! Invariants: PRINTS are true of the bucket's own slots if STAMP equals VERSION, and say nothing otherwise.
-//! Slots change between used and free only under the directory's lock and with a new VERSION. VERSION never
-//! falls, and STAMP is written with PRINTS and VERSION in one line. So a change of slots that ignores
-//! fingerprints (a split, an undo) makes them void. Only a writer that has seen all slots makes void ones
-//! count again. A bucket of zeros has true fingerprints. The loader fills them in under VERSION 0. See
+//! Invariant: PRINTS are true of the bucket's own slots if STAMP equals VERSION, and mean nothing otherwise. Slots
+//! change between used and free only under the directory's lock and with a new VERSION. VERSION never decreases,
+//! and STAMP is written with PRINTS and VERSION in one line. So a change of slots that ignores fingerprints (a
+//! split, an undo) makes the fingerprints void. Only a writer that has seen all slots makes void fingerprints valid
+//! again. A bucket of zeros has true fingerprints. The loader writes fingerprints under VERSION 0. See
 //! docs/design/0015-fingerprints.md.
 
 use super::locate::hash_of;
@@ -19,32 +19,33 @@ use crate::placement::catalog::Table;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// Bytes from VERSION to the end of PRINTS: they are written together.
+/// The number of bytes from VERSION to the end of PRINTS. These bytes are written together.
 pub const STAMPED_BYTES: usize = DIRECTORY_PRINTS_AT + 8 - VERSION_AT;
 
-/// A fingerprint's bits are above the bits of the bin, and below those that choose the bucket.
+/// The position of a fingerprint's bits in the hash: above the bits of the bin, and below the bits that choose the
+/// bucket.
 const PRINT_SHIFT: u32 = 34;
 
 /// Fingerprints of a bucket's own slots, or [`Prints::UNKNOWN`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Prints(u64);
 
-/// No key has this fingerprint.
+/// A value that no key has as its fingerprint.
 const NO_PRINT: u8 = u8::MAX;
 
-/// A key's fingerprint. Its hash bits decide nothing else in tables of up to 2^22 buckets. It is neither 0
-/// nor [`NO_PRINT`].
+/// The fingerprint of a key. Its hash bits are used for nothing else in tables of up to 2^22 buckets. A fingerprint
+/// is neither 0 nor [`NO_PRINT`].
 #[inline]
 fn print_of(hash: u64) -> u8 {
     ((hash >> PRINT_SHIFT) as u8).clamp(1, NO_PRINT - 1)
 }
 
 impl Prints {
-    /// The fingerprints are not known; then none are written.
+    /// The value for fingerprints that are not known. Unknown fingerprints are not written.
     pub const UNKNOWN: Prints = Prints(u64::from_le_bytes([NO_PRINT; 8]));
 
-    /// Whether buckets of this table have fingerprints. Those of records with several versions have none:
-    /// their inserts leave the directory record as it is.
+    /// Whether the buckets of this table have fingerprints. Buckets of records with several versions have none,
+    /// because inserts of such records do not write the directory record.
     #[inline]
     pub fn apply(table: &Table) -> bool {
         table.schema.fingerprinted
@@ -52,7 +53,7 @@ impl Prints {
             && table.slot.record == RecordLayout::InPlace
     }
 
-    /// The fingerprints in an image of a directory record, if they are true.
+    /// The fingerprints in an image of a directory record, if they are valid.
     #[inline]
     pub fn read(round: &Round, image: BufferOffset) -> Option<Prints> {
         let [version, stamp, prints] = *round.array(image.plus(VERSION_AT));
@@ -88,7 +89,7 @@ impl Prints {
         self.0.to_le_bytes().contains(&print_of(hash))
     }
 
-    /// A free slot, in this bin if the bin has one.
+    /// The number of a free slot. The slot belongs to `bin` if that bin has a free slot.
     #[inline]
     pub fn free(self, bin: u8) -> Option<usize> {
         let bytes = self.0.to_le_bytes();
@@ -97,8 +98,8 @@ impl Prints {
         at_home.find(|&slot| bytes[slot] == 0).or_else(|| bytes.iter().position(|&it| it == 0))
     }
 
-    /// The fingerprints once `slot` holds the key with this hash, or (`None`) nothing. Slots of a chain do
-    /// not count.
+    /// The fingerprints after `slot` has received the key with this hash, or after it has become free (`None`).
+    /// Slots of overflow blocks have no fingerprints.
     pub fn changed(
         self,
         table: &Table,
@@ -113,8 +114,8 @@ impl Prints {
     }
 }
 
-/// The byte of the directory record that a loaded record sets, and the byte's value; `None` for slots of a
-/// chain.
+/// The byte of the directory record that a loaded record sets, and the byte's value. Returns `None` for slots of
+/// overflow blocks.
 pub fn loaded_print(
     table: &Table,
     slot: Address,
@@ -128,19 +129,21 @@ pub fn loaded_print(
     Some((bucket.plus(at), print_of(hash)))
 }
 
-/// Whether true fingerprints disagree with the slots of a bucket's image. The audit asks this.
+/// Whether valid fingerprints disagree with the slots of a bucket's image. The audit calls this function.
 pub fn are_wrong(table: &Table, round: &Round, bucket: BufferOffset) -> bool {
     let said = Prints::read(round, bucket).filter(|_| Prints::apply(table));
     said.is_some_and(|said| said != Prints::of_slots(table, round, bucket))
 }
 
-/// The words of a directory record that mean nothing while its fingerprints are void: their begin and end.
+/// The range of a directory record's words that mean nothing while its fingerprints are void: their begin and end
+/// offsets.
 pub fn void_words(round: &Round, image: BufferOffset) -> Option<(usize, usize)> {
     Prints::read(round, image).is_none().then_some((DIRECTORY_STAMP_AT, DIRECTORY_PRINTS_AT + 8))
 }
 
-/// The slot for a new key with this hash and bin, if the directory record alone shows that its bucket has no
-/// such key and has a slot for it. This needs true fingerprints and no chain.
+/// The slot for a new key with this hash and bin. The slot is returned only if the directory record alone shows
+/// that the bucket has no such key and has a free slot. Such a proof needs valid fingerprints and a bucket without
+/// an overflow chain.
 pub fn slot_for_new(round: &Round, image: BufferOffset, (hash, bin): (u64, u8)) -> Option<usize> {
     let has_chain = round.word(image.plus(DIRECTORY_NEXT_AT)) != 0;
     let prints = Prints::read(round, image).filter(|_| !has_chain)?;
@@ -192,7 +195,7 @@ mod tests {
         round.bytes_mut(image, table.geometry.bucket_bytes).fill(0);
         assert_eq!(Prints::read(&round, image), Some(Prints::default()));
         assert!(!are_wrong(&table, &round, image));
-        // A record that no fingerprint names.
+        // This record is not listed in the fingerprints.
         let slot = image.plus(DIRECTORY_BYTES + 3 * table.slot.slot_bytes);
         round.set_word(slot.plus(LOCK_AT), 0);
         round.set_word(slot.plus(VERSION_AT), Version::LOADED.word());
@@ -200,7 +203,7 @@ mod tests {
         assert!(are_wrong(&table, &round, image));
         let truth = Prints::of_slots(&table, &round, image);
         assert!(truth.may_hold(hash_of(&table, 7)) && truth.free(1) == Some(2));
-        // Void fingerprints are not wrong: no lookup believes them.
+        // Void fingerprints are not an error, because no lookup trusts them.
         round.set_word(image.plus(VERSION_AT), 9);
         assert_eq!(Prints::read(&round, image), None);
         assert!(!are_wrong(&table, &round, image) && void_words(&round, image).is_some());

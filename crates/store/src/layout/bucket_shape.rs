@@ -1,8 +1,8 @@
-//! The shape of an index bucket: how many slots, how large, and how much of it a lookup reads.
+//! The shape of an index bucket: the number and size of its slots, and the part of the bucket that a lookup reads.
 //!
-//! Invariant: a bucket has room for every key's bin, and one verb reads it. The default is ours. Published
-//! systems differ, and the part that a lookup reads decides how fast they are. FORD reads a bucket of 22
-//! records, then its chain (see docs/protocols/ford.md).
+//! Invariant: a bucket has room for every key's bin, and one verb reads the whole bucket. The default shape is
+//! Tarn's own. Published systems use other shapes, and the part that a lookup reads decides how fast they are. FORD
+//! reads a bucket of 22 records, then its chain (see docs/protocols/ford.md).
 
 use super::{DIRECTORY_BYTES, Geometry, LayoutKind, Slot};
 use crate::ids::UsageError;
@@ -14,12 +14,12 @@ use tarn_fabric::round::VERB_BYTES_MAX;
 const SLOTS_MIN: u32 = Geometry::BIN_SLOTS as u32;
 const SLOTS_MAX: u32 = 64;
 
-/// See the module's text.
+/// The shape of an index bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct BucketShape {
-    /// Slots of a bucket, and of each block of its chain.
+    /// The number of slots of a bucket, and of each block of its chain.
     pub slots: u32,
-    /// The least size of a slot.
+    /// The minimum size of a slot.
     pub slot_bytes_min: u32,
     /// If true, a lookup reads the whole bucket by one READ, then its chain block by block. If false, it
     /// reads the key's bin first.
@@ -38,12 +38,12 @@ impl BucketShape {
         layout.slot(schema).shaped(self.slot_bytes_min as usize, self.read_whole)
     }
 
-    /// The size of a bucket of such slots.
+    /// The size of a bucket with such slots.
     pub fn bucket_bytes(&self, slot: &Slot) -> usize {
         DIRECTORY_BYTES + self.slots as usize * slot.slot_bytes
     }
 
-    /// Checks that tables of these schemas can have such buckets.
+    /// Checks that tables of these schemas can have buckets of this shape.
     ///
     /// # Errors
     /// Names the field that is not possible, its value, and the allowed values.

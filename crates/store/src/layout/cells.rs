@@ -1,4 +1,5 @@
-//! The multi-version record whose versions lie apart: its slot has a table of cells, one cell for a version.
+//! The multi-version record whose versions lie outside its slot. The slot has a table of cells, with one cell for
+//! each version.
 //!
 //! ```text
 //! slot     0 LOCK | 8 STATE | 16 KEY | 24 SHAPE | 32 cell 0 | 64 cell 1 | 96 cell 2 | … | full key
@@ -7,16 +8,17 @@
 //! TO       63 coordinator 49 | 48 deleted | 47 address of the version's record 0
 //! record   0 TXNID | 8 KEY | 16 CHECKSUM | 24 payload … whole lines, in the cells' group
 //! ```
-//! Invariants: no cell crosses a line, so that each cell is whole; nor does the full key cross a line. STATE
-//! is the `Version` of the slot. Indexes ask STATE whether a record is there; a deleted record is there until
-//! its slot is free. LOCK is a mark of slots in flux, or a lock where the protocol keeps locks in memory
-//! nodes. A record is written before the first cell that leads to it is visible. Its TXNID, KEY and CHECKSUM
-//! tell a reader that comes too late that its memory holds another record. While a cell is INVISIBLE, it
-//! names the coordinator that writes it: the log of that coordinator decides. [`super::choose()`] says which
-//! version may be read and overwritten when.
+//! Invariant: no cell crosses a line, so that each cell is read whole, and the full key does not cross a line
+//! either. STATE is the `Version` of the slot. Indexes use STATE to see whether the slot has a record. A deleted
+//! record keeps its slot until the slot is freed. LOCK marks a slot that is being changed, or is a lock if the
+//! protocol keeps locks in memory nodes. A version's record is written before the first cell that leads to it
+//! becomes visible. The record's TXNID, KEY and CHECKSUM tell a late reader that the memory now holds another
+//! record. While a cell is INVISIBLE, it names the coordinator that writes it, and the log of that coordinator
+//! decides the outcome. [`super::choose()`] has the rules for reading and overwriting versions.
 //!
-//! After Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with Disaggregated
-//! Locks". There cells have no PREV_TS, and records have a version in every line instead of a checksum.
+//! The layout follows Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with
+//! Disaggregated Locks". In LOTUS, cells have no PREV_TS, and records have a version in every line instead of a
+//! checksum.
 
 use super::choose::Seen;
 use super::{HEADER_BYTES, KEY_AT, LockWords, RecordLayout, Slot, VersionWord};
@@ -24,23 +26,23 @@ use crate::ids::Timestamp;
 use crate::schema::{TableId, TableSchema};
 use tarn_fabric::address::{Address, LINE_BYTES};
 
-/// Bytes of a cell.
+/// The number of bytes of a cell.
 pub const CELL_BYTES: usize = 32;
-/// Offset of SHAPE in a slot.
+/// The offset of SHAPE in a slot.
 pub const SHAPE_AT: usize = HEADER_BYTES;
-/// Offset of the first cell in a slot.
+/// The offset of the first cell in a slot.
 pub const CELLS_AT: usize = SHAPE_AT + 8;
-/// The most versions of a record.
+/// The maximum number of versions of a record.
 pub const CELLS_MAX: u8 = 8;
-/// Bytes of a record before its payload.
+/// The number of bytes of a version's record before its payload.
 pub const RECORD_HEAD_BYTES: usize = 24;
-/// Offset of TXNID in a cell.
+/// The offset of TXNID in a cell.
 pub const CELL_TXN_AT: usize = 8;
-/// Offset of TO in a cell.
+/// The offset of TO in a cell.
 pub const CELL_TO_AT: usize = 16;
-/// Offset of PREV_TS in a cell.
+/// The offset of PREV_TS in a cell.
 pub const CELL_PREV_TS_AT: usize = 24;
-/// The most coordinators: a cell has room for their numbers.
+/// The maximum number of coordinators, because a cell has room only for numbers below this one.
 pub const CELL_COORDINATORS_MAX: u32 = 1 << (64 - COORDINATOR_SHIFT);
 
 const DELETED: u64 = 1 << 48;
@@ -53,14 +55,14 @@ const _: () = assert!(CELLS_AT.is_multiple_of(CELL_BYTES) && LINE_BYTES.is_multi
 const _: () = assert!(CELL_PREV_TS_AT + 8 == CELL_BYTES && CHECKSUM_AT + 8 == RECORD_HEAD_BYTES);
 const _: () = assert!(RECORD_HEAD_BYTES + crate::schema::PAYLOAD_BYTES_MAX < 1 << 16);
 
-/// The cells of a slot: how many there are.
+/// The layout of a slot's cells, which is given by the number of cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cells {
     count: u8,
 }
 
-/// The word TO of a cell: where the version's record lies, whether it is deleted, and the coordinator whose
-/// log decides.
+/// The word TO of a cell. TO consists of the address of the version's record, the deletion mark, and the number of
+/// the coordinator whose log decides.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CellAddress(u64);
 
@@ -80,7 +82,7 @@ impl CellAddress {
         CellAddress(DELETED)
     }
 
-    /// The same word, with the number of the coordinator whose log decides.
+    /// The same word, with the number of the coordinator whose log decides the outcome.
     #[inline]
     #[must_use]
     pub fn undecided_by(self, coordinator: u32) -> CellAddress {
@@ -95,7 +97,7 @@ impl CellAddress {
         CellAddress(self.0 & ((1 << COORDINATOR_SHIFT) - 1))
     }
 
-    /// The coordinator whose log decides about an INVISIBLE cell.
+    /// The number of the coordinator whose log decides the outcome of an INVISIBLE cell.
     #[inline]
     pub fn coordinator(self) -> u32 {
         (self.0 >> COORDINATOR_SHIFT) as u32
@@ -107,7 +109,7 @@ impl CellAddress {
         self.0 & DELETED != 0
     }
 
-    /// Where the record lies, or [`Address::NULL`].
+    /// The address of the version's record, or [`Address::NULL`].
     #[inline]
     pub fn address(self) -> Address {
         Address::from_word(self.0)
@@ -133,16 +135,16 @@ impl std::fmt::Debug for CellAddress {
     }
 }
 
-/// One version's cell.
+/// The cell of one version.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cell {
-    /// When the version was committed, or that it was not.
+    /// The commit time of the version, or a mark that the version is not committed.
     pub version: VersionWord,
-    /// Tag of the transaction that wrote the version; 0 if it was loaded.
+    /// The tag of the transaction that wrote the version; 0 if the version was loaded.
     pub txn: u64,
-    /// Where the version's record lies.
+    /// The address of the version's record.
     pub to: CellAddress,
-    /// The newest version that was discarded from this cell; 0 if none was.
+    /// The timestamp of the newest version that was discarded from this cell; 0 if no version was discarded.
     pub prev_ts: Timestamp,
 }
 
@@ -153,14 +155,14 @@ impl Cell {
         [self.version.word(), self.txn, self.to.word(), self.prev_ts.0]
     }
 
-    /// Decodes the words in memory.
+    /// Decodes a cell from its words in memory.
     #[inline]
     pub fn from_words([version, txn, to, prev_ts]: [u64; 4]) -> Cell {
         let (version, to) = (VersionWord::from_word(version), CellAddress::from_word(to));
         Cell { version, txn, to, prev_ts: Timestamp(prev_ts) }
     }
 
-    /// Writes the cell into the first bytes of `into`.
+    /// Writes the cell's words into the first bytes of `into`.
     #[inline]
     pub fn encode(self, into: &mut [u8]) {
         let (words, _) = into[..CELL_BYTES].as_chunks_mut::<8>();
@@ -174,22 +176,22 @@ impl Cell {
         Cell::from_words(std::array::from_fn(|index| u64::from_le_bytes(words[index])))
     }
 
-    /// The same cell, visible as of `at`.
+    /// The same cell, with a version that is visible as of `at`.
     #[inline]
     #[must_use]
     pub fn committed(self, at: Timestamp) -> Cell {
         Cell { version: VersionWord::committed(at), to: self.to.decided(), ..self }
     }
 
-    /// The cell without a version. This is left of a version that was not committed, if the former bytes are
-    /// not written back.
+    /// The cell without a version. A cell gets this value when its version was not committed and the former bytes
+    /// are not written back.
     #[inline]
     #[must_use]
     pub fn vacated(self) -> Cell {
         Cell { prev_ts: self.prev_ts, ..Cell::default() }
     }
 
-    /// The cell without a version, once the version that it showed is discarded.
+    /// The cell without a version, after its visible version was discarded.
     #[must_use]
     pub fn discarded(self) -> Cell {
         match self.version.is_committed() {
@@ -207,7 +209,7 @@ impl Cell {
 }
 
 impl Cells {
-    /// A slot of this many cells, 1 to [`CELLS_MAX`].
+    /// Creates the layout of a slot with this many cells, 1 to [`CELLS_MAX`].
     pub fn new(count: u8) -> Cells {
         assert!((1..=CELLS_MAX).contains(&count));
         Cells { count }
@@ -219,7 +221,7 @@ impl Cells {
         usize::from(self.count)
     }
 
-    /// Offset of a cell in a slot.
+    /// The offset of a cell in a slot.
     #[inline]
     pub fn cell_at(self, cell: usize) -> usize {
         debug_assert!(cell < self.count());
@@ -238,7 +240,7 @@ impl Cells {
         self.cell(image, cell).seen()
     }
 
-    /// Offset behind the last cell.
+    /// The offset behind the last cell.
     pub fn end(self) -> usize {
         CELLS_AT + self.count() * CELL_BYTES
     }
@@ -251,7 +253,7 @@ impl Cells {
     /// The slot for rows of `schema`.
     pub(super) fn slot(self, schema: &TableSchema) -> Slot {
         let full_key_bytes = schema.stored_key_bytes();
-        // The full key lies behind the cells, if it stays within a line there.
+        // The full key lies directly behind the cells, if it does not cross a line there.
         let full_key_at = match LINE_BYTES - self.end() % LINE_BYTES {
             left if full_key_bytes <= left => self.end(),
             left => self.end() + left,
@@ -274,7 +276,8 @@ impl Cells {
     }
 }
 
-/// Writes TXNID, KEY and CHECKSUM of a record whose payload is written. `record` is the whole record.
+/// Writes TXNID, KEY and CHECKSUM of a version's record whose payload is already written. `record` is the whole
+/// record.
 pub fn seal_record(record: &mut [u8], txn: u64, key: u64) {
     record[..8].copy_from_slice(&txn.to_le_bytes());
     record[RECORD_KEY_AT..CHECKSUM_AT].copy_from_slice(&key.to_le_bytes());
@@ -282,7 +285,7 @@ pub fn seal_record(record: &mut [u8], txn: u64, key: u64) {
     record[CHECKSUM_AT..RECORD_HEAD_BYTES].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Whether `record`, the whole of it, belongs to this transaction's version of this key, and is complete.
+/// Whether `record`, as a whole, belongs to this transaction's version of this key and is complete.
 pub fn is_record_of(record: &[u8], txn: u64, key: u64) -> bool {
     let words = record[..RECORD_HEAD_BYTES].as_chunks::<8>().0;
     let [seen_txn, seen_key, sum] = std::array::from_fn(|index| u64::from_le_bytes(words[index]));
@@ -290,9 +293,9 @@ pub fn is_record_of(record: &[u8], txn: u64, key: u64) -> bool {
     same && sum == checksum(txn, key, &record[RECORD_HEAD_BYTES..])
 }
 
-/// The checksum of a record. Two words at a time are folded in by a full multiplication, whose halves are
-/// joined, as for log entries. The length counts too: a payload that ends in zeros has no other payload's
-/// checksum.
+/// The checksum of a version's record. Two words at a time are mixed in by a full multiplication, whose halves are
+/// combined, as for log entries. The length is part of the checksum, so that two payloads that differ only in zeros
+/// at the end have different checksums.
 #[inline]
 fn checksum(txn: u64, key: u64, payload: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -343,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_full_key_lies_behind_the_cells_in_one_line() {
-        // Two cells leave half a line.
+        // Two cells leave half a line free.
         assert_eq!((slot(2, 32).full_key_at, slot(2, 32).slot_bytes), (96, 128));
         assert_eq!((slot(2, 33).full_key_at, slot(2, 33).slot_bytes), (128, 192));
         assert_eq!((slot(3, 8).full_key_at, slot(3, 64).slot_bytes), (128, 192));

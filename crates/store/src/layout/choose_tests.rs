@@ -1,9 +1,9 @@
-//! Random writers of one record, and readers whose lines are of different moments. The answers of
-//! [`super::choose`] are compared with the true snapshots, made of all versions that there ever were.
+//! Tests with random writers of one record, and readers whose lines are of different moments. The answers of
+//! [`super::choose`] are compared with the true snapshots, which are built from all versions that ever existed.
 //!
-//! Invariant: writers obey the rules, and nothing else decides when things happen. T_lb is any value that is
-//! allowed. Writers abort, or die and leave their bytes. Records are deleted, and others take their slot,
-//! line by line. A reader's lines are read in any order, whatever happens between them.
+//! Invariant: writers obey the rules, and the order of all other events is random. T_lb is any allowed value.
+//! Writers abort, or die and leave their bytes. Records are deleted, and other records take their slot, line by
+//! line. A reader reads its lines in any order, with any events between these reads.
 
 use super::*;
 use crate::layout::{
@@ -27,19 +27,19 @@ struct Writer {
     overwrite: Overwrite,
     former: Vec<u8>,
     deleted: bool,
-    /// Whether the writer brings the record into the slot. If that is undone, the record goes again.
+    /// Whether the writer inserts the record into the slot. If the insert is undone, the record is removed again.
     comes: bool,
-    /// Lines that are still to be written, the last first.
+    /// The lines that are still to be written. The line that is written last is the first element.
     lines: Vec<(usize, [u8; LINE_BYTES])>,
     commit: Option<Timestamp>,
 }
 
-/// The slot, and the state that no reader sees.
+/// The slot, and the state that no reader can see.
 struct World {
     slot: Slot,
     rules: Rules,
     image: Vec<u8>,
-    /// The last timestamp that was given.
+    /// The timestamp that was given most recently.
     clock: u64,
     last_tag: u64,
     writer: Option<Writer>,
@@ -47,19 +47,19 @@ struct World {
     stray: Vec<u64>,
     /// The key of the slot's record.
     key: u64,
-    /// When the only reader started.
+    /// The T_start of the only reader, while it reads.
     reading: Option<Timestamp>,
     /// Whether a record that takes over the slot keeps the times of discarded versions.
     keeps_discards: bool,
-    /// Versions that came back, because the transaction that overwrote them aborted.
+    /// The versions that became visible again because the transaction that overwrote them aborted.
     returned: Vec<Timestamp>,
     /// The committed versions of each key.
     histories: [Vec<Version>; KEYS],
-    /// How much may happen between the reads of two lines.
+    /// The maximum number of steps between the reads of two lines.
     pace: usize,
 }
 
-/// The number of keys that come and go.
+/// The number of keys whose records are inserted and deleted.
 const KEYS: usize = 2;
 
 /// The description of a wrong answer.
@@ -84,10 +84,10 @@ impl World {
         }
     }
 
-    /// Makes one thing happen to the record.
+    /// Makes one event happen to the record.
     fn step(&mut self, rng: &mut Rng) {
         if rng.random_bool(0.5) {
-            // Time passes elsewhere.
+            // The clock advances because of other transactions.
             self.clock += rng.random_range(1..4u64);
         }
         let Some(mut writer) = self.writer.take() else {
@@ -106,7 +106,7 @@ impl World {
             (None, 1 | 2) if writer.comes => self.undo(&writer),
             // The writer aborts and writes back the bytes that it kept.
             (None, 0) => self.undo(&writer),
-            // The writer died, and its log was nowhere, or said that it aborted.
+            // The writer died. Its log was lost, or said that the writer aborted.
             (None, 1) => self.stray.push(writer.tag),
             (None, 2) => self.vacate(&writer),
             (None, _) => {
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Whether the slot's record is deleted, and no reader is left that started before that.
+    /// Whether the slot's record is deleted, and no reader that started before the deletion is still running.
     fn may_be_freed(&self) -> bool {
         let newest = self.slot.newest_committed(&self.image).filter(|it| it.deleted);
         let is_over = |at| self.reading.is_none_or(|start| start >= at);
@@ -152,7 +152,7 @@ impl World {
         let mut writer = Writer { tag, overwrite, former, deleted, comes, lines, commit };
         self.put(&writer, VersionWord::invisible(lower_bound));
         if comes {
-            // The first line, with STATE and KEY, comes last.
+            // The first line, with STATE and KEY, is written last.
             let written = std::mem::replace(&mut self.image, writer.former.clone());
             writer.lines = written
                 .as_chunks::<LINE_BYTES>()
@@ -165,7 +165,7 @@ impl World {
         self.writer = Some(writer);
     }
 
-    /// Another record takes the slot.
+    /// Another record takes over the slot.
     fn come(&mut self, rng: &mut Rng) {
         match self.keeps_discards {
             true => self.slot.empty_cells(&mut self.image),
@@ -181,7 +181,7 @@ impl World {
         self.histories[self.key as usize].push(Version { at, deleted: writer.deleted });
     }
 
-    /// The versions that the writer had overwritten are shown again.
+    /// Restores the former bytes, so that the versions that the writer had overwritten are visible again.
     fn undo(&mut self, writer: &Writer) {
         self.image.copy_from_slice(&writer.former);
         let shown = self.slot.seen(&self.image).filter(|it| it.word.is_committed());
@@ -230,8 +230,8 @@ impl World {
         }
     }
 
-    /// A reader starts, and reads each line after some steps, in any order. Returns its T_start and the lines
-    /// read.
+    /// Starts a reader, which reads each line after some steps, in any order. Returns the reader's T_start and the
+    /// lines that it read.
     fn read(&mut self, rng: &mut Rng) -> (Timestamp, Vec<u8>) {
         let t_start = Timestamp(self.clock);
         self.reading = Some(t_start);
@@ -244,8 +244,8 @@ impl World {
             let line = lines.swap_remove(rng.random_range(0..lines.len())) * LINE_BYTES;
             read[line..line + LINE_BYTES].copy_from_slice(&self.image[line..line + LINE_BYTES]);
         }
-        // A writer that took its T_commit before T_start is committed by now, even if it was not seen
-        // committed.
+        // A writer that took its T_commit at or before T_start is committed now, even if the reader did not see it
+        // as committed.
         while self.writer.as_ref().is_some_and(|it| it.commit.is_some_and(|at| at <= t_start)) {
             self.step(rng);
         }
@@ -253,7 +253,7 @@ impl World {
         (t_start, read)
     }
 
-    /// Judges the answer to a reader of `key` that has read these lines.
+    /// Checks the answer to a reader of `key` that has read these lines.
     fn judge(&self, key: u64, t_start: Timestamp, read: &[u8]) -> Result<Choice, Wrong> {
         let is_here = !self.slot.is_free(read) && read[KEY_AT..KEY_AT + 8] == key.to_le_bytes();
         let choice = match is_here {
@@ -268,7 +268,8 @@ impl World {
         let is_right = match choice {
             Choice::Version(found) => truth == Some(&Version { at: found.version, deleted: false }),
             Choice::NotFound => truth.is_none_or(|truth| truth.deleted),
-            // The version is gone for good, unless it was overwritten and came back, or may come back.
+            // The version is lost for ever, unless it was overwritten and became visible again, or may become
+            // visible again.
             Choice::TooOld => {
                 truth.is_none_or(|it| !is_shown(it.at) || self.returned.contains(&it.at))
             }
@@ -282,7 +283,7 @@ impl World {
     }
 }
 
-/// How often each answer was given.
+/// The number of times that each answer was given.
 #[derive(Default, Debug)]
 struct Tally {
     versions: u32,
@@ -291,7 +292,8 @@ struct Tally {
     undecided: u32,
 }
 
-/// Runs `seeds` worlds of this slot. Returns the first wrong answer, or how often each answer was given.
+/// Runs `seeds` random worlds with this slot. Returns the first wrong answer, or the number of times that each
+/// answer was given.
 fn run(slot: Slot, rules: Rules, keeps_discards: bool, seeds: u64) -> Result<Tally, Wrong> {
     let mut tally = Tally::default();
     for seed in 0..seeds {
@@ -351,7 +353,7 @@ fn each_omitted_rule_is_noticed() {
         ("a lower bound", Rules { lower_bound: false, ..Rules::ALL }, 1),
         ("what is gone", Rules { discards: Discards::Forgotten, ..Rules::ALL }, 1),
         ("the newest", Rules { keep_newest: false, ..Rules::ALL }, 2),
-        // This rule matters between the reads of two lines.
+        // This rule matters only for changes between the reads of two lines.
         (
             "what was discarded above T_start",
             Rules { discards: Discards::Between, ..Rules::ALL },

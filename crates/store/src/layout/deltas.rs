@@ -1,5 +1,5 @@
-//! Motor's record: the newest version whole, and of each older one the columns that differ; or every version
-//! whole.
+//! Motor's record. The record stores the newest version whole, and of each older version the columns that differ.
+//! In a variant, the record stores every version whole.
 //!
 //! ```text
 //! a record's slot: whole lines
@@ -14,65 +14,66 @@
 //! the same with every version whole: N places, each of whole lines
 //!   | STAMP | payload …         | STAMP | payload …         | …
 //! ```
-//! Invariants: indexes, copies and recovery compare VERSION. It changes with every commit, and when a commit
-//! is undone. NEWEST is the version that readers name: an undone commit leaves it as it was. A cell is 0, or
-//! it says: under version OLD the columns in COLUMNS had the values at DELTA, one behind the other, until the
-//! next newer version came. If OLD is absent, there was no record until then. So a version's row is the
-//! newest row, with the deltas of all newer cells and its own put over it, newest first. STAMP is the NEWEST
-//! of the payload behind it: in one line they are of one moment.
+//! Invariant: indexes, copies and recovery compare VERSION. VERSION changes with every commit, and when a commit is
+//! undone. NEWEST is the version that readers use; an undone commit does not change it. A cell is 0, or it
+//! describes an old version. Then the columns in COLUMNS had the values at DELTA, one behind the other, under
+//! version OLD, until the next newer version was committed. If OLD is absent, the record did not exist until then.
+//! So a version's row is computed from the newest row. The deltas of all newer cells and the version's own delta
+//! are applied to the newest row, newest delta first. STAMP is the NEWEST of the payload that follows STAMP. STAMP
+//! and payload are snapshots of one moment if they are in one line.
 //!
-//! Where every version is whole, a commit writes its version into the place of the oldest one. The cells keep
-//! a permutation that gives each version its place. Cell `i` has place `DELTA ^ (i + 1)`, and the newest
-//! version has the place that is left, which is all DELTAs xored. So a slot of zeros has its newest version
-//! in place 0. An undone commit gives back a cell without a version, with its DELTA as before.
+//! If every version is stored whole, a commit writes its version into the place of the oldest version. The cells
+//! store a permutation that gives each version its place. The version of cell `i` has the place `DELTA ^ (i + 1)`.
+//! The newest version has the remaining place, which is the xor of all DELTAs. So a slot of zeros has its newest
+//! version in place 0. The undo of a commit leaves a cell without a version, with the same DELTA as before.
 //!
-//! After Zhang, Hua, Yang: "Motor: Enabling Multi-Versioning for Distributed Transactions on Disaggregated
-//! Memory", OSDI 2024, as its public code lays it out. There the head is 64 bytes, and the value ends with a
-//! stamp as well. Ours keeps a head and one cell in one line, so that both are of one moment.
+//! The layout follows the public code of Zhang, Hua, Yang: "Motor: Enabling Multi-Versioning for Distributed
+//! Transactions on Disaggregated Memory", OSDI 2024. In Motor the head has 64 bytes, and the value also ends with a
+//! stamp. In Tarn's layout, a head and one cell share one line, so that head and cell are snapshots of one moment.
 
 use super::{HEADER_BYTES, LockWords, RecordLayout, Slot, Version, WORD_BYTES};
 use crate::ids::{Timestamp, UsageError};
 use crate::schema::{Cells, TableSchema};
 use tarn_fabric::address::LINE_BYTES;
 
-/// Offset of the value's address.
+/// The offset of the value's address.
 pub const VALUE_AT: usize = HEADER_BYTES;
-/// Offset of the newest version.
+/// The offset of the newest version.
 pub const NEWEST_AT: usize = VALUE_AT + 8;
-/// Offset of the first cell.
+/// The offset of the first cell.
 pub const DELTA_CELLS_AT: usize = NEWEST_AT + 8;
-/// Bytes of a cell.
+/// The number of bytes of a cell.
 pub const DELTA_CELL_BYTES: usize = 24;
-/// Bytes of a value's STAMP.
+/// The number of bytes of a value's STAMP.
 pub const STAMP_BYTES: usize = 8;
-/// The most versions of a record.
+/// The maximum number of versions of a record.
 pub const DELTA_VERSIONS_MAX: u8 = 8;
 
 const _: () = assert!(DELTA_CELLS_AT + DELTA_CELL_BYTES == LINE_BYTES);
 
-/// The version that a commit at `at` gives a record. It is even, so that an undone version, which counts one
-/// on, is no commit's.
+/// The version that a commit at `at` gives a record. A commit's version is even. An undo adds one to the version,
+/// so the version of an undo is never the version of a commit.
 #[inline]
 pub fn version_at(at: Timestamp) -> Version {
     Version::from_word(at.0 << 1)
 }
 
-/// Whether a version was there at `start`. A record of one version keeps the version that an undone commit
-/// has left; it was there as of that commit's time already. So a reader of that time does not wait for a
-/// later commit.
+/// Whether a version existed at `start`. After an undo, a record of one version keeps the version that the undo
+/// wrote. This version counts as existing since the undone commit's time. So a reader of that time does not wait
+/// for a later commit.
 #[inline]
 pub fn is_seen_at(version: Version, start: Timestamp) -> bool {
     version.counter() <= version_at(start).counter() + 1
 }
 
-/// A cell; see the module's text.
+/// A cell, which describes one old version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeltaCell {
     /// The version whose values the cell keeps.
     pub old: Version,
-    /// The columns whose values it keeps.
+    /// The columns whose values the cell keeps.
     pub columns: Cells,
-    /// Where the values lie, in bytes from the beginning of the value's block.
+    /// The offset of these values in the value's block, in bytes.
     pub delta: u64,
 }
 
@@ -88,15 +89,15 @@ impl DeltaCell {
 pub enum Shown {
     /// The newest version.
     Newest(Version),
-    /// The version of this cell.
+    /// The older version that this cell describes.
     Older(usize, Version),
-    /// There was no record, as of this version.
+    /// The record did not exist, as of this version.
     Absent(Version),
-    /// The version is not kept any more.
+    /// The version is no longer kept.
     TooOld,
 }
 
-/// The layout of a table's records: how many versions each has.
+/// The layout of a table's records, which is given by their number of versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deltas {
     versions: u8,
@@ -104,7 +105,7 @@ pub struct Deltas {
 }
 
 impl Deltas {
-    /// Checks the number of versions, the newest among them.
+    /// Checks the number of versions, which includes the newest version.
     ///
     /// # Errors
     /// Names the allowed values.
@@ -119,29 +120,29 @@ impl Deltas {
         })
     }
 
-    /// The layout with this many versions, which [`Deltas::validate`] allows.
+    /// The layout with this number of versions, which [`Deltas::validate`] must allow.
     pub fn new(versions: u8) -> Deltas {
         Deltas { versions, is_whole: false }
     }
 
-    /// The same layout with every version whole.
+    /// The layout with this number of versions, in which every version is stored whole.
     pub fn whole(versions: u8) -> Deltas {
         Deltas { versions, is_whole: true }
     }
 
-    /// Whether every version is whole.
+    /// Whether every version is stored whole.
     #[inline]
     pub fn is_whole(self) -> bool {
         self.is_whole
     }
 
-    /// Offset of a version's place in its block, where every version is whole.
+    /// The offset of a version's place in its block, if every version is stored whole.
     #[inline]
     pub fn place_at(self, payload_bytes: usize, place: usize) -> usize {
         place * (STAMP_BYTES + payload_bytes).next_multiple_of(LINE_BYTES)
     }
 
-    /// The newest version's place. Where older versions are not whole, it is the first.
+    /// The place of the newest version. If older versions are not stored whole, it is place 0.
     #[inline]
     pub fn newest_place(self, image: &[u64]) -> usize {
         match self.is_whole {
@@ -152,14 +153,14 @@ impl Deltas {
         }
     }
 
-    /// The place of a cell's version, where every version is whole.
+    /// The place of a cell's version, if every version is stored whole.
     #[inline]
     pub fn place_of(self, image: &[u64], cell: usize) -> usize {
         self.cell(image, cell).delta as usize ^ (cell + 1)
     }
 
-    /// The new contents of a cell when its place goes to the next version. The cell passes to `old`, the
-    /// version that was the newest; with `None` it has no version.
+    /// The new contents of a cell when the place of its version is taken by the next version. The cell then
+    /// describes `old`, the version that was the newest. With `None` the cell has no version.
     pub fn cell_after(self, image: &[u64], cell: usize, old: Option<Version>) -> DeltaCell {
         match old {
             Some(old) => {
@@ -170,23 +171,23 @@ impl Deltas {
         }
     }
 
-    /// Where in its block each version of a record lies that can be read by itself, the newest first. Deltas
-    /// cannot.
+    /// The offsets in the block of all versions of a record that can be read by themselves, the newest first.
+    /// Deltas cannot be read by themselves.
     pub fn versions_at(self, image: &[u64], payload_bytes: usize) -> Vec<usize> {
-        // If OLD is absent, there was no record, and nothing was written then.
+        // If OLD is absent, the record did not exist, and no bytes were written for that version.
         let is_kept = |cell: &usize| self.is_whole && self.cell(image, *cell).old.is_present();
         let older = (0..self.cells()).filter(is_kept).map(|cell| self.place_of(image, cell));
         let places = std::iter::once(self.newest_place(image)).chain(older);
         places.map(|place| self.place_at(payload_bytes, place)).collect()
     }
 
-    /// The number of cells of a slot: one for each version but the newest.
+    /// The number of cells of a slot: one for each version except the newest.
     #[inline]
     pub fn cells(self) -> usize {
         usize::from(self.versions) - 1
     }
 
-    /// Offset of a cell in its slot.
+    /// The offset of a cell in its slot.
     #[inline]
     pub fn cell_at(self, cell: usize) -> usize {
         DELTA_CELLS_AT + cell * DELTA_CELL_BYTES
@@ -212,14 +213,14 @@ impl Deltas {
         }
     }
 
-    /// Offset of a delta in its value's block.
+    /// The offset of a delta in its value's block.
     #[inline]
     pub fn delta_at(self, payload_bytes: usize, delta: usize) -> usize {
         let stride = payload_bytes.next_multiple_of(LINE_BYTES);
         (STAMP_BYTES + payload_bytes).next_multiple_of(LINE_BYTES) + delta * stride
     }
 
-    /// Bytes of a value's block.
+    /// The number of bytes of a value's block.
     #[inline]
     pub fn block_bytes(self, payload_bytes: usize) -> usize {
         if self.is_whole {
@@ -236,14 +237,14 @@ impl Deltas {
         DeltaCell { old: Version::from_word(old), columns: Cells(columns), delta }
     }
 
-    /// The cell that the next version's predecessor goes to: a cell without a version, else the oldest;
-    /// `None` if there is only one version.
+    /// The cell that will describe the present version after the next commit. The result is a cell without a
+    /// version, or else the cell of the oldest version. Returns `None` if a record has only one version.
     #[inline]
     pub fn cell_to_overwrite(self, image: &[u64]) -> Option<usize> {
         (0..self.cells()).min_by_key(|&cell| self.cell(image, cell).old.counter())
     }
 
-    /// The version of a record that a snapshot of `start` shows. The slot's image must be of one moment.
+    /// The version of a record that a snapshot at `start` shows. The slot's image must be a snapshot of one moment.
     #[inline]
     pub fn shown(self, image: &[u64], start: Timestamp) -> Shown {
         let newest = newest(image);
@@ -259,8 +260,8 @@ impl Deltas {
         }
     }
 
-    /// The cells whose deltas turn the newest row into `cell`'s version, in the order in which they are put
-    /// over it.
+    /// The cells whose deltas turn the newest row into the row of `cell`'s version, in the order in which they are
+    /// applied.
     pub fn steps_to(self, image: &[u64], cell: usize) -> impl Iterator<Item = usize> {
         let oldest = self.cell(image, cell).old.counter();
         let mut after = u64::MAX;
@@ -273,13 +274,14 @@ impl Deltas {
     }
 }
 
-/// NEWEST of a slot's image.
+/// The version NEWEST in a slot's image.
 #[inline]
 pub fn newest(image: &[u64]) -> Version {
     Version::from_word(image[NEWEST_AT / WORD_BYTES])
 }
 
-/// Puts the values of `columns` from a row one behind the other. Returns how many bytes they take.
+/// Copies the values of `columns` from a row into `delta`, one behind the other. Returns the number of bytes that
+/// they take.
 pub fn take_delta(schema: &TableSchema, columns: Cells, row: &[u8], delta: &mut [u8]) -> usize {
     let mut len = 0;
     for_each_column(schema, columns, |from, width| {
@@ -289,7 +291,7 @@ pub fn take_delta(schema: &TableSchema, columns: Cells, row: &[u8], delta: &mut 
     len
 }
 
-/// Puts a delta's values over a row.
+/// Copies the values of a delta into a row.
 pub fn put_delta(schema: &TableSchema, columns: Cells, delta: &[u8], row: &mut [u8]) {
     let mut at = 0;
     for_each_column(schema, columns, |from, width| {
@@ -298,7 +300,7 @@ pub fn put_delta(schema: &TableSchema, columns: Cells, delta: &[u8], row: &mut [
     });
 }
 
-/// Bytes of the values of `columns`.
+/// The number of bytes that the values of `columns` take.
 pub fn delta_bytes(schema: &TableSchema, columns: Cells) -> usize {
     let mut len = 0;
     for_each_column(schema, columns, |_, width| len += width);
@@ -351,8 +353,8 @@ mod tests {
         assert!(Deltas::validate(0).is_err() && Deltas::validate(9).is_err());
     }
 
-    /// Makes random commits on one record, then compares a snapshot of every moment with the row that was
-    /// there.
+    /// Makes random commits on one record. Then it compares a snapshot of every moment with the row that existed at
+    /// that moment.
     #[test]
     fn every_snapshot_sees_its_version_or_is_too_old() {
         let schema = schema();
@@ -379,7 +381,7 @@ mod tests {
                 let columns = Cells(rng.random_range(1..8));
                 let cell = deltas.cell_to_overwrite(&head);
                 if let Some(cell) = cell.filter(|_| deltas.is_whole()) {
-                    // A commit that is undone loses the oldest version.
+                    // The undo of a commit loses the oldest version.
                     let next = match rng.random_range(0..4) {
                         0 => None,
                         _ => Some(newest(&head)),

@@ -1,7 +1,6 @@
-//! The name of each field of a slot, for traces and pictures.
+//! Gives each field of a slot a name, for traces and pictures.
 //!
-//! Invariant: every byte of a slot has one name, in every layout. All code that shows memory takes the name
-//! from here.
+//! Invariant: every byte of a slot has one name, in every layout. All code that shows memory uses these names.
 
 use super::{
     CELL_BYTES, CELL_PREV_TS_AT, CELL_TO_AT, CELL_TXN_AT, CELLS_AT, DELTA_CELL_BYTES,
@@ -16,7 +15,8 @@ use tarn_fabric::address::LINE_BYTES;
 pub enum Field {
     /// The lock or mark.
     Lock,
-    /// In a record of one version, that version; else whether a record is there.
+    /// The version of the record, if the record has only one version. For a record of several versions, this field
+    /// tells whether the slot has a record.
     Version,
     /// The key word.
     Key,
@@ -24,26 +24,26 @@ pub enum Field {
     FullKey,
     /// The address of the body.
     Body,
-    /// Table, size and number of cells.
+    /// The table, the payload size and the number of cells.
     Shape,
-    /// A row's columns, of this version.
+    /// The columns of a row, of the version with this number.
     Payload(usize),
-    /// When this version was committed, if it was.
+    /// The commit time of the version with this number, or a mark that it is not committed.
     Committed(usize),
-    /// The transaction that wrote this version.
+    /// The transaction that wrote the version with this number.
     Writer(usize),
-    /// Where this version's record lies.
+    /// The address of the record of the version with this number.
     To(usize),
-    /// The newest version that was discarded from this version's place.
+    /// The newest version that was discarded from the place with this number.
     Discarded(usize),
-    /// The transaction that wrote last.
+    /// The transaction that wrote the record last.
     LastWriter,
-    /// No field.
+    /// The byte belongs to no field.
     Unused,
 }
 
 impl Field {
-    /// Whether the field belongs to one version of several.
+    /// Whether the field belongs to one of several versions.
     pub fn is_of_version(self) -> bool {
         use Field::{Committed, Discarded, Payload, To, Writer};
         matches!(self, Committed(_) | Writer(_) | To(_) | Discarded(_) | Payload(_))
@@ -70,7 +70,8 @@ impl fmt::Display for Field {
     }
 }
 
-/// The field in a slot with versions kept as deltas. Version 0 is the newest, version n that of cell n - 1.
+/// The field of a byte in a slot with versions kept as deltas. Version 0 is the newest; version n is the version of
+/// cell n - 1.
 fn delta_field(into: usize) -> Field {
     let cell = |into: usize| into / DELTA_CELL_BYTES + 1;
     match into {
@@ -113,7 +114,7 @@ fn lined_field(lined: Lined, into: usize) -> Field {
     match into {
         _ if into >= LINE_BYTES && into % LINE_BYTES < LVER_BYTES => Field::Version,
         _ if into < lined.row_at() => Field::LastWriter,
-        _ if into < lined.row_at() + lined.payload_at() => Field::Unused, // behind the full key
+        _ if into < lined.row_at() + lined.payload_at() => Field::Unused, // padding behind the full key
         _ => Field::Payload(0),
     }
 }

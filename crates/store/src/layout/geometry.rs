@@ -1,50 +1,50 @@
-//! Where a table's index lies in each replica group, and the numbers of its buckets.
+//! The place of a table's index in each replica group, and the numbers and sizes of its buckets.
 //!
-//! Invariant: a geometry is the same for every compute node, since the plan makes it
-//! ([`crate::placement::catalog`]). Later growth is in the index header, whose bytes are laid out here.
+//! Invariant: a geometry is the same for every compute node, since it is computed from the plan
+//! ([`crate::placement::catalog`]). Later growth is recorded in the index header, whose layout is defined here too.
 
 use super::{LINED_ROW_AT, LINED_WRITER_AT, LVER_BYTES};
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES};
 
-/// The most doublings of a table in one group.
+/// The maximum number of doublings of a table in one group.
 pub const SEGMENTS_MAX: usize = 16;
 
-/// Where a table's index lies; see [`crate::placement::catalog`].
+/// The place of a table's index; see [`crate::placement::catalog`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// A number that makes the hashes of different tables differ.
     pub salt: u64,
-    /// Buckets of the first segment in each group.
+    /// The number of buckets of the first segment in each group.
     pub buckets: u64,
-    /// Slots of a bucket.
+    /// The number of slots of a bucket.
     pub slots: usize,
-    /// Size of a bucket.
+    /// The size of a bucket.
     pub bucket_bytes: usize,
-    /// Size of a bin.
+    /// The size of a bin.
     pub bin_bytes: usize,
-    /// Offset of the index header in each group.
+    /// The offset of the index header in each group.
     pub header_at: u64,
-    /// Offset of the first segment in each group.
+    /// The offset of the first segment in each group.
     pub first_segment_at: u64,
 }
 
 impl Geometry {
-    /// Bins of a bucket.
+    /// The number of bins of a bucket.
     pub const BINS: usize = 4;
-    /// Slots of a bin.
+    /// The number of slots of a bin.
     pub const SLOTS_PER_BIN: usize = 2;
-    /// Slots of all bins. A bucket has these, and may have more behind them.
+    /// The number of slots of all bins. A bucket has at least these slots, and may have more behind them.
     pub const BIN_SLOTS: usize = Geometry::BINS * Geometry::SLOTS_PER_BIN;
-    /// Bytes of an index header: LOCK, VERSION, STATE, WRITER, then the later segments' addresses. Each later
-    /// line begins with a version. WRITER and these versions are used in layouts whose records have them
-    /// ([`crate::layout::Lined`]), else they are 0.
+    /// The number of bytes of an index header: LOCK, VERSION, STATE, WRITER, then the addresses of the later
+    /// segments. Each line after the first begins with a version. WRITER and these versions are used only in
+    /// layouts whose records have them ([`crate::layout::Lined`]). Otherwise they are 0.
     pub const HEADER_BYTES: usize = 192;
-    /// Offset of STATE in the index header.
+    /// The offset of STATE in the index header.
     pub const STATE_AT: usize = 16;
-    /// Offset of the first later segment's address in the index header.
+    /// The offset of the first later segment's address in the index header.
     const SEGMENTS_AT: usize = LINED_ROW_AT;
 
-    /// Offset of a later segment's address in the index header; the first later segment is number 0.
+    /// The offset of a later segment's address in the index header. The first later segment has number 0.
     pub const fn segment_at(segment: usize) -> usize {
         const FIRST: usize = (LINE_BYTES - Geometry::SEGMENTS_AT) / 8;
         const LATER: usize = (LINE_BYTES - LVER_BYTES) / 8;
@@ -55,7 +55,7 @@ impl Geometry {
         (line + 1) * LINE_BYTES + LVER_BYTES + within * 8
     }
 
-    /// Whether a slot lies in the bucket itself and not in its chain.
+    /// Whether a slot lies in the bucket itself and not in an overflow block.
     pub fn contains(&self, bucket: Address, slot: Address) -> bool {
         let start = bucket.to_word();
         (start..start + self.bucket_bytes as u64).contains(&slot.to_word())

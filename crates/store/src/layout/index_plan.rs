@@ -1,7 +1,7 @@
-//! One ordered index of the catalog: how its keys are made of records, and where its tree stands.
+//! One ordered index of the catalog: how its keys are made from records, and where its tree lies.
 //!
-//! Invariant: an index is a pure function of schemas and options. Index key and primary key are fixed in
-//! width. The primary key is part of the index key or the leaf's value, so that an entry leads to its record.
+//! Invariant: an index is a pure function of schemas and options. Index keys and primary keys have fixed widths.
+//! The primary key is part of the index key, or it is the leaf's value. So an entry always leads to its record.
 
 use super::node::{Node, NodeShape};
 use crate::schema::range::KeyParts;
@@ -23,13 +23,13 @@ enum Source {
     Column { offset_bytes: usize, column_type: ColumnType },
 }
 
-/// How a part of a key compares.
+/// The order in which the values of a key part compare.
 enum PartKind {
-    /// As bytes.
+    /// The part compares as bytes.
     Text,
-    /// As a number with a sign.
+    /// The part compares as a signed number.
     Signed,
-    /// As a number without a sign.
+    /// The part compares as an unsigned number.
     Unsigned,
 }
 
@@ -42,7 +42,7 @@ fn kind(source: Source, key: KeyWidth) -> PartKind {
     }
 }
 
-/// Where the parts end in keys that are made of `sources`.
+/// The ends of the parts in keys that are made of `sources`.
 fn parts_of(sources: &[(Source, usize)], key: KeyWidth) -> KeyParts {
     let (mut parts, mut at) = (KeyParts::default(), 0);
     for &(source, width) in sources {
@@ -58,7 +58,7 @@ fn parts_of(sources: &[(Source, usize)], key: KeyWidth) -> KeyParts {
     parts
 }
 
-/// An ordered index; see the module's text.
+/// An ordered index: its schema, keys, tree and groups.
 #[derive(Clone, Debug)]
 pub struct Index {
     /// The index's id.
@@ -67,28 +67,29 @@ pub struct Index {
     pub table: TableId,
     /// The schema as declared.
     pub schema: IndexSchema,
-    /// The layout of its nodes.
+    /// The layout of the index's nodes.
     pub shape: NodeShape,
-    /// The address of its root, which never changes.
+    /// The address of the index's root, which never changes.
     pub root: Address,
-    /// The columns that its keys are made of.
+    /// The columns that the index's keys are made of.
     pub columns: Cells,
-    /// Bytes of a key before padding.
+    /// The number of bytes of an index key before padding.
     pub used_bytes: usize,
-    /// Where the parts of its keys end.
+    /// The ends of the parts of the index's keys.
     pub parts: KeyParts,
     /// The width of the primary key.
     key: KeyWidth,
-    /// Offset of the primary key in the index key; `None`: it is the leaf's value.
+    /// The offset of the primary key in the index key. `None` means that the primary key is the leaf's value.
     key_at: Option<usize>,
     sources: Vec<(Source, usize)>,
-    /// The groups that its nodes are spread over: the first group, and how many.
+    /// The groups over which the index's nodes are distributed: the number of the first group, and the number of
+    /// groups.
     groups: (u16, u16),
 }
 
 impl Index {
-    /// Plans the `id`-th index, of `table`. Its root is at `root`, its nodes in `groups` (the first, how
-    /// many).
+    /// Plans the index with number `id`, of `table`. Its root is at `root`. Its nodes are in `groups`: the number
+    /// of the first group, and the number of groups.
     pub fn plan(
         id: IndexId,
         table: (TableId, &TableSchema),
@@ -143,7 +144,7 @@ impl Index {
         }
     }
 
-    /// The keys of callers that may begin its keys, as errors name them.
+    /// A description, for error messages, of the key parts that callers may give.
     #[cold]
     pub fn allowed_keys(&self) -> String {
         let part = |&(source, width): &(Source, usize)| match kind(source, self.key) {
@@ -158,7 +159,7 @@ impl Index {
         )
     }
 
-    /// The index key of a record: its key word, its full key if it has one, its payload.
+    /// The index key of a record with this key word, full key (if it has one) and payload.
     #[inline]
     pub fn key_of(&self, word: u64, full_key: &[u8], payload: &[u8]) -> KeyBytes {
         let (mut key, mut at) = ([0; INDEX_KEY_BYTES_MAX], 0);
@@ -182,7 +183,7 @@ impl Index {
         key
     }
 
-    /// Writes a leaf's slot: the key, and the primary key if the index key does not contain it.
+    /// Writes a leaf's slot: the index key, and the primary key if the index key does not contain it.
     pub fn fill_slot(&self, key: &KeyBytes, (word, full_key): (u64, &[u8]), slot: &mut [u8]) {
         let NodeShape { key_bytes, value_bytes, .. } = self.shape;
         slot[..key_bytes].copy_from_slice(&key[..key_bytes]);
@@ -199,7 +200,7 @@ impl Index {
         }
     }
 
-    /// The primary key that a leaf's slot leads to.
+    /// The primary key of the record to which a leaf's slot leads.
     #[inline]
     pub fn record_of<'a>(&self, slot: &'a [u8]) -> Key<'a> {
         let at = self.key_at.unwrap_or(self.shape.key_bytes);
@@ -217,19 +218,20 @@ impl Index {
         GroupId(first + (mix(seed) % u64::from(count)) as u16)
     }
 
-    /// The word by which its nodes name it. It is never 0, so that zeros are no node of any tree.
+    /// The number that identifies the index in its nodes. The number is never 0, so that memory of zeros is a node
+    /// of no tree.
     pub fn tree(&self) -> u16 {
         self.id.0 + 1
     }
 
-    /// Whether the memory at `address` is a node of this tree, alive or dead. It says so, or it is the root,
-    /// which need not say so. Memory that was never written is no node.
+    /// Whether the memory at `address` is a node of this tree, alive or dead. Such a node has the tree's number, or
+    /// it is the root, which may have no number. Memory that was never written is not a node.
     #[inline]
     pub fn owns(&self, address: Address, node: Node<'_>) -> bool {
         address == self.root || node.tree() == self.tree()
     }
 
-    /// The number of nodes for this many entries, if nodes are half full, and a few more.
+    /// An estimate of the number of nodes for this many entries, if nodes are half full, and a few more.
     pub fn nodes(&self, entries: u64) -> u64 {
         let leaves = entries.div_ceil(self.shape.leaf_slots as u64 / 2) + 2;
         leaves + leaves.div_ceil(self.shape.inner_slots as u64 / 4) + 8

@@ -1,4 +1,5 @@
-//! The record with a version in every line: one READ of any length shows whether it is of one moment.
+//! The record with a version in every line. One READ of any length shows whether its result is a snapshot of one
+//! moment.
 //!
 //! ```text
 //! line 0      0 LOCK | 8 VERSION | 16 KEY | 24 WRITER | 32 … 32 bytes of the row
@@ -7,18 +8,19 @@
 //!
 //! half a line 0 LOCK | 8 VERSION | 16 KEY | 24 … 8 bytes of the row
 //! ```
-//! Invariants: a writer holds LOCK exclusively and gives every line the same new version, whatever it
-//! changes. So an image whose LVERs all equal VERSION is of one moment: a line is atomic, and no version
-//! comes twice. LOCK is not part of the bytes that are written. WRITER is the tag of the transaction that
-//! wrote the record last; 0 if it was loaded. A transaction that moves the record leaves WRITER as it is. The
-//! first line is written by a verb of its own, before the others ([`Lined::writes`]). So wherever any write
-//! of a transaction has landed, WRITER says so, and recovery knows that the transaction was decided to
-//! commit. A record of half a line has no room for WRITER. There VERSION says so, since a transaction that
-//! logs and does not write takes its entry back ([`crate::log::redo`]).
+//! Invariant: a writer holds LOCK exclusively and gives every line the same new version, even lines that it does
+//! not change. So an image whose LVERs all equal VERSION is a snapshot of one moment, because a line is atomic and
+//! no version is used twice. LOCK is not part of the bytes that are written. WRITER is the tag of the transaction
+//! that wrote the record last; WRITER is 0 if the record was loaded. A transaction that moves the record does not
+//! change WRITER. The first line is written by a separate verb, before the other lines ([`Lined::writes`]). So if
+//! any write of a transaction has landed at a copy, WRITER there names the transaction, and recovery knows that the
+//! transaction was decided to commit. A record of half a line has no room for WRITER. For a record of half a line,
+//! VERSION shows the write, since a transaction that logs and does not write removes its log entry
+//! ([`crate::log::redo`]).
 //!
-//! After the records of OOCC. There the lock stands at the end, and is released by the order of addresses
-//! within one WRITE. That is not enough, and neither are versions at both ends
-//! (docs/protocols/oocc-recovery.md).
+//! The layout follows the records of OOCC. In OOCC the lock lies at the end of the record, and one WRITE releases
+//! it by the order of addresses. The order of addresses is not enough, and versions at both ends of the record are
+//! not enough either (docs/protocols/oocc-recovery.md).
 
 use super::single_version::SLOT_BYTES_MIN;
 use super::{HEADER_BYTES, KEY_AT, LOCK_AT, LockWords, RecordLayout, Slot, VERSION_AT, Version};
@@ -27,31 +29,31 @@ use crate::schema::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX, TableSchema};
 use std::ops::Range;
 use tarn_fabric::address::LINE_BYTES;
 
-/// Offset of WRITER.
+/// The offset of WRITER.
 pub const LINED_WRITER_AT: usize = HEADER_BYTES;
-/// Offset of the row in the first line.
+/// The offset of the row in the first line.
 pub const LINED_ROW_AT: usize = LINED_WRITER_AT + 8;
-/// Bytes of the version that a later line begins with.
+/// The number of bytes of the version at the beginning of each later line.
 pub const LVER_BYTES: usize = 8;
-/// Bytes of a row in the first line.
+/// The number of bytes of a row in the first line.
 const FIRST_BYTES: usize = LINE_BYTES - LINED_ROW_AT;
-/// Offset of the row in half a line.
+/// The offset of the row in a record of half a line.
 const HALF_ROW_AT: usize = HEADER_BYTES;
-/// Bytes of a row in each later line.
+/// The number of bytes of a row in each later line.
 const LATER_BYTES: usize = LINE_BYTES - LVER_BYTES;
 
 const _: () = assert!(LOCK_AT + 8 == VERSION_AT && VERSION_AT + 8 == KEY_AT);
 const _: () = assert!(LINED_WRITER_AT == KEY_AT + 8);
 const _: () = assert!(FIRST_BYTES == 32 && LATER_BYTES == 56);
 
-/// The layout of a table's records: how long its rows are, and so how many lines they take.
+/// The layout of a table's records. The length of the rows decides the number of lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lined {
-    /// Bytes of the full key before the payload, padded to 8.
+    /// The number of bytes of the full key before the payload, padded to a multiple of 8.
     payload_at: u16,
-    /// Bytes of a row.
+    /// The number of bytes of a row.
     row_bytes: u16,
-    /// Whether a record is half a line.
+    /// Whether a record takes half a line.
     is_half: bool,
 }
 
@@ -60,11 +62,11 @@ const _: () = assert!(KEY_BYTES_MAX.next_multiple_of(8) + PAYLOAD_BYTES_MAX <= u
 /// A part of a row that is contiguous in its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinePart {
-    /// Where the part begins in the record.
+    /// The offset of the part in the record.
     pub record_at: usize,
-    /// Where the part begins in the range that was asked for.
+    /// The offset of the part in the requested range.
     pub at: usize,
-    /// How long the part is.
+    /// The length of the part.
     pub len_bytes: usize,
 }
 
@@ -77,10 +79,10 @@ impl Lined {
         Lined { payload_at: payload_at as u16, row_bytes: row_bytes as u16, is_half }
     }
 
-    /// Checks that a table can have such records.
+    /// Checks that a table can have records of this layout.
     ///
     /// # Errors
-    /// If its full keys do not fit the first line: indexes compare them where they are contiguous.
+    /// If the table's full keys do not fit the first line. Indexes compare full keys as contiguous bytes.
     pub(super) fn validate(schema: &TableSchema) -> Result<(), UsageError> {
         let key_bytes = schema.stored_key_bytes();
         if key_bytes <= FIRST_BYTES {
@@ -111,43 +113,44 @@ impl Lined {
         }
     }
 
-    /// Where the payload begins in a row.
+    /// The offset of the payload in a row.
     #[inline]
     pub fn payload_at(self) -> usize {
         usize::from(self.payload_at)
     }
 
-    /// Bytes of a row: the full key and the payload.
+    /// The number of bytes of a row, which is the full key and the payload.
     #[inline]
     pub fn row_bytes(self) -> usize {
         usize::from(self.row_bytes)
     }
 
-    /// Whether a record is half a line, and does not name its writer.
+    /// Whether a record takes half a line and does not name its writer.
     #[inline]
     pub fn is_half(self) -> bool {
         self.is_half
     }
 
-    /// Where the row begins in a record.
+    /// The offset of the row in a record.
     #[inline]
     pub fn row_at(self) -> usize {
         if self.is_half { HALF_ROW_AT } else { LINED_ROW_AT }
     }
 
-    /// Lines of a record; half a line is one.
+    /// The number of lines of a record. Half a line counts as one.
     #[inline]
     pub fn lines(self) -> usize {
         1 + self.row_bytes().saturating_sub(FIRST_BYTES).div_ceil(LATER_BYTES)
     }
 
-    /// Bytes of a record: half a line, or whole ones.
+    /// The number of bytes of a record: half a line, or whole lines.
     #[inline]
     pub fn record_bytes(self) -> usize {
         if self.is_half { SLOT_BYTES_MIN } else { self.lines() * LINE_BYTES }
     }
 
-    /// The parts of a row from `from` on, `len_bytes` long in all, as they lie in the record, in order.
+    /// The parts of a row from offset `from` on, `len_bytes` long in total, in the order in which they lie in the
+    /// record.
     ///
     /// # Panics
     /// If the row is shorter.
@@ -166,14 +169,14 @@ impl Lined {
         })
     }
 
-    /// Copies a part of a record's row, from `from` on, out of its lines.
+    /// Copies a part of a record's row, from offset `from` on, out of the record's lines.
     pub fn gather(self, record: &[u8], from: usize, into: &mut [u8]) {
         for LinePart { record_at, at, len_bytes } in self.parts(from, into.len()) {
             into[at..at + len_bytes].copy_from_slice(&record[record_at..record_at + len_bytes]);
         }
     }
 
-    /// Copies `bytes` into the lines of a record, as its row from `from` on.
+    /// Copies `bytes` into the lines of a record, as its row from offset `from` on.
     pub fn scatter(self, bytes: &[u8], from: usize, record: &mut [u8]) {
         for LinePart { record_at, at, len_bytes } in self.parts(from, bytes.len()) {
             record[record_at..record_at + len_bytes].copy_from_slice(&bytes[at..at + len_bytes]);
@@ -192,14 +195,14 @@ impl Lined {
         self.scatter(payload, self.payload_at(), record);
     }
 
-    /// Whether a row has `bytes` from `from` on. Keys longer than a line are compared in this way.
+    /// Whether a row contains `bytes` at offset `from`. Keys longer than a line are compared in this way.
     pub fn is_there(self, record: &[u8], from: usize, bytes: &[u8]) -> bool {
         self.parts(from, bytes.len()).all(|LinePart { record_at, at, len_bytes }| {
             record[record_at..record_at + len_bytes] == bytes[at..at + len_bytes]
         })
     }
 
-    /// Gives every line of a record this version, and the record its WRITER, if it has room for one.
+    /// Writes this version into every line of a record, and the tag into WRITER if the record has room for it.
     pub fn stamp(self, record: &mut [u8], version: Version, writer: u64) {
         match self.is_half {
             true => set(record, VERSION_AT, version.word()),
@@ -212,14 +215,14 @@ impl Lined {
         if self.is_half { 0 } else { lined_writer(record) }
     }
 
-    /// Whether an image of the whole record, brought by one READ, is of one moment.
+    /// Whether an image of the whole record, returned by one READ, is a snapshot of one moment.
     #[inline]
     pub fn is_whole(self, record: &[u8]) -> bool {
         let version = Version::from_word(word(record, VERSION_AT));
         is_whole_at(record, self.lines(), version)
     }
 
-    /// Bytes of a record up to the end of its row, in whole words.
+    /// The number of bytes of a record up to the end of its row, in whole words.
     fn used_bytes(self) -> usize {
         match self.lines() {
             1 => (self.row_at() + self.row_bytes()).next_multiple_of(8),
@@ -231,13 +234,14 @@ impl Lined {
         }
     }
 
-    /// The ranges of a record's bytes that are written, in the order of the verbs: all but LOCK.
+    /// The ranges of a record's bytes that a writer writes, in the order of the verbs. The ranges cover everything
+    /// except LOCK.
     #[inline]
     pub fn writes(self) -> impl Iterator<Item = Range<usize>> {
         lined_writes(self.used_bytes())
     }
 
-    /// Where a byte of a row lies in its record, and how many bytes its line has from there on.
+    /// The position of a byte of a row in its record, and the number of bytes from there to the end of the line.
     #[inline]
     fn place(self, at: usize) -> (usize, usize) {
         if self.is_half {
@@ -251,7 +255,7 @@ impl Lined {
     }
 }
 
-/// Gives each of several whole lines this version, and the first its WRITER.
+/// Writes this version into each of several whole lines, and WRITER into the first line.
 pub fn stamp_lines(lines: &mut [u8], version: Version, writer: u64) {
     set(lines, VERSION_AT, version.word());
     set(lines, LINED_WRITER_AT, writer);
@@ -259,24 +263,24 @@ pub fn stamp_lines(lines: &mut [u8], version: Version, writer: u64) {
     later.for_each(|line| set(lines, line * LINE_BYTES, version.word()));
 }
 
-/// The ranges that are written of this many bytes in lines with versions, in the order of the verbs: the
-/// first line, then the others. All but LOCK is written.
+/// The ranges that a writer writes of this many bytes in lines with versions, in the order of the verbs: the first
+/// line, then the other lines. The ranges cover everything except LOCK.
 #[inline]
 pub fn lined_writes(used_bytes: usize) -> impl Iterator<Item = Range<usize>> {
     let first_end = used_bytes.min(LINE_BYTES);
     [VERSION_AT..first_end, first_end..used_bytes].into_iter().filter(|range| !range.is_empty())
 }
 
-/// Whether a copy of a record of this many lines has `version` in all of them. Then recovery need not write
-/// it again.
+/// Whether a copy of a record of this many lines has `version` in all its lines. Then recovery does not need to
+/// write the record again.
 #[inline]
 pub fn is_whole_at(record: &[u8], lines: usize, version: Version) -> bool {
     word(record, VERSION_AT) == version.word()
         && (1..lines).all(|line| word(record, line * LINE_BYTES) == version.word())
 }
 
-/// The newest version in any line of a copy. If it is beyond a transaction's version, that transaction had
-/// ended, and others have written since.
+/// The newest version in any line of a copy. If the newest line is newer than a transaction's version, that
+/// transaction had ended, and other transactions have written since.
 pub fn newest_line(record: &[u8], lines: usize) -> Version {
     let first = word(record, VERSION_AT);
     let later = (1..lines).map(|line| word(record, line * LINE_BYTES));
@@ -284,7 +288,7 @@ pub fn newest_line(record: &[u8], lines: usize) -> Version {
     versions.max_by_key(|version| version.counter()).unwrap_or(Version::NEVER)
 }
 
-/// The tag of the transaction that wrote VERSION of a record.
+/// The tag of the transaction that wrote the VERSION of a record.
 #[inline]
 pub fn lined_writer(record: &[u8]) -> u64 {
     word(record, LINED_WRITER_AT)

@@ -1,8 +1,8 @@
-//! Records with a version in every line: their shape, rows in and out, and the copies that a reader or a
-//! recovery can meet.
+//! Tests of records with a version in every line. They check the shape of records, the copying of rows, and the
+//! copies that a reader or a recovery can find.
 //!
-//! Invariant: lines are the unit. Each line of a reader's image is of a moment of its own. Any line of a verb
-//! may have landed; no line of a later verb lands before all lines of an earlier one.
+//! Invariant: lines are atomic. Each line of a reader's image is a snapshot of its own moment. Any subset of a
+//! verb's lines may have landed. No line of a later verb lands before all lines of an earlier verb.
 
 use super::*;
 use crate::schema::ColumnType;
@@ -111,7 +111,7 @@ proptest! {
         if len > 0 {
             out[len / 2] ^= 1;
             prop_assert!(!of.is_there(&record, from, &out));
-            // A write in the middle leaves the rest as it was.
+            // A write in the middle of the row does not change the other bytes.
             of.scatter(&out, from, &mut record);
             out[len / 2] ^= 1;
             of.scatter(&out, from, &mut record);
@@ -121,7 +121,7 @@ proptest! {
         }
     }
 
-    /// Each line of a READ is of a moment of its own.
+    /// Each line of a READ is a snapshot of its own moment.
     #[test]
     fn lines_of_different_versions_are_never_whole(
         (payload, moments) in (1u16..600).prop_flat_map(|payload| {
@@ -144,7 +144,7 @@ proptest! {
     }
 }
 
-/// Versions in the first and the last line alone are not enough from three lines on: a torn record passes for
+/// From three lines on, versions only in the first and the last line are not enough, because a torn record can look
 /// whole.
 #[test]
 fn versions_at_both_ends_are_not_enough() {
@@ -156,8 +156,8 @@ fn versions_at_both_ends_are_not_enough() {
     assert!(!of.is_whole(&torn));
 }
 
-/// Calls `each` with every copy that a writer may leave behind: its verbs are done in order, with any lines
-/// of the last one that has begun.
+/// Calls `each` with every copy that a dead writer may leave behind. The writer's verbs are executed in order, and
+/// of its last verb any subset of lines has landed.
 fn left_by(of: Lined, verbs: &[Range<usize>], mut each: impl FnMut(Vec<u8>)) {
     let (old, new) = (version(of, 1), version(of, 2));
     for (begun, verb) in verbs.iter().enumerate() {
@@ -177,7 +177,8 @@ fn left_by(of: Lined, verbs: &[Range<usize>], mut each: impl FnMut(Vec<u8>)) {
     }
 }
 
-/// Recovery's verdict looks at VERSION and WRITER. Wherever any line has landed, both must have landed.
+/// Recovery decides by VERSION and WRITER. If any line of a write has landed, VERSION and WRITER must have landed
+/// too.
 #[test]
 fn any_part_of_a_writer_comes_with_its_name() {
     for payload in [8, 32, 33, 100, 300] {
@@ -196,7 +197,7 @@ fn any_part_of_a_writer_comes_with_its_name() {
     }
 }
 
-/// The same with one WRITE for all lines: some copies are changed and do not name their writer.
+/// If one WRITE wrote all lines, some changed copies would not name their writer.
 #[test]
 fn one_write_for_all_lines_would_leave_nameless_copies() {
     let of = lined(100, 0);

@@ -1,29 +1,30 @@
-//! A LOCK word with two modes, and leases. A writer may announce a write before it keeps readers away.
-//! Readers may keep writers away until a time.
+//! A LOCK word with two modes, and with leases. A writer may announce a write before it excludes readers. Readers
+//! may exclude writers until a given time.
 //!
 //! ```text
 //! 63 (zero) | 62 INTENT | 61 … 0 owner's tag          0: free
 //! 63 LEASE  | 62 … 0 until when, or whose first
 //! ```
-//! Invariant: the word is changed by CAS alone, so that it is never taken from its holder. A tag without
-//! INTENT is exclusive, and so is every lock that knows no modes: a lock that shared code takes means the
-//! same to every transaction. A lease has no owner, and ends by itself: it is never given back, swept, or
-//! found left over. The protocol decides which leases a writer has to wait out.
+//! Invariant: the word is changed only by CAS, so that no other transaction can take the lock from its holder by
+//! accident. A tag without INTENT is an exclusive lock. Locks of code that knows no modes are exclusive too, so
+//! such a lock means the same to every transaction. A lease has no owner and ends by itself. A lease is never
+//! released, swept, or reported as a leftover lock. The protocol decides which leases a writer has to wait for.
 //!
-//! After the intention lock of OOCC, which does not name its owner there. Without the owner it is unknown
-//! whose lock a dead node has left, and whether a CAS without an answer succeeded.
+//! The two modes follow the intention lock of OOCC, which does not name its owner. Without the owner's name,
+//! recovery cannot identify the locks of a dead node. Also, a sender cannot find out whether a CAS without an
+//! answer succeeded.
 
 use crate::ids::OwnerTag;
 
 const INTENT: u64 = 1 << 62;
 const LEASE: u64 = 1 << 63;
 
-/// The transactions that a lock keeps away.
+/// The transactions that a lock excludes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockMode {
-    /// Other writers. A reader has to look again.
+    /// The lock excludes other writers. A reader has to read again.
     Intent,
-    /// All other transactions.
+    /// The lock excludes all other transactions.
     Exclusive,
 }
 
@@ -44,10 +45,10 @@ impl LockWord {
         }
     }
 
-    /// The word of a lease of readers; `says` tells more about it.
+    /// The word of a lease of readers. `says` is the contents of the lease.
     ///
     /// # Panics
-    /// If `says` has more than 63 bits: our bug.
+    /// If `says` has more than 63 bits (a bug of Tarn).
     #[inline]
     pub fn lease(says: u64) -> LockWord {
         assert!(says < LEASE);
@@ -72,13 +73,13 @@ impl LockWord {
         self.0
     }
 
-    /// The transaction that holds the lock, if one does.
+    /// The transaction that holds the lock, if a transaction holds it.
     #[inline]
     pub fn owner(self) -> Option<OwnerTag> {
         OwnerTag::from_word(self.0 & !INTENT)
     }
 
-    /// The mode in which the lock is held, if it is.
+    /// The mode in which the lock is held, if it is held.
     #[inline]
     pub fn mode(self) -> Option<LockMode> {
         match (self.0 & !INTENT, self.0 & INTENT) {
@@ -89,7 +90,7 @@ impl LockWord {
         }
     }
 
-    /// The mode in which a transaction other than `me` holds the lock, if one does.
+    /// The mode in which another transaction than `me` holds the lock, if one does.
     #[inline]
     pub fn held_against(self, me: OwnerTag) -> Option<LockMode> {
         self.mode().filter(|_| self.0 & !INTENT != me.word())
@@ -130,7 +131,7 @@ mod tests {
             assert_eq!(word.held_against(tag(crate::ids::COUNT_MAX)), None);
             assert_eq!(word.held_against(tag(1)), Some(mode));
             assert_eq!(word.owner().map(OwnerTag::node), Some(tag(1).node()));
-            // Sweeps that know no modes see the owner, too.
+            // Sweeps that know no modes also see the owner.
             let seen = OwnerTag::from_word(word.word()).map(OwnerTag::node);
             assert_eq!(seen, Some(tag(1).node()));
         }

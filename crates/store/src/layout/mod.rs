@@ -1,8 +1,8 @@
-//! Record layouts: how a record lies in remote memory.
+//! Record layouts: the arrangement of a record's bytes in remote memory.
 //!
-//! Invariant: a layout is bytes and arithmetic only. The protocol decides which transaction may change which
-//! word when. Indexes and logs work on the [`Slot`] of any layout, which the database's [`LayoutKind`] makes.
-//! Loaders and inspections read its [`RecordLayout`].
+//! Invariant: a layout is only bytes and arithmetic. The protocol decides which transaction may change which word,
+//! and when. Indexes and logs use the [`Slot`] of any layout, which the database's [`LayoutKind`] creates. Loaders
+//! and inspections use the slot's [`RecordLayout`].
 
 mod bucket_shape;
 mod cells;

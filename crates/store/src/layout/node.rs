@@ -1,4 +1,4 @@
-//! A node of an ordered index as it lies in memory.
+//! The layout of a node of an ordered index in memory.
 //!
 //! ```text
 //! 0        8        16        24       32       40       48       48+K     48+2K
@@ -6,44 +6,45 @@
 //! META     | level u8 | flags u8 | tree u16 | 0 u32 |
 //! slots, from the next line on:   leaf {key K, value V}     inner {key K, child's address 8}
 //! ```
-//! Invariants: LOCK, VERSION, META, NEXT, BITMAP and STRAYS are in one line, so that one READ of it says
-//! which slots are in use as of VERSION. Slots that are not in use hold anything. Slots are not sorted: an
-//! insert writes one of them and the header. A leaf's slots form groups of [`GROUP_SLOTS`], each of whole
-//! lines; slots left over at the end are the home of no key. An entry lies in the group that its key hashes
-//! to, or the group's bit in STRAYS is set. So a reader of the first line and one group finds the entry, or
-//! knows that it is absent, or knows that only the whole leaf can say. A node covers the keys from LOW up to
-//! HIGH, HIGH excluded; without the flag `BOUNDED` there is no upper end. Zeros at the root's address are an
-//! empty leaf that covers every key: an empty tree. Anywhere else zeros are no node: `tree` is an index's
-//! number plus one. A node that is `DEAD` was merged into another, and is used again only in its own tree.
+//! Invariant: LOCK, VERSION, META, NEXT, BITMAP and STRAYS lie in one line, so that one READ of this line tells
+//! which slots are in use as of VERSION. Unused slots may contain any bytes. Slots are not sorted: an insert writes
+//! one slot and the header. A leaf's slots form groups of [`GROUP_SLOTS`] slots, and each group takes whole lines.
+//! Slots that remain at the end belong to no group, so no key has its home there. An entry lies in the group that
+//! its key hashes to, or the group's bit in STRAYS is set. So a reader of the first line and one group gets one of
+//! three answers. The reader finds the entry, or knows that the entry is absent, or knows that it must read the
+//! whole leaf. A node covers the keys from LOW (inclusive) to HIGH (exclusive). Without the flag `BOUNDED` there is
+//! no upper end. Zeros at the root's address are an empty leaf that covers every key: an empty tree. Zeros at any
+//! other address are not a node, because `tree` is an index's number plus one. A node that is `DEAD` was merged
+//! into another node, and is used again only in its own tree.
 
 use crate::layout::{LOCK_AT, VERSION_AT, Version};
 use tarn_fabric::address::{Address, LINE_BYTES};
 
-/// Offset of META.
+/// The offset of META.
 pub const META_AT: usize = 16;
-/// Offset of NEXT.
+/// The offset of NEXT.
 pub const NEXT_AT: usize = 24;
-/// Offset of BITMAP.
+/// The offset of BITMAP.
 pub const BITMAP_AT: usize = 32;
-/// Offset of STRAYS: one bit for each group of slots, set if an entry whose home is this group may lie
-/// elsewhere.
+/// The offset of STRAYS. STRAYS has one bit for each group of slots. The bit is set if an entry whose home is this
+/// group may lie in another group.
 pub const STRAYS_AT: usize = 40;
-/// Slots of a group. A group is always whole lines, since slots are whole words.
+/// The number of slots of a group. A group always takes whole lines, since slots take whole words.
 pub const GROUP_SLOTS: usize = 8;
-/// Offset of the LOW fence; HIGH follows.
+/// The offset of the LOW fence. HIGH follows LOW.
 pub const LOW_AT: usize = 48;
-/// The most slots of a node: the bits of BITMAP.
+/// The maximum number of slots of a node, which is the number of bits of BITMAP.
 pub const SLOTS_MAX: usize = 64;
-/// Bytes of a child's address.
+/// The number of bytes of a child's address.
 pub const CHILD_BYTES: usize = 8;
-/// Flag of META: the node has a HIGH fence.
+/// A flag of META: the node has a HIGH fence.
 pub const BOUNDED: u8 = 1;
-/// Flag of META: the node was merged into another.
+/// A flag of META. It says that the node was merged into another node.
 pub const DEAD: u8 = 2;
 
 const NODE_BYTES: usize = 1024;
 const WIDE_NODE_BYTES: usize = 2048;
-/// Keys wider than this make wide nodes.
+/// Keys wider than this number of bytes have nodes of [`WIDE_NODE_BYTES`].
 const NARROW_KEY_BYTES: usize = 16;
 
 const _: () = assert!(STRAYS_AT == BITMAP_AT + 8 && LOW_AT == STRAYS_AT + 8);
@@ -58,19 +59,19 @@ pub fn mask(count: usize) -> u64 {
 /// The layout of the nodes of one index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeShape {
-    /// Width of a key: a multiple of 8.
+    /// The width of a key in bytes: a multiple of 8.
     pub key_bytes: usize,
-    /// Width of a leaf's values: a multiple of 8, or 0.
+    /// The width of a leaf's values in bytes: a multiple of 8, or 0.
     pub value_bytes: usize,
-    /// Size of a node.
+    /// The size of a node.
     pub node_bytes: usize,
-    /// Size of a node's header, in whole lines.
+    /// The size of a node's header, in bytes of whole lines.
     pub header_bytes: usize,
-    /// Slots of a leaf.
+    /// The number of slots of a leaf.
     pub leaf_slots: usize,
-    /// Slots of an inner node.
+    /// The number of slots of an inner node.
     pub inner_slots: usize,
-    /// Groups of a leaf's slots that are homes.
+    /// The number of groups of a leaf's slots that are homes of keys.
     pub homes: usize,
 }
 
@@ -97,10 +98,10 @@ impl NodeShape {
         }
     }
 
-    /// The group of a leaf's slots that a key's entry lies in, if there is room. Keys that follow one another
-    /// come to different groups: multiplying by the golden ratio keeps them apart (Knuth, "The Art of
-    /// Computer Programming", vol. 3, section 6.4). The upper half of a key word is folded onto the lower
-    /// one, where it counts, since keys may end in zeros.
+    /// The group of a leaf's slots in which a key's entry lies, if the group has room. Successive keys get
+    /// different groups, because a multiplication by the golden ratio separates them (Knuth, "The Art of Computer
+    /// Programming", vol. 3, section 6.4). The upper half of a key word is combined with the lower half, since the
+    /// lower half decides and keys may end in zeros.
     #[inline]
     pub fn home(&self, key: &[u8]) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -112,21 +113,21 @@ impl NodeShape {
         (((hash >> 32) * self.homes as u64) >> 32) as usize
     }
 
-    /// The slots of a leaf's group.
+    /// The bits of the slots of a leaf's group.
     #[inline]
     pub fn group_bits(group: usize) -> u64 {
         0xff << (group * GROUP_SLOTS)
     }
 
-    /// Where a leaf's group lies, and its size.
+    /// The offset of a leaf's group, and its size.
     #[inline]
     pub fn group_at(&self, group: usize) -> (usize, usize) {
         let bytes = GROUP_SLOTS * (self.key_bytes + self.value_bytes);
         (self.header_bytes + group * bytes, bytes)
     }
 
-    /// The slot for a new entry of a node of this level, outside the slots in `taken`, and the bit to be set
-    /// in STRAYS. Returns `None` if there is no room.
+    /// The slot for a new entry in a node of this level, outside the slots in `taken`, and the bit that must be set
+    /// in STRAYS. Returns `None` if no slot is free.
     pub fn place(&self, level: u8, key: &[u8], taken: u64) -> Option<(usize, u64)> {
         let free = !taken & mask(self.slots(level));
         if level > 0 {
@@ -137,30 +138,30 @@ impl NodeShape {
         if near != 0 {
             return Some((near.trailing_zeros() as usize, 0));
         }
-        // The search begins at the end, where slots may be the home of no key.
+        // The search begins at the last slot, because the last slots may be in no key's home.
         let last = free.checked_ilog2()?;
         Some((last as usize, 1 << home))
     }
 
-    /// Slots of a node of this level.
+    /// The number of slots of a node of this level.
     #[inline]
     pub fn slots(&self, level: u8) -> usize {
         if level == 0 { self.leaf_slots } else { self.inner_slots }
     }
 
-    /// Size of a slot of a node of this level.
+    /// The size of a slot of a node of this level.
     #[inline]
     pub fn slot_bytes(&self, level: u8) -> usize {
         self.key_bytes + if level == 0 { self.value_bytes } else { CHILD_BYTES }
     }
 
-    /// Offset of a slot in a node of this level.
+    /// The offset of a slot in a node of this level.
     #[inline]
     pub fn slot_at(&self, level: u8, slot: usize) -> usize {
         self.header_bytes + slot * self.slot_bytes(level)
     }
 
-    /// Bytes of a node of this level that are in use when all its slots are taken.
+    /// The number of bytes that a node of this level uses when all its slots are taken.
     #[inline]
     pub fn used_bytes(&self, level: u8) -> usize {
         self.slot_at(level, self.slots(level))
@@ -175,7 +176,7 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// A view of an image that has at least the bytes that the node's level uses.
+    /// Creates a view of an image. The image must have at least the bytes that the node's level uses.
     #[inline]
     pub fn new(shape: &'a NodeShape, bytes: &'a [u8]) -> Node<'a> {
         Node { shape, bytes }
@@ -186,19 +187,19 @@ impl<'a> Node<'a> {
         u64::from_le_bytes(*self.bytes[at..].first_chunk().expect("inside the image"))
     }
 
-    /// LOCK.
+    /// The word LOCK.
     #[inline]
     pub fn lock(&self) -> u64 {
         self.word(LOCK_AT)
     }
 
-    /// VERSION.
+    /// The node's VERSION.
     #[inline]
     pub fn version(&self) -> Version {
         Version::from_word(self.word(VERSION_AT))
     }
 
-    /// The node's level; 0: a leaf.
+    /// The node's level; a leaf has level 0.
     #[inline]
     pub fn level(&self) -> u8 {
         self.bytes[META_AT]
@@ -215,57 +216,56 @@ impl<'a> Node<'a> {
         self.has(DEAD)
     }
 
-    /// The index that the node belongs to, as the index's number plus one; a root that was never split says
-    /// 0.
+    /// The number, plus one, of the index that the node belongs to. In a root that was never split it may be 0.
     #[inline]
     pub fn tree(&self) -> u16 {
         u16::from_le_bytes([self.bytes[META_AT + 2], self.bytes[META_AT + 3]])
     }
 
-    /// The address of the node after it at its level.
+    /// The address of the next node at the same level.
     #[inline]
     pub fn next(&self) -> Address {
         Address::from_word(self.word(NEXT_AT))
     }
 
-    /// Its slots in use. Bits of a damaged word for slots that do not exist are ignored.
+    /// The bits of the node's used slots. Bits of a damaged word for slots that do not exist are ignored.
     #[inline]
     pub fn bitmap(&self) -> u64 {
         self.word(BITMAP_AT) & mask(self.shape.slots(self.level()))
     }
 
-    /// Groups of slots of which an entry may lie elsewhere.
+    /// The bits of the groups of slots of which an entry may lie in another group.
     #[inline]
     pub fn strays(&self) -> u64 {
         self.word(STRAYS_AT)
     }
 
-    /// How many slots are in use.
+    /// The number of slots in use.
     #[inline]
     pub fn count(&self) -> usize {
         self.bitmap().count_ones() as usize
     }
 
-    /// The least key that it covers.
+    /// The lowest key that the node covers.
     #[inline]
     pub fn low(&self) -> &'a [u8] {
         &self.bytes[LOW_AT..LOW_AT + self.shape.key_bytes]
     }
 
-    /// The least key beyond the node, if it has an upper end.
+    /// The lowest key beyond the node, if the node has an upper end.
     #[inline]
     pub fn high(&self) -> Option<&'a [u8]> {
         let at = LOW_AT + self.shape.key_bytes;
         self.has(BOUNDED).then(|| &self.bytes[at..at + self.shape.key_bytes])
     }
 
-    /// Whether a key belongs to it.
+    /// Whether the node covers a key.
     #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
         self.low() <= key && self.high().is_none_or(|high| key < high)
     }
 
-    /// A slot's key.
+    /// The key in a slot.
     #[inline]
     pub fn key(&self, slot: usize) -> &'a [u8] {
         let at = self.shape.slot_at(self.level(), slot);
@@ -278,13 +278,13 @@ impl<'a> Node<'a> {
         Address::from_word(self.word(self.shape.slot_at(self.level(), slot) + self.shape.key_bytes))
     }
 
-    /// The slots in use, ascending.
+    /// The numbers of the slots in use, in ascending order.
     #[inline]
     pub fn used(&self) -> Bits {
         Bits(self.bitmap())
     }
 
-    /// The slot that holds `key`, of those in `among`.
+    /// The slot among the slots `among` that holds `key`.
     pub fn find(&self, key: &[u8], among: u64) -> Option<usize> {
         let level = self.level();
         let (stride, start) = (self.shape.slot_bytes(level), self.shape.header_bytes);
@@ -296,13 +296,13 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The first word of a key, as a number that compares like the key's bytes.
+/// The first word of a key, as a number. Such numbers compare in the same order as the keys' bytes.
 #[inline]
 pub fn first_of(key: &[u8]) -> u64 {
     u64::from_be_bytes(*key.first_chunk().expect("keys have 8 bytes or more"))
 }
 
-/// The positions of the bits that are set in a word.
+/// An iterator over the positions of the bits that are set in a word.
 #[derive(Clone, Copy)]
 pub struct Bits(pub u64);
 
@@ -320,7 +320,8 @@ impl Iterator for Bits {
     }
 }
 
-/// Changes a key into the one before it. If there is none, the key becomes all ones, and the answer is false.
+/// Changes a key into the key before it. If no key is before it, all bits of the key become ones, and the result is
+/// false.
 pub fn before(key: &mut [u8]) -> bool {
     for byte in key.iter_mut().rev() {
         let (less, borrowed) = byte.overflowing_sub(1);
@@ -339,7 +340,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever stands in a node's memory, reads of the node stay within its bytes.
+        /// For any contents of a node's memory, reads of the node stay within its bytes.
         #[test]
         fn damaged_nodes_are_read_within_their_bytes(
             seed: u64, meta: u32, bitmap in prop_oneof![Just(u64::MAX), any::<u64>()],

@@ -4,14 +4,14 @@
 //! 0 LOCK | 8 STATE | 16 KEY | 24 V0 .. V(n-1) | payload 0 .. payload n-1 | 56 WRITER
 //! V        63 INVISIBLE | 62 deleted | 61 T_commit or T_lb 0         0: never one here
 //! ```
-//! Invariants: a record is one line, so that one READ is of one moment, and all that one WRITE of it changes
-//! comes at once. A record of one moment needs no PREV_TS. A version may have been discarded only if no place
-//! is fresh, and never one above the version that is shown. WRITER is the tag of the last transaction that
-//! put a version here. At most one version is INVISIBLE, and it is WRITER's. STATE and LOCK are as in records
-//! whose versions lie apart.
+//! Invariant: a record is one line, so that one READ of it is a snapshot of one moment, and all changes by one
+//! WRITE become visible together. A record of one moment needs no PREV_TS. A version may have been discarded only
+//! if no place is fresh, and a discarded version is never newer than the version that is shown. WRITER is the tag
+//! of the last transaction that wrote a version here. At most one version is INVISIBLE, and WRITER wrote it. STATE
+//! and LOCK have the same meaning as in records whose versions lie outside the slot.
 //!
-//! The layout is our own, for rows so small that the versions fit beside the key. Then versions cost no
-//! second READ.
+//! The layout is Tarn's own. This layout is for rows so small that several versions fit beside the key. Then old
+//! versions cost no second READ.
 
 use super::choose::Seen;
 use super::{HEADER_BYTES, LockWords, RecordLayout, Slot, VersionWord};
@@ -19,25 +19,25 @@ use crate::ids::Timestamp;
 use crate::schema::TableSchema;
 use tarn_fabric::address::LINE_BYTES;
 
-/// Offset of the first version's word.
+/// The offset of the first version's word.
 pub const PACKED_VERSIONS_AT: usize = HEADER_BYTES;
-/// Offset of WRITER.
+/// The offset of WRITER.
 pub const PACKED_WRITER_AT: usize = LINE_BYTES - 8;
 
 const _: () = assert!(PACKED_WRITER_AT == 56 && PACKED_VERSIONS_AT == 24);
-// Two versions of one word each: a row of SmallBank.
+// Two versions of one word each fit the line, which is enough for a row of SmallBank.
 const _: () = assert!(PACKED_VERSIONS_AT + 2 * (8 + 8) == PACKED_WRITER_AT);
 
-/// How many versions a slot has, and how large their payloads are.
+/// The number of versions of a slot, and the size of their payloads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packed {
     count: u8,
-    /// Bytes of a payload, rounded up to words.
+    /// The number of bytes of a payload, rounded up to words.
     stride: u8,
 }
 
 impl Packed {
-    /// The layout for `count` versions of rows of `schema`, if they fit a line.
+    /// The layout for `count` versions of rows of `schema`, if these versions fit in a line.
     pub(super) fn fitting(count: u8, schema: &TableSchema) -> Option<Packed> {
         let stride = schema.payload_bytes().next_multiple_of(8);
         let bytes = PACKED_VERSIONS_AT + usize::from(count) * (8 + stride);
@@ -51,14 +51,14 @@ impl Packed {
         usize::from(self.count)
     }
 
-    /// Offset of a version's word in a slot.
+    /// The offset of a version's word in a slot.
     #[inline]
     pub fn version_at(self, cell: usize) -> usize {
         debug_assert!(cell < self.count());
         PACKED_VERSIONS_AT + cell * 8
     }
 
-    /// Offset of a version's payload in a slot.
+    /// The offset of a version's payload in a slot.
     #[inline]
     pub fn payload_at(self, cell: usize) -> usize {
         debug_assert!(cell < self.count());
@@ -71,7 +71,7 @@ impl Packed {
         VersionWord::from_word(word(image, self.version_at(cell)))
     }
 
-    /// The part of all versions that a reader needs.
+    /// The parts of all versions that a reader needs.
     #[inline]
     pub fn all(self, image: &[u8]) -> impl Iterator<Item = Seen> + Clone {
         let line: &[[u8; 8]; LINE_BYTES / 8] =
@@ -87,8 +87,8 @@ impl Packed {
         })
     }
 
-    /// If there are two places, and neither has a mark (INVISIBLE or deleted): the place of the newest
-    /// version, and its word. The next version goes to the other place, which is free or older.
+    /// The place of the newest version and its word, if there are two places and no place has a mark (INVISIBLE or
+    /// deleted). The next version goes to the other place, which is free or has the older version.
     #[inline(always)]
     pub fn newest_of_two(self, line: &[u64; LINE_BYTES / 8]) -> Option<(usize, VersionWord)> {
         const FIRST: usize = PACKED_VERSIONS_AT / 8;

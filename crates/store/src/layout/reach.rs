@@ -1,15 +1,16 @@
-//! The lines and words of a row that its columns lie in, one bit each.
+//! Bit masks of the lines and words of a row in which its columns lie.
 //!
-//! Invariant: a set of columns covers the union of the units that each column covers, so that runs of lines
-//! are runs of bits. Rows of more than 64 units have no masks: then columns are counted instead.
+//! Invariant: a set of columns covers the union of the units (lines or words) that its columns cover, so that runs
+//! of units are runs of bits. Rows of more than 64 units have no masks. For rows without masks each column is
+//! processed by itself.
 
 use crate::schema::{Cells, Column, TableSchema};
 use tarn_fabric::address::LINE_BYTES;
 
-/// Bytes of a word. Writes are whole words.
+/// The number of bytes of a word. WRITEs cover whole words.
 pub const WORD_BYTES: usize = 8;
 
-/// See the module's text.
+/// The masks of a table's columns: one mask of lines and one mask of words for each column.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
     lines: Box<[u64]>,
@@ -17,12 +18,13 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The reach of the columns of `schema`.
+    /// Computes the masks of the columns of `schema`.
     pub fn of(schema: &TableSchema) -> Reach {
         Reach { lines: masks(schema, LINE_BYTES), words: masks(schema, WORD_BYTES) }
     }
 
-    /// The units of `unit` bytes that the columns of `bits` lie in; `None` if a row has too many units.
+    /// The mask of the units of `unit` bytes in which the columns of `bits` lie. Returns `None` if a row has too
+    /// many units.
     #[inline]
     pub fn units(&self, unit: usize, bits: u64) -> Option<u64> {
         let masks = match unit {
@@ -41,8 +43,8 @@ impl Reach {
         Some(units)
     }
 
-    /// Calls `run(from, to)` for the byte ranges of a payload of these columns that `cells` cover, widened to
-    /// multiples of `unit` and merged where they touch.
+    /// Calls `run(from, to)` for the byte ranges of a payload in which the columns of `cells` lie. The ranges are
+    /// widened to multiples of `unit`, and merged if they touch.
     pub fn for_each_run(
         &self,
         columns: &[Column],
@@ -117,7 +119,7 @@ mod tests {
         assert_eq!(reach.units(LINE_BYTES, 0b010), Some(0b11));
         assert_eq!(reach.units(LINE_BYTES, 0b101), Some(0b1_1111_1111));
         assert_eq!(reach.units(LINE_BYTES, 0), Some(0));
-        // 568 bytes are 71 words.
+        // A row of 568 bytes has 71 words.
         assert_eq!(reach.units(WORD_BYTES, 0b001), None);
         let narrow = TableSchema::new("t", 1).column("a", ColumnType::Bytes(512));
         assert_eq!(Reach::of(&narrow).units(WORD_BYTES, 1), Some(u64::MAX));

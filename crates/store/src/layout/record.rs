@@ -1,10 +1,10 @@
-//! The layout of a database's records, and readers of a slot of any layout.
+//! The layout of a database's records, and functions that read a slot of any layout.
 //!
-//! Invariant: code that fills tables, looks at memory at rest or names the fields that a verb touched reads a
-//! slot's record only through this file. So another layout is one more variant of both enums, with its arms.
-//! Two things are not here. One is the head of LOCK, VERSION and KEY, which slots, directory records and
-//! nodes have in every layout (indexes find keys by it). The other is a protocol's work on its own layout,
-//! whose bytes it knows.
+//! Invariant: code that fills tables, inspects memory or names the fields that a verb touched reads a slot's record
+//! only through this file. So a new layout is one more variant of both enums, with its match arms. Two things are
+//! outside this file. The first is the head of LOCK, VERSION and KEY, which slots, directory records and nodes have
+//! in every layout (indexes find keys by this head). The second is the code by which a protocol works on its own
+//! layout, because the protocol knows the bytes of that layout.
 
 use super::{
     CELL_COORDINATORS_MAX, CELLS_MAX, Cell, CellAddress, Cells, Deltas, KEY_AT, Lined, LockWords,
@@ -17,47 +17,47 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use tarn_fabric::address::Address;
 
-/// The layout of all records of a database. The protocol says which, and the plan's stamp holds it.
+/// The layout of all records of a database. The protocol chooses it, and the plan's stamp includes it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayoutKind {
-    /// One version, changed in place.
+    /// One version, which is changed in place.
     #[default]
     SingleVersion,
-    /// One version, changed in place, with tickets for locks.
+    /// One version, which is changed in place, with lock words of tickets.
     Ticketed,
-    /// Several versions of each record, by the time of their commit.
+    /// Several versions of each record, with their commit times.
     MultiVersion {
         /// The number of versions, 1 to [`CELLS_MAX`].
         cells: u8,
-        /// Where the versions lie.
+        /// The place where the versions lie.
         records: Records,
     },
-    /// The newest version in one place, and of older ones the columns that differ.
+    /// The newest version in one place, and the columns in which each older version differs.
     Deltas {
         /// The number of versions, 1 to [`super::DELTA_VERSIONS_MAX`].
         cells: u8,
     },
-    /// The same heads as `Deltas`, but each version is whole.
+    /// The same slots as `Deltas`, but each version is stored whole.
     Wholes {
         /// The number of versions, 1 to [`super::DELTA_VERSIONS_MAX`].
         cells: u8,
     },
-    /// One version, which every line names.
+    /// One version, whose number is repeated in every line.
     Lined {
-        /// Whether a record takes only half a line if it fits, and then does not name its writer.
+        /// Whether a record takes only half a line if it fits. Such a record does not name its writer.
         halves: bool,
     },
 }
 
-/// Where the versions of a record lie.
+/// The place where the versions of a record lie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Records {
-    /// In the slot's line if they fit, else apart.
+    /// The versions lie in the slot's line if they fit, and otherwise in separate memory.
     #[default]
     Auto,
-    /// Each in memory of its own.
+    /// Each version lies in separate memory.
     Apart,
 }
 
@@ -65,7 +65,7 @@ impl LayoutKind {
     /// The slot for rows of `schema`.
     ///
     /// # Panics
-    /// If the layout has no cells, or too many: [`LayoutKind::validate`] has refused that.
+    /// If the layout has no cells, or too many. [`LayoutKind::validate`] refuses such layouts earlier.
     pub fn slot(self, schema: &TableSchema) -> Slot {
         match self {
             LayoutKind::SingleVersion => Slot::of(schema),
@@ -123,8 +123,8 @@ impl LayoutKind {
     }
 }
 
-/// The layout's name in a memory node's superblock. The number in it is raised when the meaning of bytes
-/// changes.
+/// Formats the layout's name, which a memory node's superblock contains. The number in the name is raised when the
+/// meaning of bytes changes.
 impl fmt::Display for LayoutKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -147,27 +147,29 @@ impl fmt::Display for LayoutKind {
 /// The layout of one table's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordLayout {
-    /// VERSION in the head is the record's version. The payload is in the slot, or at an address there.
+    /// One version. VERSION in the head is the record's version. The payload lies in the slot, or at an address in
+    /// the slot.
     InPlace,
-    /// Several versions, all in the slot's line.
+    /// Several versions, which all lie in the slot's line.
     Packed(Packed),
-    /// Several versions, each where its cell in the slot says.
+    /// Several versions. A cell in the slot has the address of each version.
     Cells(Cells),
-    /// One version in memory of its own, beside the columns of older ones that differ, or beside whole older
-    /// ones.
+    /// The newest version in separate memory, together with the columns in which older versions differ, or with
+    /// whole older versions.
     Deltas(Deltas),
-    /// One version in the slot, which each of the slot's lines names.
+    /// One version in the slot. Each of the slot's lines contains the version's number.
     Lined(Lined),
 }
 
-/// Where a version's payload lies.
+/// The place where a version's payload lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PayloadAt {
-    /// This many bytes into the slot.
+    /// The payload lies in the slot, at this offset.
     Slot(usize),
-    /// In the slot, between its lines' versions: see [`Lined::gather_payload`].
+    /// The payload lies in the slot, between the versions of the slot's lines: see [`Lined::gather_payload`].
     Lines(Lined),
-    /// In memory of its own, which begins there. The payload is [`Slot::payload_at`] bytes into it.
+    /// The payload lies in separate memory, which begins at this address. The payload's offset in that memory is
+    /// [`Slot::payload_at`].
     Apart(Address),
 }
 
@@ -176,7 +178,7 @@ pub enum PayloadAt {
 pub struct Newest {
     /// The version.
     pub version: Version,
-    /// Where the version's payload lies.
+    /// The place where the version's payload lies.
     pub payload: PayloadAt,
 }
 
@@ -187,22 +189,22 @@ pub struct Loaded<'a> {
     pub table: TableId,
     /// The key word.
     pub key: u64,
-    /// The full key, of a table whose keys are longer than a word.
+    /// The full key, if the table's keys are longer than one word.
     pub full_key: &'a [u8],
-    /// The address of the payload if it lies apart; else [`Address::NULL`].
+    /// The address of the payload, if the payload lies in separate memory. Otherwise it is [`Address::NULL`].
     pub body: Address,
 }
 
 impl Slot {
-    /// Whether a slot of this image, [`Slot::slot_bytes`] long, can take another record. A slot whose record
-    /// was deleted cannot, as long as its versions may have readers: the protocol decides that.
+    /// Whether a slot with this image, [`Slot::slot_bytes`] long, can take another record. A slot whose record was
+    /// deleted cannot, as long as its versions may have readers. The protocol decides when the slot becomes free.
     #[inline]
     pub fn is_free(&self, image: &[u8]) -> bool {
         !version(image).is_present()
     }
 
-    /// The newest version of the record in a slot of this image, if there is one. Of several versions it is
-    /// the newest that is committed, and its [`Version`] is its timestamp.
+    /// The newest version of the record in a slot with this image, if the slot has a record. Among several versions
+    /// it is the newest committed version, and its [`Version`] is the version's timestamp.
     pub fn newest(&self, image: &[u8]) -> Option<Newest> {
         if self.is_free(image) {
             return None;
@@ -220,7 +222,7 @@ impl Slot {
         Some(Newest { version, payload: self.payload_of(image, committed.cell) })
     }
 
-    /// Where the payload of a version lies.
+    /// The place where the payload of a version lies.
     #[inline]
     pub fn payload_of(&self, image: &[u8], cell: usize) -> PayloadAt {
         match (self.record, self.body_at) {
@@ -238,8 +240,8 @@ impl Slot {
         }
     }
 
-    /// The addresses of the memory of its own that the record in a slot of this image has:
-    /// [`Slot::apart_bytes`] at each.
+    /// The addresses of the separate memory of the record in a slot with this image. The record has
+    /// [`Slot::apart_bytes`] at each address.
     pub fn apart(&self, image: &[u8]) -> impl Iterator<Item = Address> {
         let cells = if self.is_free(image) || !self.is_out_of_line() { 0 } else { self.cells() };
         (0..cells).filter_map(|cell| match self.payload_of(image, cell) {
@@ -248,8 +250,10 @@ impl Slot {
         })
     }
 
-    /// How many of a slot's first bytes are the same at every replica at rest, LOCK aside. Of a slot without
-    /// a record only the head counts: an insert that was undone leaves bytes behind.
+    /// The number of bytes, from the slot's start, that are equal at all replicas while no transaction runs. The
+    /// LOCK word among these bytes may differ. If the slot has no record, only the head must be the same, because
+    /// an insert that was
+    /// undone leaves bytes behind.
     pub fn replicated_bytes(&self, image: &[u8]) -> usize {
         match self.is_free(image) {
             true => self.body_at.unwrap_or(KEY_AT) + 8,
@@ -257,10 +261,10 @@ impl Slot {
         }
     }
 
-    /// Where each version of the record in a slot of this image begins in its memory of its own, the newest
-    /// first. [`Slot::apart_bytes`] of each are the same at every replica at rest. Versions that no cell
-    /// names are not, since a copy that joined later does not have them. Bytes behind a version may be left
-    /// of another record.
+    /// The offsets of all versions of the record in a slot with this image in their separate memory, the newest
+    /// first. While no transaction runs, [`Slot::apart_bytes`] of each version are the same at every replica.
+    /// Versions that no cell names may differ, since a copy that joined later does not have them. The bytes behind
+    /// a version may belong to an earlier record.
     pub fn versions_apart(&self, image: &[u8]) -> Vec<usize> {
         match self.record {
             RecordLayout::Deltas(deltas) => deltas.versions_at(&words(image), self.payload_bytes),
@@ -268,7 +272,8 @@ impl Slot {
         }
     }
 
-    /// Writes all of a loaded record but its payload into an image of zeros. Its first version's timestamp is 1.
+    /// Writes all of a loaded record except its payload into an image of zeros. The timestamp of its first version
+    /// is 1.
     pub fn write_loaded(&self, image: &mut [u8], record: &Loaded<'_>) {
         let mut set = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
         set(VERSION_AT, &Version::LOADED.word().to_le_bytes());
@@ -298,7 +303,8 @@ impl Slot {
         }
     }
 
-    /// Completes the memory of its own of a loaded record whose payload is written, if something is missing.
+    /// Completes the separate memory of a loaded record whose payload is already written, if the layout needs more
+    /// fields there.
     pub fn seal_loaded(&self, body: &mut [u8], key: u64) {
         match self.record {
             RecordLayout::Cells(_) => seal_record(&mut body[..self.apart_bytes()], 0, key),
@@ -309,9 +315,10 @@ impl Slot {
         }
     }
 
-    /// Whether a transaction that changes a record keeps the old payload beside the image that was read. It
-    /// does so in layouts where the payload may not be contiguous at the place of the slot's first one. Such
-    /// a payload lies apart, in a version of its own, or in lines with their versions between.
+    /// Whether a transaction that changes a record keeps the old payload separately from the image that was read.
+    /// The old payload must be kept in layouts whose slot may not have the old payload as contiguous bytes. In such
+    /// layouts the payload lies in separate memory, in one of several versions, or in lines with versions between
+    /// them.
     #[inline]
     pub fn keeps_old_payload(&self) -> bool {
         match self.record {
@@ -320,7 +327,8 @@ impl Slot {
         }
     }
 
-    /// The record's layout in lines, if it has one. Then a payload is copied out of the lines and into them.
+    /// The record's layout in lines, if the record has such a layout. A payload in such a layout must be copied out
+    /// of the lines, and into the lines.
     #[inline]
     pub fn lined(&self) -> Option<Lined> {
         match self.record {

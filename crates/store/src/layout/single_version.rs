@@ -10,36 +10,36 @@
 //!   0        8        16       24       32       40
 //!   | LOCK   | VERSION| STAMP  | PRINTS | DEPTH  | NEXT   | unused
 //! ```
-//! Invariants: LOCK is an owner's tag or 0, taken by CAS and given back by its holder. VERSION never falls. A
-//! record of one line is consistent when read by one READ (a line is atomic). A record of several lines is
-//! consistent if its LOCK and VERSION are free and equal in a READ before and a READ after its body (verbs of
-//! a batch are executed in order). That is why payload bytes lie contiguously, without a version in every
-//! line: see docs/design/0003-single-version-layout.md.
+//! Invariant: LOCK is an owner's tag or 0; it is taken by CAS and released by its holder. VERSION never decreases.
+//! A record of one line is consistent when one READ returns it, because a line is atomic. A record of several lines
+//! needs a READ of LOCK and VERSION before and after its body (verbs of a batch are executed in order). Such a
+//! record is consistent if both READs show it unlocked, with the same VERSION. Therefore payload bytes are
+//! contiguous, without a version in every line: see docs/design/0003-single-version-layout.md.
 //!
-//! After FORD (Zhang, Hua, Zuo, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
-//! Disaggregated Persistent Memory", FAST 2022), whose records are co-located with their bucket.
+//! The layout follows FORD (Zhang, Hua, Zuo, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
+//! Disaggregated Persistent Memory", FAST 2022), which also stores records in their bucket.
 
 use super::{LockWord, RecordLayout, TicketWord};
 use crate::schema::TableSchema;
 use tarn_fabric::address::LINE_BYTES;
 
-/// Offset of LOCK.
+/// The offset of LOCK.
 pub const LOCK_AT: usize = 0;
-/// Offset of VERSION.
+/// The offset of VERSION.
 pub const VERSION_AT: usize = 8;
-/// Offset of KEY.
+/// The offset of KEY.
 pub const KEY_AT: usize = 16;
-/// Bytes of the header that every record starts with.
+/// The number of bytes of the header with which every record starts.
 pub const HEADER_BYTES: usize = 24;
-/// Bytes of a directory record.
+/// The number of bytes of a directory record.
 pub const DIRECTORY_BYTES: usize = LINE_BYTES;
-/// Offset of STAMP: the VERSION at which a directory record's fingerprints are true.
+/// The offset of STAMP, which is the VERSION at which a directory record's fingerprints are valid.
 pub const DIRECTORY_STAMP_AT: usize = 16;
-/// Offset of a directory record's fingerprints, one byte a slot.
+/// The offset of a directory record's fingerprints, one byte for each slot.
 pub const DIRECTORY_PRINTS_AT: usize = 24;
-/// Offset of a directory record's depth: how many hash bits its keys share.
+/// The offset of a directory record's depth, which is the number of hash bits that all keys of the bucket share.
 pub const DIRECTORY_DEPTH_AT: usize = 32;
-/// Offset of a directory record's overflow block.
+/// The offset of the address of the bucket's next overflow block.
 pub const DIRECTORY_NEXT_AT: usize = 40;
 
 const _: () = assert!(HEADER_BYTES == KEY_AT + 8);
@@ -47,13 +47,13 @@ const _: () =
     assert!(DIRECTORY_STAMP_AT == VERSION_AT + 8 && DIRECTORY_PRINTS_AT == VERSION_AT + 16);
 const _: () = assert!(DIRECTORY_NEXT_AT + 8 <= DIRECTORY_BYTES);
 
-/// The largest slot that is stored in its bucket.
+/// The maximum size of a slot that has its payload inside.
 const INLINE_BYTES_MAX: usize = 2 * LINE_BYTES;
-/// The smallest slot. Two of them fill a line, so that a bin is one line.
+/// The minimum size of a slot. Two such slots fill a line, so that a bin is one line.
 pub(super) const SLOT_BYTES_MIN: usize = LINE_BYTES / 2;
 
-/// The size of a slot for this many bytes: half a line if they fit, else whole lines. No slot of less than a
-/// line crosses a line's end.
+/// The size of a slot that needs this number of bytes: half a line if they fit, otherwise whole lines. So no slot
+/// that is smaller than a line crosses the end of a line.
 const fn slot_bytes(used_bytes: usize) -> usize {
     if used_bytes <= SLOT_BYTES_MIN {
         SLOT_BYTES_MIN
@@ -65,14 +65,14 @@ const fn slot_bytes(used_bytes: usize) -> usize {
 /// The meaning of the LOCK words of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockWords {
-    /// The word names the holder: [`LockWord`].
+    /// The word is the tag of the holder: [`LockWord`].
     Tags,
-    /// The word counts the transactions that came and those that were served: [`TicketWord`].
+    /// The word counts the transactions that took tickets and the transactions that were served: [`TicketWord`].
     Tickets,
 }
 
 impl LockWords {
-    /// Whether the lock with this word is free. A lease leaves it free.
+    /// Whether the lock with this word is free. A lock with only a lease counts as free.
     #[inline]
     pub fn is_free(self, word: u64) -> bool {
         match self {
@@ -85,28 +85,31 @@ impl LockWords {
 /// The layout of the records of one table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Size of a slot: half a line, or a multiple of a line.
+    /// The size of a slot: half a line, or a multiple of a line.
     pub slot_bytes: usize,
-    /// Offset of the one body's address; `None` if the payload is in the slot, or each version has its own.
+    /// The offset of the body's address in the slot. The offset is `None` if the payload lies in the slot, or if
+    /// each version has its own body.
     pub body_at: Option<usize>,
-    /// Offset of the stored full key.
+    /// The offset of the full key in the slot.
     pub full_key_at: usize,
-    /// Length of the stored full key; 0 if the key is a word.
+    /// The length of the full key in the slot; 0 if the key is a word.
     pub full_key_bytes: usize,
-    /// Offset of the payload in the slot (inline; of several versions, the first), or in the memory of its
-    /// own. For a record in lines, the offset that it would have if it were contiguous: see [`Slot::lined`].
+    /// The offset of the payload in the slot or in the separate memory. In a slot of several versions, it is the
+    /// offset of the first payload. For a record in lines, it is the offset that the payload would have if it were
+    /// contiguous: see [`Slot::lined`].
     pub payload_at: usize,
-    /// Length of the payload.
+    /// The length of the payload.
     pub payload_bytes: usize,
-    /// Whether lookups read whole buckets. Then no record has a home of its own.
+    /// Whether lookups read whole buckets. Then no record has a home in the bucket.
     pub by_bucket: bool,
     /// The layout of the record in a slot.
     pub record: RecordLayout,
-    /// The meaning of records' LOCK words. Those of directories are always tags.
+    /// The meaning of the LOCK words of records. LOCK words of directory records are always tags.
     pub lock_words: LockWords,
-    /// The answer of [`Slot::is_plain`], kept because every record that is added asks for it.
+    /// The answer of [`Slot::is_plain`]. The answer is stored because it is needed for every record that is added.
     pub(super) plain: bool,
-    /// The answer of [`Slot::is_out_of_line`], kept because it is asked for as often.
+    /// The answer of [`Slot::is_out_of_line`]. The answer is stored because it is needed for every record that is
+    /// added.
     pub(super) out_of_line: bool,
     /// The answer of [`Slot::used_bytes`].
     pub(super) used_bytes: usize,
@@ -117,7 +120,7 @@ impl Slot {
     pub fn of(schema: &TableSchema) -> Slot {
         let full_key_bytes = schema.stored_key_bytes();
         let payload_bytes = schema.payload_bytes();
-        // The payload starts at a multiple of 8, so that words stay aligned.
+        // The payload starts at a multiple of 8, so that its words stay aligned.
         let payload_at = (HEADER_BYTES + full_key_bytes).next_multiple_of(8);
         let inline_bytes = slot_bytes(payload_at + payload_bytes);
         if inline_bytes <= INLINE_BYTES_MAX && !schema.apart {
@@ -156,7 +159,7 @@ impl Slot {
         .shaped(0, false)
     }
 
-    /// The same slot in buckets of another shape: at least `bytes_min` long.
+    /// The same slot for buckets of another shape, with a size of at least `bytes_min`.
     #[must_use]
     pub fn shaped(self, bytes_min: usize, by_bucket: bool) -> Slot {
         let slot_bytes = self.slot_bytes.max(slot_bytes(bytes_min));
@@ -166,14 +169,14 @@ impl Slot {
         Slot { slot_bytes, by_bucket, plain, ..self }
     }
 
-    /// Whether the payload lies apart.
+    /// Whether the payload lies outside the slot.
     #[inline]
     pub fn is_out_of_line(&self) -> bool {
         self.out_of_line
     }
 
-    /// Bytes that one version has apart, as allocated: whole lines; 0 if inline. Of versions kept as deltas,
-    /// all bytes that the record has apart.
+    /// The number of bytes allocated for one version outside the slot, in whole lines; 0 if the payload lies in the
+    /// slot. For versions kept as deltas, it is the number of all bytes that the record has outside the slot.
     pub fn body_bytes(&self) -> usize {
         match self.record {
             RecordLayout::Deltas(deltas) => deltas.block_bytes(self.payload_bytes),
@@ -181,13 +184,14 @@ impl Slot {
         }
     }
 
-    /// Bytes that one version has apart; 0 if inline.
+    /// The number of bytes that one version has outside the slot; 0 if the payload lies in the slot.
     #[inline]
     pub fn apart_bytes(&self) -> usize {
         if self.is_out_of_line() { self.payload_at + self.payload_bytes } else { 0 }
     }
 
-    /// How many versions a slot has places for. Of versions kept as deltas only the newest counts.
+    /// The number of versions for which a slot has places. Of versions kept as deltas, only the newest version
+    /// counts.
     #[inline]
     pub fn cells(&self) -> usize {
         match self.record {
@@ -197,27 +201,28 @@ impl Slot {
         }
     }
 
-    /// Whether one line holds all of the slot that is used, so that one READ of it is consistent.
+    /// Whether one line contains all used bytes of the slot, so that one READ of the slot is consistent.
     #[inline]
     pub fn is_one_line(&self) -> bool {
         self.slot_bytes <= LINE_BYTES || self.used_bytes() <= LINE_BYTES
     }
 
-    /// Whether one READ of a slot needs no second look at its head. The slot is of one moment, or its lines
-    /// may be of different ones ([`super::choose()`]) or name their versions ([`super::Lined`]).
+    /// Whether one READ of a slot is enough, without reading its head again. Either the slot is a snapshot of one
+    /// moment, or its lines may be of different moments ([`super::choose()`]), or its lines contain their versions
+    /// ([`super::Lined`]).
     #[inline]
     pub fn is_read_at_once(&self) -> bool {
         self.is_one_line() || matches!(self.record, RecordLayout::Cells(_) | RecordLayout::Lined(_))
     }
 
-    /// Whether a record is recognised by its key word, in one line. Then one READ of its home shows the whole
-    /// record.
+    /// Whether a record is identified by its key word alone, and lies in one line. Then one READ of its home
+    /// returns the whole record.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.plain
     }
 
-    /// Bytes of the slot in use.
+    /// The number of used bytes of the slot.
     #[inline]
     pub fn used_bytes(&self) -> usize {
         self.used_bytes

@@ -1,18 +1,20 @@
-//! A LOCK word of tickets: a transaction that comes takes a number, and waits until it is called.
+//! A LOCK word of tickets: a transaction that requests the lock takes a ticket number, and waits until the number
+//! is served.
 //!
 //! ```text
 //! 63 … 48 writers served | 47 … 32 readers served | 31 … 16 writers come | 15 … 0 readers come
 //! ```
-//! Invariant: the word is changed by FAA of one ticket or one service, and by CAS to 0 when it is at rest. No
-//! owner's tag is in it. The word does not say which of those that came has the lock; each transaction knows
-//! by the word that it found when it came. A writer has the lock once all before it are served, a reader once
-//! all writers before it are. A count goes no further than twice [`COUNT_MAX`]. A transaction that finds a
-//! count at [`COUNT_MAX`] leaves again; one that then finds the word at rest sets it back.
+//! Invariant: the word is changed by FAA, which adds one ticket or one service, and by CAS to 0 when no ticket is
+//! waiting or held. The word contains no owner's tag. The word does not tell which transaction holds the lock. Each
+//! transaction knows its turn from the word that it found when it took its ticket. A writer holds the lock once all
+//! earlier tickets are served. A reader holds the lock once all earlier writers are served. No count exceeds twice
+//! [`COUNT_MAX`]. A transaction that finds a count at [`COUNT_MAX`] gives its ticket back. A transaction that then
+//! finds all tickets served resets the word.
 //!
-//! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation",
-//! SIGMOD 2018, section 4.
+//! The algorithm is from Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization
+//! without Starvation", SIGMOD 2018, section 4.
 
-/// How far tickets count before the word is set back.
+/// The number of tickets after which the word is reset.
 pub const COUNT_MAX: u16 = 1 << 15;
 
 const READER_COMES: u32 = 0;
@@ -23,20 +25,20 @@ const WRITER_SERVED: u32 = 48;
 /// The kind of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ticket {
-    /// The lock is shared with other readers.
+    /// A ticket for the shared lock of readers.
     Reader,
-    /// The lock is exclusive.
+    /// A ticket for the exclusive lock.
     Writer,
 }
 
 impl Ticket {
-    /// The number that is added to the word to come.
+    /// The number that is added to the word to take a ticket.
     #[inline]
     pub fn comes(self) -> u64 {
         1 << if self == Ticket::Reader { READER_COMES } else { WRITER_COMES }
     }
 
-    /// The number that is added to the word to go.
+    /// The number that is added to the word to release the lock.
     #[inline]
     pub fn goes(self) -> u64 {
         1 << if self == Ticket::Reader { READER_SERVED } else { WRITER_SERVED }
@@ -53,25 +55,26 @@ impl TicketWord {
         (self.0 >> at) as u16
     }
 
-    /// Whether all that came are served.
+    /// Whether all tickets are served.
     #[inline]
     pub fn is_at_rest(self) -> bool {
         self.0 as u32 == (self.0 >> 32) as u32
     }
 
-    /// Whether a writer has come that is not served yet.
+    /// Whether a writer has taken a ticket that is not served yet.
     #[inline]
     pub fn has_writer(self) -> bool {
         self.count(WRITER_COMES) != self.count(WRITER_SERVED)
     }
 
-    /// Whether no transaction may take a ticket any more, with counts up to `count_max`.
+    /// Whether no transaction may take a ticket any more, if counts may go up to `count_max`.
     #[inline]
     pub fn is_over(self, count_max: u16) -> bool {
         self.count(READER_COMES) >= count_max || self.count(WRITER_COMES) >= count_max
     }
 
-    /// Whether it is the turn, by this word, of the transaction that found `came` when it took its ticket.
+    /// Whether this word shows that a transaction with this ticket may use the lock now. `came` is the word that
+    /// the transaction found when it took its ticket.
     #[inline]
     pub fn is_turn(self, ticket: Ticket, came: TicketWord) -> bool {
         let writers = self.count(WRITER_SERVED) == came.count(WRITER_COMES);
@@ -86,7 +89,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    /// The transactions that have come and are not served, with the words that they found.
+    /// The transactions that have tickets that are not served, with the words that they found.
     type Queue = VecDeque<(Ticket, TicketWord)>;
 
     fn holders(word: TicketWord, queue: &Queue) -> Vec<Ticket> {

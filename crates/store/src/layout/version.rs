@@ -1,13 +1,14 @@
 //! A record's version word.
 //!
-//! Invariant: the counter of one slot only grows, whatever records come to live in it, so that an
-//! equal word means an unchanged record. Zero is a slot that was never used.
+//! Invariant: the counter of one slot only grows, even when other records use the slot. So an equal word means that
+//! the record has not changed. The word of a slot that was never used is zero.
 
 use std::fmt;
 
 const ABSENT: u64 = 1 << 63;
 
-/// Bit 63: the record is absent (deleted, or never there); below it a counter.
+/// The version of a record. Bit 63 means that the record is absent (deleted, or never inserted). The lower bits are
+/// a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Version(u64);
 
@@ -29,19 +30,19 @@ impl Version {
         self.0
     }
 
-    /// The counter.
+    /// The counter of the version, without the absent bit.
     #[inline]
     pub fn counter(self) -> u64 {
         self.0 & !ABSENT
     }
 
-    /// Whether a record is there.
+    /// Whether the slot has a record.
     #[inline]
     pub fn is_present(self) -> bool {
         self.0 & ABSENT == 0 && self.0 != 0
     }
 
-    /// A present version that counts one beyond both.
+    /// A present version whose count is one more than the greater count of the two versions.
     #[inline]
     pub fn present_after(self, floor: Version) -> Version {
         Version(self.counter().max(floor.counter()) + 1)
@@ -54,7 +55,7 @@ impl Version {
         Version(self.0 | ABSENT)
     }
 
-    /// An absent version that counts one beyond this.
+    /// An absent version whose count is one more than the count of this version.
     #[inline]
     pub fn absent_after(self) -> Version {
         Version((self.counter() + 1) | ABSENT)

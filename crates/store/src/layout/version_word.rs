@@ -1,13 +1,13 @@
-//! The word that says when a version was committed, or that it is not committed yet.
+//! The word that contains the commit time of a version, or a mark that the version is not committed yet.
 //!
 //! ```text
 //! 63 INVISIBLE | 62 DELETED | 61 ................ 0
 //! visible: T_commit          invisible: T_lb, a lower bound of T_commit
 //! ```
-//! Invariant: T_commit is above T_lb, and no version has 0. DELETED stands here only in packed records; for a
-//! cell it stands in the cell's address. After Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing
-//! Disaggregated Transactions with Disaggregated Locks". Invisible versions say nothing of their time there;
-//! the bound is ours.
+//! Invariant: T_commit is above T_lb, and no version has the time 0. The DELETED bit is used only in packed
+//! records. For a cell, the deletion mark is in the cell's address. The word follows Hu, Zuo, Hu, Chen, Wang, Yang:
+//! "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks". In LOTUS, invisible versions contain no
+//! time; the lower bound is Tarn's own.
 
 use crate::ids::Timestamp;
 use std::fmt;
@@ -17,14 +17,14 @@ const DELETED: u64 = 1 << 62;
 
 const _: () = assert!(Timestamp::MAX.0 == DELETED - 1);
 
-/// See the module's text.
+/// The commit time of a version, or its lower bound with the mark INVISIBLE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct VersionWord(u64);
 
 impl VersionWord {
-    /// The word of a place in which there never was a version.
+    /// The word of a place that never had a version.
     pub const FRESH: VersionWord = VersionWord(0);
-    /// The word of a place that had a version and has none now. Only packed records use it, which keep
+    /// The word of a place that had a version and has none now. Only packed records use it, because they keep
     /// nothing else of the version.
     pub const VACATED: VersionWord = VersionWord(DELETED);
 
@@ -36,7 +36,7 @@ impl VersionWord {
         VersionWord(at.0)
     }
 
-    /// The word of a version that will be committed above `lower_bound`, if at all.
+    /// The word of a version that may be committed later, above `lower_bound`.
     #[inline]
     pub fn invisible(lower_bound: Timestamp) -> VersionWord {
         debug_assert!(lower_bound <= Timestamp::MAX, "timestamps have 62 bits");
@@ -62,13 +62,14 @@ impl VersionWord {
         self.0
     }
 
-    /// T_commit, or T_lb if it is invisible; 0 if there is no version.
+    /// T_commit of a committed version, or T_lb of an invisible version. The result is 0 if the place has no
+    /// version.
     #[inline]
     pub fn timestamp(self) -> Timestamp {
         Timestamp(self.0 & Timestamp::MAX.0)
     }
 
-    /// Whether there is a version that is not committed yet.
+    /// Whether the place has a version that is not committed yet.
     #[inline]
     pub fn is_invisible(self) -> bool {
         self.0 & INVISIBLE != 0
@@ -80,13 +81,13 @@ impl VersionWord {
         self.0 & DELETED != 0
     }
 
-    /// Whether there is no version.
+    /// Whether the place has no version.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 & !DELETED == 0
     }
 
-    /// Whether there is a committed version.
+    /// Whether the place has a committed version.
     #[inline]
     pub fn is_committed(self) -> bool {
         !self.is_invisible() && !self.is_empty()

@@ -1,14 +1,14 @@
-//! Log entries that are longer than their area: they go on in blocks of the heap.
+//! Log entries that are longer than their area: blocks of the heap contain the rest of the entry.
 //!
 //! ```text
 //! the area   0  the entry's beginning | end − 24  the first block's address u64 | end − 16  kept free: a decision's place
 //! a block    0  the next block's address u64, or 0 | 8  the rest of the entry
 //! ```
-//! Invariants: BYTES of such an entry has `CHAINED` set and, like the whole entry, is covered by the
-//! checksum. An entry of which a block is missing, or is another entry's, is no entry. Blocks are chunks of
-//! the area's group. So every copy of the group has them where it has the area, and the order of log and data
-//! at a node holds for blocks as well. They belong to the coordinator's number, like its area: they are used
-//! again when the area is, and are never given back. The chunk table names no life as their owner.
+//! Invariant: BYTES of such an entry has `CHAINED` set, and the checksum covers BYTES and the whole entry. If a
+//! block is missing or belongs to another entry, the entry is invalid. Blocks are chunks of the area's replica
+//! group. So every copy of the group that has the area also has the blocks. The order of log and data at a node
+//! holds for blocks as well. Blocks belong to the coordinator's number, like its area. Blocks are reused together
+//! with the area, and are never freed. The chunk table names no incarnation of a node as their owner.
 
 use super::{CHAINED, LOG_HEADER_BYTES};
 use crate::placement::catalog::Catalog;
@@ -16,49 +16,51 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use tarn_fabric::address::{Address, GroupId};
 
-/// Bytes at the end of an area that hold no part of such an entry: the first block's address, and a
-/// decision's place.
+/// The number of bytes at the end of an area that contain no part of such an entry. These bytes contain the first
+/// block's address, and the place of a decision.
 const AREA_TAIL_BYTES: usize = 24;
-/// Bytes of the address of the next block.
+/// The number of bytes of the address of the next block.
 pub const LINK_BYTES: usize = 8;
 
 const _: () = assert!(CHAINED >> 63 == 1 && LOG_HEADER_BYTES + AREA_TAIL_BYTES < 256);
 
-/// The blocks that log areas have been given, by number and group.
+/// The blocks that belong to log areas, by coordinator number and group.
 #[derive(Default, Debug)]
 pub struct LogBlocks(Mutex<BTreeMap<(u32, GroupId), Vec<Address>>>);
 
 impl LogBlocks {
-    /// The blocks of this coordinator's number in this group, in the order that an entry fills them.
+    /// The blocks of this coordinator number in this group, in the order in which an entry fills them.
     pub fn of(&self, number: u32, group: GroupId) -> Vec<Address> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&(number, group)).cloned().unwrap_or_default()
     }
 
-    /// Gives a coordinator's number one more block, in the block's group.
+    /// Adds a block to a coordinator's number, in the block's group.
     pub fn add(&self, number: u32, block: Address) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry((number, block.group())).or_default().push(block);
     }
 }
 
-/// How many bytes of such an entry stand in its area.
+/// The number of bytes of such an entry that its area contains.
 pub fn in_area(catalog: &Catalog) -> usize {
     catalog.options().log_bytes as usize - AREA_TAIL_BYTES
 }
 
-/// How many bytes of such an entry stand in a block.
+/// The number of bytes of such an entry that one block contains.
 pub fn in_block(catalog: &Catalog) -> usize {
     catalog.options().chunk_bytes as usize - LINK_BYTES
 }
 
-/// Where an entry goes on whose area or block ends with this word; `None` if the word leads to no block.
+/// The block that continues an entry whose area or block has this word as its link. Returns `None` if the word
+/// leads to no block.
 pub fn next_block(catalog: &Catalog, group: GroupId, link: u64) -> Option<Address> {
     let block = Address::from_word(link);
     (link != 0 && block.group() == group && catalog.is_chunk(block)).then_some(block)
 }
 
-/// How many bytes of a block must be read, its link included, if this many bytes of the entry are missing.
+/// The number of bytes of a block that must be read, including its link, if `missing` bytes of the entry are not
+/// read yet.
 pub fn block_bytes(catalog: &Catalog, missing: usize) -> usize {
     missing.min(in_block(catalog)) + LINK_BYTES
 }
@@ -69,7 +71,7 @@ pub fn split_block(bytes: &[u8]) -> (u64, &[u8]) {
     (u64::from_le_bytes(*link), rest)
 }
 
-/// Splits an area into the entry's beginning and the word that says where the entry goes on.
+/// Splits an area into the entry's beginning and the link to the first block.
 pub fn split_area<'a>(catalog: &Catalog, bytes: &'a [u8]) -> (&'a [u8], u64) {
     let (first, rest) = bytes.split_at(in_area(catalog));
     (first, split_block(rest).0)

@@ -1,16 +1,16 @@
-//! The log that a coordinator writes beside its data, so that another thread or node can finish or undo its
+//! The log that a coordinator writes together with its data, so that another thread or node can finish or undo its
 //! transaction.
 //!
 //! ```text
 //! an entry, at the beginning of its coordinator's area
 //! 0   TAG u64 | 8  CHECKSUM u64 | 16  its protocol's u64 | 24  BYTES 63, CHAINED 1 | 32  … its protocol's
 //! ```
-//! Invariants: an entry with a wrong checksum is no entry. The area is used again only when its contents are
-//! needed no more. Head and checksum are the same for every protocol, so that areas are read without knowing
-//! whose they are (`recovery::logs` of the engine). The words behind the head are an [`Entry`] of the
-//! protocol's own. [`undo`] is the entry of old bytes, [`redo`] that of new ones, [`versions`] that of
-//! versions. [`pieces`] says how bytes with their address are written. An entry that is longer than its area
-//! goes on elsewhere: [`blocks`].
+//! Invariant: an entry with a wrong checksum is invalid. The area is reused only when its contents are no longer
+//! needed. Head and checksum are the same for every protocol, so that areas can be read without knowing the
+//! protocol that wrote them (`steps::settle::logs` of the engine). The words behind the head are the protocol's own
+//! [`Entry`]. [`undo`] is the entry of old bytes, [`redo`] the entry of new bytes, [`versions`] the entry of
+//! versions. [`pieces`] defines how bytes are written with their address. [`blocks`] contain the rest of an entry
+//! that is longer than its area.
 
 pub mod blocks;
 pub mod pieces;
@@ -22,16 +22,17 @@ use crate::ids::OwnerTag;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// A mark in the first word of an entry, beside the tag. It says that the transaction is being undone, or
-/// finished where entries are of new bytes, by a thread that may die on the way. Without it a record whose
-/// LOCK died with its node could not be told from one that was released: its VERSION is beyond the entry's in
-/// both cases (docs/design/0013-memory-node-recovery.md). Nor could locks that recovery has released be told
-/// from those that the transaction had released.
+/// A mark in the first word of an entry, beside the tag. The mark says that a thread, which may die before it is
+/// done, is undoing the transaction. For entries of new bytes, the mark says that the thread is finishing the
+/// transaction. Without the mark, a record whose LOCK was lost with its node would look like a record that was
+/// released. In both cases the record's VERSION is beyond the entry's version
+/// (docs/design/0013-memory-node-recovery.md). Also, locks that recovery has released would look like locks that
+/// the transaction had released.
 pub const SETTLING: u64 = 1 << 62;
 
-/// A mark in BYTES: the entry is longer than its area ([`blocks`]).
+/// A mark in BYTES. The mark says that the entry is longer than its area ([`blocks`]).
 const CHAINED: u64 = 1 << 63;
-/// Bytes of an entry's head.
+/// The number of bytes of an entry's head.
 pub const LOG_HEADER_BYTES: usize = 32;
 /// The positions of the head's words.
 const TAG: usize = 0;
@@ -39,15 +40,15 @@ const CHECKSUM: usize = 1;
 /// The position of the head's word that belongs to the protocol.
 const OWN: usize = 2;
 const BYTES: usize = 3;
-/// The checksum covers the words from here on.
+/// The position of the first word that the checksum covers.
 const COVERED_FROM: usize = OWN;
 
 const _: () = assert!((BYTES + 1) * 8 == LOG_HEADER_BYTES);
 
-/// A protocol's log entry of a transaction, as recovery reads it.
+/// A protocol's log entry for one transaction, as recovery reads it.
 pub trait Entry: Sized {
-    /// Decodes the entry at `at` in the buffer, of which `available` bytes were read. Returns `None` if there
-    /// is no entry or it is torn.
+    /// Decodes the entry at `at` in the buffer, of which `available` bytes were read. Returns `None` if there is no
+    /// entry or if the entry is torn.
     fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<Self>;
 
     /// The transaction that wrote the entry.
@@ -57,7 +58,7 @@ pub trait Entry: Sized {
     fn records(&self) -> Vec<Address>;
 }
 
-/// Length of an entry whose first words, [`LOG_HEADER_BYTES`], are at `head`.
+/// The length of an entry whose first [`LOG_HEADER_BYTES`] bytes are at `head`.
 pub fn announced_bytes(round: &Round, head: BufferOffset) -> usize {
     (round.word(head.plus(BYTES * 8)) & !CHAINED) as usize
 }
@@ -67,7 +68,7 @@ pub fn is_chained(round: &Round, head: BufferOffset) -> bool {
     round.word(head.plus(BYTES * 8)) & CHAINED != 0
 }
 
-/// Completes an entry whose own words are written: fills in its head.
+/// Completes an entry whose protocol words are already written: writes its head.
 #[inline]
 fn seal(entry: &mut [u64], tag: OwnerTag, own: u64) {
     entry[OWN] = own;
@@ -76,14 +77,14 @@ fn seal(entry: &mut [u64], tag: OwnerTag, own: u64) {
     entry[CHECKSUM] = checksum(tag, &entry[COVERED_FROM..]);
 }
 
-/// Completes a whole entry anew, as one that is longer than its area.
+/// Completes a whole entry again, as an entry that is longer than its area.
 pub fn seal_chained(entry: &mut [u64], tag: OwnerTag) {
     entry[BYTES] |= CHAINED;
     entry[CHECKSUM] = checksum(tag, &entry[COVERED_FROM..]);
 }
 
-/// The words of a whole entry at `at`, of which `available` bytes were read, and the transaction that wrote
-/// it.
+/// The words of a whole entry at `at`, of which `available` bytes were read, and the tag of the transaction that
+/// wrote the entry.
 fn whole(round: &Round, at: BufferOffset, available: usize) -> Option<(OwnerTag, &[u64])> {
     if available < LOG_HEADER_BYTES {
         return None;
@@ -97,9 +98,9 @@ fn whole(round: &Round, at: BufferOffset, available: usize) -> Option<(OwnerTag,
     (checksum(tag, &words[COVERED_FROM..]) == words[CHECKSUM]).then_some((tag, words))
 }
 
-/// The checksum of an entry. The tag is its seed: an entry under another tag is no entry. Two words at a time
-/// are folded in by a full multiplication, whose halves are joined. A torn entry passes once in about 2^63
-/// times.
+/// The checksum of an entry. Its seed is the tag, so that a copy under another tag is invalid. Two words at a time
+/// are mixed in by a full multiplication, whose halves are combined. A torn entry has a correct checksum with a
+/// probability of about 1 in 2^63.
 #[inline]
 fn checksum(tag: OwnerTag, words: &[u64]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,24 +1,24 @@
-//! Bytes with the address that they belong to, as they stand in an entry.
+//! Pieces of a log entry: bytes with the address that they belong to.
 //!
 //! ```text
 //! a piece: { address u64 | length u64 | bytes, padded to 8 }
 //! ```
-//! Invariant: pieces follow one another without a gap, and are read as they were written.
+//! Invariant: pieces follow one another without a gap, and reading returns the pieces that were written.
 
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
-/// Words before a piece's bytes.
+/// The number of words before a piece's bytes.
 const HEAD_WORDS: usize = 2;
 
 /// A piece to be written into an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct OldBytes {
-    /// Where the piece will be written.
+    /// The address to which the transaction will write.
     pub address: Address,
-    /// Where the bytes for the entry lie in the round's buffer.
+    /// The position of the piece's bytes in the round's buffer.
     pub at: BufferOffset,
-    /// How many bytes they are.
+    /// The number of bytes.
     pub len_bytes: usize,
 }
 
@@ -27,17 +27,18 @@ pub struct OldBytes {
 pub struct LoggedPiece {
     /// The address that the bytes belong to.
     pub address: Address,
-    /// The bytes: those before the write, or, in an entry of new bytes, the new ones.
+    /// The bytes of the piece. In an entry of old bytes, these are the bytes before the write. In an entry of new
+    /// bytes, these are the new bytes.
     pub old: Vec<u8>,
 }
 
-/// Length of this many pieces, whose bytes, each padded to 8, add up to `bytes`.
+/// The length of this many pieces. Their bytes, each piece padded to 8, add up to `bytes`.
 #[inline]
 pub(super) fn encoded_bytes(pieces: usize, bytes: usize) -> usize {
     pieces * HEAD_WORDS * 8 + bytes
 }
 
-/// Writes pieces, whose bytes lie in `buffer`, one behind the other. Returns how many.
+/// Writes pieces, whose bytes lie in `buffer`, one behind the other. Returns the number of pieces.
 #[inline]
 pub(super) fn write(
     pieces: impl Iterator<Item = OldBytes>,
@@ -55,7 +56,7 @@ pub(super) fn write(
     count
 }
 
-/// Copies whole words from byte position `at` on. Bytes behind the old ones are copied too, and mean nothing.
+/// Copies whole words from byte position `at` on. Bytes behind the old bytes are also copied, and have no meaning.
 #[inline(always)]
 fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     let (first, shift) = (at.0 as usize / 8, at.0 % 8 * 8);
@@ -76,7 +77,7 @@ fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     }
 }
 
-/// Reads this many pieces from the beginning of these words. Returns `None` if they are not all there.
+/// Reads this many pieces from the beginning of these words. Returns `None` if a piece is incomplete.
 pub(super) fn read(mut words: &[u64], count: u32) -> Option<Vec<LoggedPiece>> {
     let mut pieces = Vec::new();
     for _ in 0..count {

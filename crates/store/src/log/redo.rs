@@ -1,22 +1,25 @@
-//! The entry of new bytes: the bytes that a transaction is going to write, so that recovery can finish it.
+//! The entry of new bytes: it contains the bytes that a transaction will write, so that recovery can finish the
+//! transaction.
 //!
-//! It has the form of an entry of [`super::undo`], with new bytes in place of the old ones. They are of whole
-//! records ([`crate::layout::Lined::writes`]), first line first.
+//! An entry of new bytes has the form of an entry of [`super::undo`], with new bytes in place of the old bytes. The
+//! bytes are those of whole records ([`crate::layout::Lined::writes`]), the first line first.
 //!
-//! Invariants: the entry is acknowledged, and the transaction validated, before any of its data are posted.
-//! At a copy, a record's first line, with its WRITER, lands before its other lines. Locks are given back only
-//! once every copy has all data, or if no copy has any. Consider a transaction whose locks are all still
-//! there, or are lost with their node. Either none of its data are anywhere, or some first line names it. An
-//! entry alone proves nothing: a transaction that failed its validation leaves one, too.
+//! Invariant: the entry is acknowledged, and the transaction is validated, before any of its data are sent. At a
+//! copy, a record's first line, with its WRITER, lands before the record's other lines. Locks are released only
+//! after every copy has all data, or if no copy has any data. Consider a transaction whose locks are all still
+//! held, or are lost with their node. Either none of its data have landed anywhere, or some first line names the
+//! transaction. An entry alone proves nothing, because a transaction that failed its validation also leaves an
+//! entry.
 //!
-//! **A record of half a line names no writer** ([`crate::layout::Lined`]). If the transaction has the
-//! record's lock, VERSION is its own: no other could have written it. VERSION also counts where the lock is
-//! lost with its node, because an entry that names such records counts only as long as its transaction may
-//! still write. A transaction that has logged such a record, and gives its locks back without having written,
-//! takes the entry back before (`take_back`); so does recovery. So if recovery finds the entry, and no lock
-//! was given back, it finds the transaction's VERSION or the old one.
+//! **A record of half a line names no writer** ([`crate::layout::Lined`]). If the transaction holds the record's
+//! lock, the record's VERSION is the transaction's, because no other transaction could have written it. VERSION is
+//! also used as proof if the lock is lost with its node. The reason is that an entry that names such records stays
+//! valid only as long as its transaction may still write. A transaction may log a record of half a line and then
+//! release its locks without having written. Such a transaction first removes its entry (`take_back`), and recovery
+//! does the same. So if recovery finds the entry, and no lock was released, it finds the transaction's VERSION or
+//! the old VERSION.
 //!
-//! After the redo log of OOCC. The paper says that a transaction is replayed if its log exists.
+//! The entry follows the redo log of OOCC. The OOCC paper says that a transaction is replayed if its log exists.
 
 use super::Entry;
 use super::undo::{LogEntry, LoggedRecord};
@@ -44,19 +47,19 @@ pub struct Write<'a> {
 }
 
 impl RedoEntry {
-    /// The records, with their versions before and after.
+    /// The records of the entry, with their versions before and after the transaction.
     pub fn versions(&self) -> &[LoggedRecord] {
         &self.0.records
     }
 
-    /// The writes of a record, its first line before its others.
+    /// The writes of a record. The first line comes before the other lines.
     pub fn writes_of(&self, record: &LoggedRecord) -> impl Iterator<Item = Write<'_>> {
         let its = bytes_of(record);
         self.writes().filter(move |write| its.contains(&write.address.to_word()))
     }
 
-    /// The writes beside records and beside first lines that have a VERSION: links of chains of blocks, slots
-    /// of nodes.
+    /// The writes outside records and outside first lines that have a VERSION, such as links of block chains and
+    /// slots of index nodes.
     pub fn others(&self) -> impl Iterator<Item = Write<'_>> {
         let is_of = |at: u64| self.0.records.iter().any(|it| bytes_of(it).contains(&at));
         self.writes().filter(move |write| !is_of(write.address.to_word()))
@@ -78,8 +81,8 @@ impl RedoEntry {
         }
     }
 
-    /// How many bytes of a record are lines that name its version. If the record names its writer, these are
-    /// all lines that are written; else they are the first line, which may be half a line.
+    /// The number of bytes of a record in lines that contain its version. If the record names its writer, these are
+    /// all lines that are written. Otherwise they are the first line, which may be half a line.
     pub fn bytes(&self, record: &LoggedRecord) -> usize {
         let to_line_end = LINE_BYTES - record.address.offset_bytes() as usize % LINE_BYTES;
         if self.shown_by(record) != ShownBy::Writer {
@@ -92,8 +95,9 @@ impl RedoEntry {
     }
 }
 
-/// Where the WRITEs of a record begin: in its half of a line, or in its first line, or, for the WRITE of all
-/// later lines, right behind that. The range is empty for a record that is only held.
+/// The range of addresses at which the WRITEs of a record may begin. A WRITE begins in the record's half of a line
+/// or in its first line. The WRITE of all later lines begins directly behind the first line. The range is empty for
+/// a record that was only locked.
 fn bytes_of(record: &LoggedRecord) -> Range<u64> {
     let (start, len) = (record.address.to_word(), LINE_BYTES as u64);
     let len = match record.nameless {
@@ -104,15 +108,15 @@ fn bytes_of(record: &LoggedRecord) -> Range<u64> {
     start..start + len
 }
 
-/// The part of a record that shows that a transaction wrote it, if the transaction has given no lock back.
+/// The part of a record that proves that a transaction wrote the record, if the transaction has released no lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShownBy {
     /// WRITER, in the record's first line.
     Writer,
-    /// The record's VERSION: half a line has room for no more.
+    /// The record's VERSION, because half a line has no room for WRITER.
     Version,
-    /// No part: it is a directory record or a node. Another write, which landed before it, shows the
-    /// transaction.
+    /// No part of the record, because it is a directory record or an index node. Another write of the transaction,
+    /// which landed earlier, proves that the transaction wrote.
     Nothing,
 }
 
@@ -130,21 +134,21 @@ impl Entry for RedoEntry {
     }
 }
 
-/// The state of a lock that an entry names.
+/// The state of a lock that an entry names, as recovery finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockLeft {
     /// The transaction holds the lock.
     Held,
     /// The lock is free, or another transaction holds it.
     Released,
-    /// The lock died with its node. The copies show which transaction held it last.
+    /// The lock was lost with its node. The copies show which transaction held it last.
     Lost,
 }
 
 impl LockLeft {
-    /// The state of the lock of `tag` on a record whose LOCK word was `found`; `None` where the record's node
-    /// is down. A lock in either mode is held: an entry is sent beside the raising of locks, and may land
-    /// before them.
+    /// The state of the lock of `tag` on a record whose LOCK word was `found`. `None` means that the record's node
+    /// is down. A lock in either mode counts as held, because an entry is sent together with the raising of locks
+    /// and may land before them.
     pub fn of(found: Option<u64>, tag: OwnerTag) -> LockLeft {
         match found.map(|word| LockWord::from_word(word).owner()) {
             None => LockLeft::Lost,
@@ -154,37 +158,37 @@ impl LockLeft {
     }
 }
 
-/// The fate of a transaction of a dead life.
+/// Recovery's decision about a transaction of a dead node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It was decided to commit. Every copy that is [wanting](is_wanting) must be written, for those of its
-    /// records whose lock is not released.
+    /// The transaction was decided to commit. For each of its records whose lock is not released, every
+    /// [wanting](is_wanting) copy must be written.
     Committed,
-    /// None of it was written anywhere.
+    /// No data of the transaction were written anywhere.
     Nothing,
-    /// It gave locks back itself, however it had ended. Only its remaining locks must be given back.
+    /// The transaction had ended and released locks itself. Only its remaining locks must be released.
     Over,
-    /// The same, as a later version by another transaction shows.
+    /// The transaction had ended, as a later version by another transaction shows.
     Followed,
 }
 
-/// A record that an entry names, as recovery found it.
+/// A record that an entry names, in the state in which recovery found it.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     /// The VERSION that the transaction would have given the record.
     pub new: Version,
     /// The state of the record's lock.
     pub lock: LockLeft,
-    /// The part of the record that shows that the transaction wrote it.
+    /// The part of the record that proves that the transaction wrote the record.
     pub shown_by: ShownBy,
-    /// All copies of the record that there are.
+    /// All existing copies of the record.
     pub copies: &'a [&'a [u8]],
 }
 
 impl Found<'_> {
-    /// Whether a copy shows that the record was written after the transaction. The later writer had the
-    /// record's lock, which the transaction must have given back. If the lock died with its node, nothing
-    /// else shows this.
+    /// Whether a copy shows that the record was written after the transaction. The later writer held the record's
+    /// lock, so the transaction must have released the lock. If the lock was lost with its node, only such a copy
+    /// shows this.
     fn is_followed(&self) -> bool {
         let newest = |copy: &[u8]| newest_line(copy, copy.len().div_ceil(LINE_BYTES));
         self.copies.iter().any(|copy| newest(copy).counter() > self.new.counter())
@@ -200,7 +204,8 @@ impl Found<'_> {
     }
 }
 
-/// The fate of the transaction `tag`, whose records were all found like this, each copy looked at once.
+/// The decision about the transaction `tag`, whose records were found in these states. Recovery read each copy
+/// once.
 pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     if records.iter().any(|it| it.lock == LockLeft::Released) {
         Verdict::Over
@@ -211,7 +216,8 @@ pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     }
 }
 
-/// The verdict on a transaction that has given no lock back, by the parts of its records that show it.
+/// The decision about a transaction that has released no lock. It depends on the parts of the transaction's records
+/// that prove its writes.
 pub fn by_what_is_shown(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     match records.iter().any(|it| it.is_shown(tag)) {
         true => Verdict::Committed,
@@ -219,13 +225,13 @@ pub fn by_what_is_shown(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     }
 }
 
-/// Whether a copy's first line is the transaction's.
+/// Whether a copy's first line was written by the transaction.
 pub fn names(copy: &[u8], new: Version, tag: OwnerTag) -> bool {
     version(copy) == new && lined_writer(copy) == tag.word()
 }
 
-/// Whether a copy of this many lines lacks some bytes of a committed transaction, and has none of a later
-/// one.
+/// Whether a copy of this many lines lacks some bytes of a committed transaction, and has no bytes of a later
+/// transaction.
 pub fn is_wanting(copy: &[u8], lines: usize, new: Version) -> bool {
     newest_line(copy, lines).counter() <= new.counter() && !is_whole_at(copy, lines, new)
 }

@@ -1,7 +1,7 @@
-//! Entries of new bytes, and recovery's verdict on every state that a dead writer may have left.
+//! Tests of entries of new bytes, and of recovery's decision for every state that a dead writer may have left.
 //!
-//! Invariant: at each copy the verbs land in their order, the lines of one verb in any order. Copies do not
-//! depend on one another.
+//! Invariant: at each copy the verbs land in their order, and the lines of one verb land in any order. Copies are
+//! independent of each other.
 
 use super::super::pieces::OldBytes;
 use super::super::undo::{entry_bytes, write_entry};
@@ -29,8 +29,8 @@ fn record(of: Lined, number: u64, writer: u64) -> Vec<u8> {
     record
 }
 
-/// Every state of a copy while `new` is written over `old`, by verbs as they are sent, or by one verb for all
-/// lines.
+/// Every state of a copy while `new` is written over `old`. The lines are written by the verbs that a writer sends,
+/// or, with `in_one`, by one verb.
 fn on_the_way(of: Lined, old: &[u8], new: &[u8], in_one: bool) -> Vec<Vec<u8>> {
     let mut verbs: Vec<_> = of.writes().collect();
     if in_one {
@@ -58,7 +58,7 @@ fn found<'a>(lock: LockLeft, copies: &'a [&'a [u8]]) -> Found<'a> {
     Found { new: Version::from_word(NEW), lock, shown_by: ShownBy::Writer, copies }
 }
 
-/// Calls `each` with two records of two copies each, in every state in which they may be left.
+/// Calls `each` with two records of two copies each, in every state in which a dead writer may leave them.
 fn each_left(in_one: bool, mut each: impl FnMut([&[u8]; 4], bool)) {
     let (small, large) = (lined(8), lined(100));
     let states = |of| on_the_way(of, &record(of, OLD, 1), &record(of, NEW, 2), in_one);
@@ -91,8 +91,7 @@ fn a_transaction_that_wrote_anything_is_finished_and_another_leaves_nothing() {
     }
 }
 
-/// With all lines of a record in one WRITE there are copies that recovery would not finish, and could not
-/// undo.
+/// If one WRITE wrote all lines of a record, recovery could neither finish nor undo some of the copies.
 #[test]
 fn without_the_first_line_first_some_records_stay_torn() {
     let mut torn = 0;
@@ -103,8 +102,8 @@ fn without_the_first_line_first_some_records_stay_torn() {
     assert!(torn > 0);
 }
 
-/// A transaction that failed its validation has left an entry, and another one has written the same version
-/// since. Comparing versions alone would overwrite that write.
+/// A transaction that failed its validation has left an entry, and another transaction has written the same version
+/// since. If recovery compared only versions, it would overwrite that write.
 #[test]
 fn an_entry_whose_version_is_another_s_is_not_replayed() {
     let of = lined(100);
@@ -117,8 +116,8 @@ fn an_entry_whose_version_is_another_s_is_not_replayed() {
     }
 }
 
-/// A transaction that has committed and given its locks back is over. Where locks are lost, later writes of
-/// others show this, and stay.
+/// A transaction that has committed and released its locks has ended. If its locks are lost, later writes of other
+/// transactions show that it has ended, and these writes must stay.
 #[test]
 fn later_writes_stay() {
     let (of, other) = (lined(100), lined(8));
@@ -137,9 +136,9 @@ fn later_writes_stay() {
     }
 }
 
-/// A transaction whose only record has a new writer is named nowhere any more: without a look for later
-/// versions it would seem to have written nothing. The same version is no later one: a transaction that has
-/// committed has that version itself.
+/// No copy names a transaction whose only record has a newer writer. Recovery must search for later versions.
+/// Otherwise the transaction would seem to have written nothing. An equal version is not a later version, because a
+/// committed transaction has that version itself.
 #[test]
 fn a_transaction_with_a_follower_counts_as_one_that_wrote() {
     let of = lined(8);
@@ -155,8 +154,8 @@ fn a_transaction_with_a_follower_counts_as_one_that_wrote() {
     assert_eq!(verdict(tag(2), &[Found { copies: &[&later[..]], ..held }]), Verdict::Nothing);
 }
 
-/// Half a line names no writer. Only the transaction that has its lock, or had it when it was lost, can have
-/// written the version.
+/// A record of half a line names no writer. Its version can come only from the transaction that holds its lock, or
+/// that held the lock when the lock was lost.
 #[test]
 fn half_a_line_is_shown_by_its_version() {
     let of = Lined::new(&TableSchema::new("t", 1).column("c", ColumnType::U64), true);
@@ -176,7 +175,7 @@ fn half_a_line_is_shown_by_its_version() {
     assert_eq!(wanting, [true, false, false]);
 }
 
-/// Writes the entry of these records and pieces. Returns its place and its length.
+/// Writes the entry of these records and pieces. Returns its position and its length.
 fn encode(
     round: &mut Round,
     records: &[LoggedRecord],
@@ -188,7 +187,7 @@ fn encode(
     (write_entry(round, tag(2), records, pieces, len), len)
 }
 
-/// Two records share a line: each has the write of its own half.
+/// Two records share a line. Each record has only the write of its own half.
 #[test]
 fn an_entry_tells_halves_of_a_line_apart() {
     let (mut round, at) = (Round::new(), Address::new(GroupId(1), 640));
@@ -200,7 +199,7 @@ fn an_entry_tells_halves_of_a_line_apart() {
         let len_bytes = if nameless { 24 } else { 32 };
         pieces.push(OldBytes { address: address.plus(VERSION_AT), at: line, len_bytes });
     }
-    // The record was locked, and not written after all: its VERSION says nothing.
+    // This record was locked but not written, so its VERSION proves nothing.
     let (held, version) = (at.plus(8 * LINE_BYTES), Version::from_word(OLD));
     let (old_version, new_version) = (version, version);
     records.push(LoggedRecord { address: held, old_version, new_version, nameless: false });

@@ -1,14 +1,15 @@
-//! The entry of old bytes: the records that a transaction has locked, and the bytes that it overwrites.
+//! The entry of old bytes: it contains the records that a transaction has locked, and the bytes that the
+//! transaction overwrites.
 //!
 //! ```text
 //! 0   head: see [`crate::log`]; its own word is RECORDS u32, PIECES u32
 //! 32  RECORDS × { LOCK address u64 | old VERSION u64 | new VERSION u64 }   (equal: only held; bit 63 of the address: nameless)
 //! …   PIECES  × { address u64 | length u64 | old bytes, padded to 8 }
 //! ```
-//! Invariants: at a node, the entry precedes the data in the same batch, and a WRITE precedes all that
-//! follows it in its batch. So wherever new data are, the entry is. That is why the entry needs no round of
-//! its own (docs/design/0004-fused-undo-log.md). The area is used again only when the locks of its last
-//! transaction have been released.
+//! Invariant: at a node, the entry precedes the data in the same batch, and a WRITE takes effect before all later
+//! verbs of its batch. So a node that has new data also has the entry. Therefore the entry needs no round of its
+//! own (docs/design/0004-fused-undo-log.md). The area is reused only after the locks of its last transaction have
+//! been released.
 
 use super::pieces::{self, LoggedPiece, OldBytes};
 use super::{Entry, LOG_HEADER_BYTES, OWN, seal, whole};
@@ -19,21 +20,21 @@ use tarn_fabric::round::{BufferOffset, Round};
 
 const RECORD_BYTES: usize = 24;
 const VERSION_BYTES: usize = 8;
-/// A mark beside a record's address: the bytes that are written of the record do not name their writer
+/// A mark beside a record's address. The mark says that the bytes written to the record do not name their writer
 /// ([`super::redo`]).
 const NAMELESS: u64 = 1 << 63;
 
-/// Length of an entry with this many records and pieces, whose old bytes, each padded to 8, add up to
+/// The length of an entry with this many records and pieces. The old bytes, each piece padded to 8, add up to
 /// `old_bytes`.
 #[inline]
 pub fn entry_bytes(records: usize, pieces: usize, old_bytes: usize) -> usize {
     LOG_HEADER_BYTES + records * RECORD_BYTES + pieces::encoded_bytes(pieces, old_bytes)
 }
 
-/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer, behind the old bytes. Returns its place.
+/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer, behind the old bytes. Returns its position.
 ///
 /// # Panics
-/// If the pieces need more room: our bug.
+/// If the pieces need more room (a bug of Tarn).
 #[inline]
 pub fn write_entry(
     round: &mut Round,
@@ -59,26 +60,26 @@ pub fn write_entry(
 /// A record that a logged transaction changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoggedRecord {
-    /// The address of its LOCK word.
+    /// The address of the record's LOCK word.
     pub address: Address,
-    /// VERSION before the transaction.
+    /// The record's VERSION before the transaction.
     pub old_version: Version,
-    /// VERSION after the transaction.
+    /// The record's VERSION after the transaction.
     pub new_version: Version,
-    /// The bytes that are written do not name their writer. A transaction that logs such a record and does
-    /// not write it takes the entry back.
+    /// Whether the written bytes do not name their writer. A transaction that logs such a record and does not write
+    /// it removes its log entry.
     pub nameless: bool,
 }
 
 impl LoggedRecord {
-    /// VERSION once the transaction was undone; `piece_bytes` is the length of the piece that VERSION begins.
-    /// For an update, and for a directory or header (whose piece is VERSION alone), it counts on beyond every
-    /// version of the transaction that may have been seen. A record that came or went has its old VERSION
-    /// back. While such a record is locked, its bytes are not taken for a record; the bytes of a record that
-    /// goes never changed. A record in a slot of one line, whose slot another record took in a split, has its
-    /// old VERSION back for the same reason. (An update counts one on; a record that takes a slot counts
-    /// further.) So a record that a split was moving has the version that its readers know
-    /// (docs/design/0003-single-version-layout.md).
+    /// The record's VERSION after the transaction was undone. `piece_bytes` is the length of the piece that begins
+    /// with VERSION. For an update, the VERSION becomes greater than every version of the transaction that may have
+    /// been seen. The same holds for a directory record or header, whose piece is VERSION alone. A record that the
+    /// transaction inserted or deleted gets its old VERSION back. While such a record is locked, no reader takes
+    /// its bytes for a record, and the bytes of a deleted record never changed. A record in a slot of one line,
+    /// whose slot another record took in a split, gets its old VERSION back for the same reason. (An update
+    /// increases VERSION by one. A record that takes over a slot increases VERSION by more.) So a record that a
+    /// split was moving has the version that its readers know (docs/design/0003-single-version-layout.md).
     pub fn restored_version(&self, piece_bytes: usize) -> Version {
         let went = self.old_version.is_present() && !self.new_version.is_present();
         let came = !self.old_version.is_present() && piece_bytes > VERSION_BYTES;
@@ -94,11 +95,11 @@ impl LoggedRecord {
 /// A transaction's entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogEntry {
-    /// The transaction that wrote it.
+    /// The transaction that wrote the entry.
     pub tag: OwnerTag,
     /// The records that the transaction changed.
     pub records: Vec<LoggedRecord>,
-    /// The bytes to write back.
+    /// The bytes that an undo writes back.
     pub pieces: Vec<LoggedPiece>,
 }
 

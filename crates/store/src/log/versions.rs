@@ -1,5 +1,5 @@
-//! The entry of versions: the cells that a transaction writes, their former bytes, and the transaction's
-//! decision.
+//! The entry of versions: it contains the cells that a transaction writes, their former bytes, and the
+//! transaction's decision.
 //!
 //! ```text
 //! 0    head: see [`crate::log`]; its own word is RECORDS u32, LINKS u32
@@ -8,15 +8,16 @@
 //! …    NODES u64, PIECES u64 | NODES × { address u64 | VERSION before u64 } | PIECES: [`super::pieces`], if there are nodes
 //! end − 16 of the area:  T_COMMIT u64 | CHECK u64
 //! ```
-//! Invariants: the entry is written in the round that brings the INVISIBLE versions, the decision in a later
-//! round. CHECK holds for the entry's transaction alone, so a decision that an earlier one left there decides
-//! nothing. The decision stands at the same place for every entry, so a reader that meets an INVISIBLE
-//! version reads the decision without the entry. Former bytes are those from which the slot is made again: of
-//! a record that was there, its cell; of one that came, the slot's first line. Links are written forward
-//! whatever the outcome. An empty block at the end of a chain does no harm, and is never taken off again.
+//! Invariant: the round that writes the INVISIBLE versions also writes the entry, and a later round writes the
+//! decision. CHECK is valid only for the entry's transaction, so a decision that an earlier transaction left there
+//! has no effect. The decision has the same position for every entry. So a reader that finds an INVISIBLE version
+//! reads the decision without the entry. Former bytes are the bytes from which the slot is restored. For a record
+//! that existed before, they are its cell; for an inserted record, they are the slot's first line. Links are
+//! written again for any outcome. An empty block at the end of a chain does no harm, and is never removed.
 //!
-//! After the log slots of LOTUS (Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions
-//! with Disaggregated Locks"). The former bytes, the links and the place of the decision are ours.
+//! The entry follows the log slots of LOTUS (Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated
+//! Transactions with Disaggregated Locks"). The former bytes, the links and the position of the decision are Tarn's
+//! own.
 
 use super::pieces::{self, LoggedPiece, OldBytes};
 use super::{Entry, LOG_HEADER_BYTES, OWN, checksum, seal, whole};
@@ -26,7 +27,7 @@ use crate::schema::TableId;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// Bytes of a decision: T_COMMIT and CHECK.
+/// The number of bytes of a decision, which is T_COMMIT and CHECK.
 pub const DECISION_BYTES: usize = 16;
 const RECORD_HEAD_BYTES: usize = 16;
 const LINK_BYTES: usize = 16;
@@ -34,7 +35,7 @@ const NODES_HEAD_BYTES: usize = 16;
 const NODE_BYTES: usize = 16;
 const AS_LONG: &str = "an entry is as long as was said";
 
-/// Where the decision stands in an area of `log_bytes`.
+/// The offset of the decision in an area of `log_bytes`.
 #[inline]
 pub fn decision_at(log_bytes: u64) -> usize {
     log_bytes as usize - DECISION_BYTES
@@ -46,43 +47,43 @@ pub fn decision(tag: OwnerTag, at: Timestamp) -> [u64; 2] {
     [at.0, checksum(tag, &[at.0])]
 }
 
-/// The time at which the transaction was decided to commit, if these words say so.
+/// The commit time of the transaction, if these words are its decision to commit.
 #[inline]
 pub fn decided(tag: OwnerTag, words: [u64; 2]) -> Option<Timestamp> {
     let at = Timestamp(words[0]);
     (at.0 != 0 && words == decision(tag, at)).then_some(at)
 }
 
-/// The address of NEXT at the end of a chain, and the block that it leads to from now on.
+/// The address of NEXT at the end of a chain, and the address of the block that NEXT will contain.
 pub type Link = (Address, Address);
-/// A node of an ordered index, and its VERSION before.
+/// A node of an ordered index, and the node's VERSION before the transaction.
 pub type NodeBefore = (Address, Version);
 
-/// A version to be written, as its entry needs it.
+/// A version that will be written, with the data that its log entry needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Writing {
-    /// The slot.
+    /// The address of the slot.
     pub slot: Address,
-    /// The slot's table.
+    /// The table of the slot.
     pub table: TableId,
-    /// The cell.
+    /// The number of the cell.
     pub cell: u8,
     /// Whether the slot held no record before.
     pub came: bool,
-    /// The bytes that are there so far, in the round's buffer at a multiple of 8.
+    /// The present bytes, in the round's buffer at a multiple of 8.
     pub former: BufferOffset,
-    /// How many bytes they are.
+    /// The number of present bytes.
     pub former_bytes: usize,
 }
 
-/// Length of an entry of this many records and links. The former bytes of the records add up to
+/// The length of an entry with this many records and links. The former bytes of the records add up to
 /// `former_bytes`.
 #[inline]
 pub fn entry_bytes(records: usize, former_bytes: usize, links: usize) -> usize {
     LOG_HEADER_BYTES + records * RECORD_HEAD_BYTES + former_bytes + links * LINK_BYTES
 }
 
-/// Bytes that this many nodes add to an entry, with pieces of their old bytes, each padded to 8.
+/// The number of bytes that this many nodes add to an entry, with pieces of their old bytes, each padded to 8.
 #[inline]
 pub fn nodes_bytes(nodes: usize, pieces: usize, bytes: usize) -> usize {
     match nodes {
@@ -91,10 +92,10 @@ pub fn nodes_bytes(nodes: usize, pieces: usize, bytes: usize) -> usize {
     }
 }
 
-/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer. Returns its place.
+/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer. Returns its position.
 ///
 /// # Panics
-/// If the parts need another length: our bug.
+/// If the parts need another length (a bug of Tarn).
 pub fn write_entry(
     round: &mut Round,
     tag: OwnerTag,
@@ -134,8 +135,8 @@ pub fn write_entry(
     start
 }
 
-/// Writes the same entry as [`write_entry`], step by step, for versions alone that replace `WORDS` words
-/// each.
+/// Writes the same entry as [`write_entry`], step by step. This writer is for entries that contain only versions,
+/// each of which replaces `WORDS` words.
 pub struct Replacing<'a, const WORDS: usize> {
     before: &'a [u64],
     entry: &'a mut [u64],
@@ -146,13 +147,13 @@ pub struct Replacing<'a, const WORDS: usize> {
 impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
     const RECORD_WORDS: usize = RECORD_HEAD_BYTES / 8 + WORDS;
 
-    /// Length of an entry of this many versions, in words.
+    /// The length of an entry with this many versions, in words.
     #[inline(always)]
     pub const fn words(versions: usize) -> usize {
         LOG_HEADER_BYTES / 8 + versions * Self::RECORD_WORDS
     }
 
-    /// Begins an entry of this many versions. Returns its place in the buffer.
+    /// Begins an entry with this many versions. Returns its position in the buffer.
     #[inline(always)]
     pub fn begin(round: &'a mut Round, versions: usize) -> (BufferOffset, Self) {
         let start = round.reserve_lines(Self::words(versions) * 8);
@@ -160,11 +161,11 @@ impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
         (start, Replacing { before, entry, at: LOG_HEADER_BYTES / 8, records: 0 })
     }
 
-    /// Adds the next version: the slot, its table, the cell, and the bytes that are there so far, in the
-    /// buffer at a multiple of 8.
+    /// Adds the next version: the slot, its table, the cell, and the position of the present bytes in the buffer,
+    /// which is a multiple of 8.
     ///
     /// # Panics
-    /// If there are more versions than `begin` was told: our bug.
+    /// If there are more versions than `begin` was told (a bug of Tarn).
     #[inline(always)]
     pub fn add(&mut self, slot: Address, table: TableId, cell: u8, former: BufferOffset) {
         let (head, rest) = self.entry[self.at..].split_first_chunk_mut::<2>().expect(AS_LONG);
@@ -179,7 +180,7 @@ impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
     /// Completes the entry.
     ///
     /// # Panics
-    /// If there are fewer versions than `begin` was told: our bug.
+    /// If there are fewer versions than `begin` was told (a bug of Tarn).
     #[inline(always)]
     pub fn seal(self, tag: OwnerTag) {
         assert_eq!(self.at, self.entry.len(), "{AS_LONG}");
@@ -190,28 +191,28 @@ impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
 /// A version that a logged transaction wrote.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoggedVersion {
-    /// The slot.
+    /// The address of the slot.
     pub slot: Address,
-    /// The slot's table.
+    /// The table of the slot.
     pub table: TableId,
-    /// The cell.
+    /// The number of the cell.
     pub cell: u8,
     /// Whether the slot held no record before.
     pub came: bool,
-    /// The words that were there before.
+    /// The former words of the cell or slot.
     pub former: Vec<u64>,
 }
 
 /// A transaction's entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VersionLog {
-    /// The transaction that wrote it.
+    /// The transaction that wrote the entry.
     pub tag: OwnerTag,
     /// The versions that the transaction wrote.
     pub versions: Vec<LoggedVersion>,
-    /// Ends of chains, and the blocks that they lead to from now on.
+    /// The ends of chains, and the blocks that they will lead to.
     pub links: Vec<Link>,
-    /// Nodes of ordered indexes, each with its VERSION before.
+    /// The nodes of ordered indexes that the transaction changes, each with its VERSION before the transaction.
     pub nodes: Vec<NodeBefore>,
     /// The nodes' old bytes.
     pub old: Vec<LoggedPiece>,
@@ -252,7 +253,7 @@ impl Entry for VersionLog {
     }
 }
 
-/// Decodes the nodes and their old bytes, which are the entry's last part.
+/// Decodes the index nodes and their old bytes, which are the entry's last part.
 fn nodes(words: &[u64]) -> Option<(Vec<NodeBefore>, Vec<LoggedPiece>)> {
     let Some((&[count, pieces], rest)) = words.split_first_chunk::<2>() else {
         return words.is_empty().then(Default::default);

@@ -1,8 +1,9 @@
-//! The addresses of records that a thread remembers, so that an update can lock in its first round.
+//! A thread's cache of the addresses of records. With a cached address, an update can lock the record in its first
+//! round.
 //!
-//! Invariant: a cached address is a guess. Its user compares the key that it finds there; a wrong guess costs
-//! a round, never a wrong answer. The cache is bounded and direct-mapped: a newer address displaces an older
-//! one, and nothing is allocated after the start.
+//! Invariant: a cached address may be wrong. Its user compares the key that it finds at the address. A wrong
+//! address costs a round, but never gives a wrong answer. The cache has a fixed size and is direct-mapped. A newer
+//! address displaces an older one, and no memory is allocated after the start.
 
 use crate::schema::TableId;
 use tarn_fabric::address::Address;
@@ -15,14 +16,14 @@ struct Cached {
     body: Address,
 }
 
-/// Addresses by table and key word.
+/// The cached addresses, by table and key word.
 #[derive(Clone)]
 pub struct AddressCache {
     entries: Box<[Cached]>,
 }
 
 impl AddressCache {
-    /// Room for `entries` addresses, rounded up to a power of two; 0 switches the cache off.
+    /// Creates a cache for `entries` addresses, rounded up to a power of two. The value 0 switches the cache off.
     pub fn new(entries: usize) -> AddressCache {
         let len = if entries == 0 { 0 } else { entries.next_power_of_two() };
         AddressCache { entries: vec![Cached::default(); len].into() }
@@ -34,7 +35,7 @@ impl AddressCache {
         hash as usize & (self.entries.len() - 1)
     }
 
-    /// The slot and body that were last seen for this key.
+    /// The addresses of the slot and body at which this key's record was last seen.
     #[inline]
     pub fn get(&self, table: TableId, key: u64) -> Option<(Address, Address)> {
         if self.entries.is_empty() {
@@ -45,7 +46,7 @@ impl AddressCache {
         same.then_some((cached.slot, cached.body))
     }
 
-    /// Remembers where a record was seen.
+    /// Stores the addresses at which a record was seen.
     #[inline]
     pub fn put(&mut self, table: TableId, key: u64, slot: Address, body: Address) {
         if !self.entries.is_empty() {
@@ -54,7 +55,7 @@ impl AddressCache {
         }
     }
 
-    /// Forgets a key.
+    /// Removes a key from the cache.
     pub fn forget(&mut self, table: TableId, key: u64) {
         if self.get(table, key).is_some() {
             let index = self.index(table, key);

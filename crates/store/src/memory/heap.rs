@@ -1,18 +1,18 @@
-//! One-sided allocation: compute nodes own chunks of a group's heap and cut blocks from them.
+//! One-sided allocation: threads of compute nodes own chunks of a group's heap, and cut blocks from them.
 //!
-//! Invariant: a chunk has one owner. The owner is written by CAS into the primary's chunk table, and copied
-//! to the backups before a block of the chunk is used. So a promoted backup knows the owner too. A block that
-//! is handed out is zero. Blocks of a transaction that aborts come back to the thread (they were never
-//! written). The memory that a thread leaves goes to its node's next threads
-//! ([`crate::memory::left_memory`]). A full heap is an error, not a crash.
+//! Invariant: a chunk has one owner. The owner is written by CAS into the primary's chunk table, and copied to the
+//! backups before a block of the chunk is used. So a promoted backup also knows the owner. A block that is
+//! allocated contains zeros. Blocks of a transaction that aborts return to the thread, because they were never
+//! written. The memory of a thread that ends goes to the next threads of its node ([`crate::memory::left_memory`]).
+//! A full heap is an error, not a crash.
 
 use tarn_fabric::address::{Address, GroupId};
 
-/// A mark in the chunk table, beside a coordinator's number: the chunk belongs to the number's log. No
-/// thread's name has this bit.
+/// A mark in the chunk table, beside a coordinator's number. The mark says that the chunk belongs to the log of
+/// that number. The owner word of a thread never has this bit.
 pub const LOG_OWNER: u64 = 1 << 63;
 
-/// The rest of adjacent chunks: zeros that were never used.
+/// The unused rest of adjacent chunks. The rest contains zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rest {
     next: Address,
@@ -20,7 +20,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// The group of the rest.
+    /// The replica group of the rest.
     pub fn group(&self) -> GroupId {
         self.next.group()
     }
@@ -31,28 +31,28 @@ impl Rest {
     }
 }
 
-/// A block of zeros: its group, its size, its address.
+/// A block of zeros: its group, its size, and its address.
 pub type Zeros = (GroupId, u32, Address);
 
-/// One thread's chunks and free blocks.
+/// The chunks and free blocks of one thread.
 pub struct Heap {
     owner: u64,
     open: Vec<Option<Rest>>,
-    /// Groups in which a coroutine of this thread is claiming a chunk.
+    /// The groups in which a coroutine of this thread is claiming a chunk.
     claiming: Vec<GroupId>,
-    /// Free blocks. They are few, so a list does.
+    /// The free blocks. A thread has few free blocks, so a list is fast enough.
     free: Vec<Zeros>,
 }
 
 impl Heap {
-    /// The heap of a thread without chunks. The thread writes `owner`, which is not zero, into the chunk
+    /// Creates the heap of a thread without chunks. The thread writes `owner`, which is not zero, into the chunk
     /// table.
     pub fn new(owner: u64, groups: usize) -> Heap {
         assert!(owner != 0);
         Heap { owner, open: vec![None; groups], claiming: Vec::new(), free: Vec::new() }
     }
 
-    /// Takes a block from the memory that the thread owns already.
+    /// Takes a block from the memory that the thread already owns.
     pub fn take(&mut self, group: GroupId, bytes: u32) -> Option<Address> {
         let fits = |&(g, b, _): &Zeros| g == group && b == bytes;
         if let Some(index) = self.free.iter().position(fits) {
@@ -64,21 +64,21 @@ impl Heap {
         }
         let address = chunk.next;
         chunk.left_bytes -= u64::from(bytes);
-        // The end of the last chunk may be the end of the group: do not form its address.
+        // The end of the last chunk may be the end of the group. The address of that end must not be computed.
         if chunk.left_bytes > 0 {
             chunk.next = address.plus(bytes as usize);
         }
         Some(address)
     }
 
-    /// Gives back a block that was never written.
+    /// Returns a block that was never written to the free blocks.
     pub fn give_back(&mut self, address: Address, bytes: u32) {
         self.free.push((address.group(), bytes, address));
     }
 
-    /// Whether the caller may claim a chunk in `group`. One coroutine of a thread claims at a time, so that
-    /// no chunk displaces another that was hardly used. If the answer is yes, [`Heap::end_claim`] must
-    /// follow.
+    /// Whether the caller may claim a chunk in `group`. Only one coroutine of a thread claims at a time, so that no
+    /// new chunk displaces a chunk that was hardly used. If the answer is yes, the caller must call
+    /// [`Heap::end_claim`] later.
     pub fn begin_claim(&mut self, group: GroupId) -> bool {
         let free = !self.claiming.contains(&group);
         if free {
@@ -92,12 +92,12 @@ impl Heap {
         self.claiming.retain(|&claiming| claiming != group);
     }
 
-    /// Adds claimed memory. Returns the rest that the group had before, if any.
+    /// Adds claimed memory. Returns the previous rest of the group, if any.
     pub fn open(&mut self, start: Address, bytes: u64) -> Option<Rest> {
         self.open_rest(Rest { next: start, left_bytes: bytes })
     }
 
-    /// Does the same as [`Heap::open`] with a rest that another thread has left.
+    /// Does the same as [`Heap::open`] with a rest that another thread has left behind.
     pub fn open_rest(&mut self, rest: Rest) -> Option<Rest> {
         let before = self.open[usize::from(rest.group().0)].replace(rest);
         before.filter(|before| before.left_bytes > 0)

@@ -1,10 +1,10 @@
-//! Memory that threads of a compute node have left, for its other threads.
+//! Memory that threads of a compute node have left behind, for the node's other threads.
 //!
-//! Invariant: the memory here has no owner. It is rests of chunks and blocks of zeros, to which no address
-//! ever led, and discarded records ([`crate::memory::record_gc`]). A thread asks here before it takes a new
-//! chunk. It leaves its memory here when it ends, or when it has more than it needs, but never on the way of
-//! an ordinary transaction. Nodes of one process may share this memory (`context::ComputeNode::share_memory`
-//! of the engine). The memory here dies with the process.
+//! Invariant: the memory in these lists has no owner. The memory consists of rests of chunks, blocks of zeros to
+//! which no address ever led, and discarded records ([`crate::memory::record_gc`]). A thread takes memory from
+//! these lists before it takes a new chunk. A thread puts its memory into these lists when it ends, or when it has
+//! more than it needs. A thread never does so during an ordinary transaction. Nodes of one process may share these
+//! lists (`context::ComputeNode::share_memory` of the engine). The lists are lost when the process ends.
 
 use crate::memory::heap::{Heap, Rest, Zeros};
 use crate::memory::record_gc::{RecordGc, Waiting};
@@ -14,11 +14,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::clock::Nanos;
 
-/// Memory of zeros that was found.
+/// Memory of zeros that was found in the lists.
 pub enum Found {
-    /// A block of the size that was asked for.
+    /// A block of the requested size.
     Block(Address),
-    /// A rest that such a block can be cut from.
+    /// A rest from which such a block can be cut.
     Rest(Rest),
 }
 
@@ -29,21 +29,21 @@ struct Lists {
     records: RecordGc,
 }
 
-/// See the module's text.
+/// The lists of memory that threads of a compute node have left behind.
 pub struct LeftMemory {
     lists: Mutex<Lists>,
-    /// Whether a thread has found any group full.
+    /// Whether any thread has found any group full.
     has_full: AtomicBool,
 }
 
 impl LeftMemory {
-    /// Empty lists, for a pool with this many groups.
+    /// Creates empty lists, for a pool with this many groups.
     pub fn new(groups: usize) -> LeftMemory {
         let lists = Lists { records: RecordGc::new(groups), ..Lists::default() };
         LeftMemory { lists: Mutex::new(lists), has_full: AtomicBool::new(false) }
     }
 
-    /// The lists. A thread that panicked while it held them has lost a block at most.
+    /// Locks the lists. If a thread panicked while it held the lists, at most one block is lost.
     fn lists(&self) -> MutexGuard<'_, Lists> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,7 +60,7 @@ impl LeftMemory {
         lists.records.take_over(records);
     }
 
-    /// Takes over a rest for which a thread has no use, because it needs larger blocks.
+    /// Takes over a rest that is too small for the thread that had it.
     pub fn put_rest(&self, rest: Rest) {
         self.lists().rests.push(rest);
     }
@@ -73,7 +73,7 @@ impl LeftMemory {
         }
     }
 
-    /// Zeros for a block, if there are any.
+    /// Takes zeros for a block, if the lists have any.
     pub fn take_zeros(&self, group: GroupId, bytes: u32) -> Option<Found> {
         let mut lists = self.lists();
         let Lists { rests, zeros, .. } = &mut *lists;
@@ -84,8 +84,8 @@ impl LeftMemory {
         Some(Found::Rest(rests.swap_remove(at)))
     }
 
-    /// Takes up to `batch` records of a table whose time has come. If there are more than `enough`, or the
-    /// group is full, their time does not matter.
+    /// Takes up to `batch` records of a table whose waiting time is over. If more than `enough` records wait, or if
+    /// the group is full, records are taken before their waiting time is over.
     pub fn take_records(
         &self,
         now: Nanos,
@@ -96,13 +96,13 @@ impl LeftMemory {
         let mut lists = self.lists();
         if is_full {
             lists.records.note_full(group);
-            // The flag hurries the other threads up, and orders nothing.
+            // The flag makes the other threads check sooner, and orders no other memory accesses.
             self.has_full.store(true, Ordering::Relaxed);
         }
         lists.records.some(now, (group, table), (enough, batch))
     }
 
-    /// Whether a thread has found any group full. If so, each thread asks about its own groups.
+    /// Whether a thread has found any group full. If so, each thread should check the groups that it uses.
     #[inline]
     pub fn has_full(&self) -> bool {
         self.has_full.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
-//! Memory that threads have taken: free blocks, discarded records, remembered addresses.
+//! Memory that threads own: free blocks, discarded records, cached addresses.
 //!
-//! Invariant: these are lists alone. The engine claims chunks and writes zeros.
+//! Invariant: these modules only keep lists. The engine claims chunks and writes zeros.
 
 pub mod address_cache;
 pub mod heap;

@@ -1,66 +1,68 @@
-//! Memory of records and versions that exist no more, until it holds another.
+//! Keeps the memory of records and versions that no longer exist, until the memory is used for another record.
 //!
-//! Invariant: memory that was put here was written, so it is no block of zeros and does not go back to the
-//! heap. It becomes a record of the same table again, in the same group. A reader on its way to the old
-//! record finds out that it came too late. It sees that from the words that led it there, or from those in
-//! the record. A record of one version has another VERSION in its slot by then, and readers look at VERSION
-//! after they have read the record. A record of Motor has another VERSION in its head, or another STAMP. A
-//! record of LOTUS has another transaction, key or checksum. Where a late reader could still use the old
-//! record, the record waits until no such reader is left. It does not wait if there is no other memory, or if
-//! much waits already. A joining copy of the group is filled while transactions write, and may be filled with
-//! old bytes. So nothing is used again in such a group (`context::Context::allocate_record` of the engine). A
-//! thread that ends leaves its records to its node ([`crate::memory::left_memory`]). A node that dies takes
-//! with it the records that it holds here, as it takes its chunks.
+//! Invariant: memory in these lists was written, so it is not a block of zeros and does not return to the heap.
+//! Such memory becomes a record of the same table again, in the same group. A reader on its way to the old record
+//! detects that it came too late. The reader detects this by the words that led it to the record, or by words in
+//! the record. For a record of one version, the slot has another VERSION by then, and readers check VERSION after
+//! they have read the record. A record of Motor has another VERSION in its head, or another STAMP. A record of
+//! LOTUS has another transaction, key or checksum. If a late reader could still use the old record, the record
+//! waits until no such reader runs. The record does not wait if the group has no other memory, or if many records
+//! wait already. A joining copy of the group is filled while transactions write, and may be filled with old bytes.
+//! So no memory is reused in such a group (`context::Context::allocate_record` of the engine). A thread that ends
+//! leaves its records to its node ([`crate::memory::left_memory`]). If a node dies, the records in its lists are
+//! lost, like its chunks.
 
 use crate::schema::TableId;
 use std::collections::VecDeque;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::clock::Nanos;
 
-/// The longest time that a transaction that only reads may run.
+/// The maximum time that a read-only transaction may run.
 pub const READER_LIFETIME: Nanos = Nanos(500_000_000);
-/// How much two clocks of the cluster may differ over that time.
+/// The maximum difference between two clocks of the cluster over that time.
 pub const LIFETIME_DRIFT: Nanos = Nanos(1_000_000);
-/// The most records that a thread has ready for itself. It leaves this many at once to others.
+/// The maximum number of records that a thread keeps for itself. The thread leaves this many records to other
+/// threads in one step.
 const BATCH: usize = 64;
-/// They are at most this part of a chunk. Otherwise threads would run out of memory beside others that have
-/// plenty.
+/// The records that a thread keeps take at most one chunk divided by this number. Otherwise some threads would run
+/// out of memory while others have plenty.
 const CHUNK_PART: usize = 4;
 
-/// A waiting record: when the last reader that could use it is gone, and where it lies.
+/// A waiting record: the time when the last reader that could use it has ended, and the record's address.
 pub type Waiting = (Nanos, Address);
 
-/// How many records of a table a thread leaves to others at once, if a chunk holds `per_chunk` of them.
+/// The number of records of a table that a thread leaves to other threads in one step, if a chunk holds `per_chunk`
+/// records.
 pub fn batch_of(per_chunk: usize) -> usize {
     (per_chunk / CHUNK_PART).clamp(1, BATCH)
 }
 
-/// Records of one table in one group, in the order in which they were put.
+/// The discarded records of one table in one group, in the order in which they were put.
 struct Ring {
     table: TableId,
     batch: usize,
     waiting: VecDeque<Waiting>,
 }
 
-/// Discarded records: those of a thread, or those that threads have left.
+/// The discarded records of one thread, or the records that threads have left behind.
 #[derive(Default)]
 pub struct RecordGc {
-    /// For each group, its few tables.
+    /// For each group, the rings of its tables.
     groups: Vec<Vec<Ring>>,
-    /// Groups without a free chunk: chunks are never given back.
+    /// For each group, whether it has no free chunk. Chunks are never freed, so a full group stays full.
     full: Vec<bool>,
-    /// [`batch_of`] each table, by its number.
+    /// The result of [`batch_of`] for each table, by the table's number.
     batches: Vec<usize>,
 }
 
 impl RecordGc {
-    /// No records, for a pool with this many groups.
+    /// Creates empty lists, for a pool with this many groups.
     pub fn new(groups: usize) -> RecordGc {
         let (full, groups) = (vec![false; groups], (0..groups).map(|_| Vec::new()).collect());
         RecordGc { groups, full, batches: Vec::new() }
     }
 
-    /// Does the same as [`RecordGc::new`] for a thread; `batches` has [`batch_of`] each table.
+    /// Does the same as [`RecordGc::new`] for a thread. `batches` has the result of [`batch_of`] for each table.
     pub fn of_thread(groups: usize, batches: Vec<usize>) -> RecordGc {
         RecordGc { batches, ..RecordGc::new(groups) }
     }
@@ -76,8 +78,9 @@ impl RecordGc {
         &mut rings[index]
     }
 
-    /// Takes a record whose last reader is gone after `free_after`. The record waits behind those put before
-    /// it, whatever their time. Returns whether it is time to ask for the [`RecordGc::surplus`].
+    /// Adds a record whose last reader has ended after `free_after`. The record waits behind all records that were
+    /// put earlier, even if its time comes sooner. Returns whether the caller should now take the
+    /// [`RecordGc::surplus`].
     #[inline]
     pub fn put(&mut self, free_after: Nanos, record: Address, table: TableId) -> bool {
         let ring = self.ring(record.group(), table);
@@ -85,8 +88,8 @@ impl RecordGc {
         ring.waiting.len().is_multiple_of(ring.batch)
     }
 
-    /// Takes the record that has waited longest, if no reader can use it any more, or there is no other
-    /// memory, or more than `enough` wait.
+    /// Takes the record that has waited longest, if one of three conditions holds. No reader can use the record any
+    /// more, the group has no other memory, or more than `enough` records wait.
     #[inline]
     pub fn take(
         &mut self,
@@ -104,8 +107,8 @@ impl RecordGc {
         })
     }
 
-    /// Takes the records that a thread does not need for itself. If the group is full, these are all; of
-    /// many, some that have waited longest, whether their time has come or not.
+    /// Takes the records that a thread does not need for itself. If the group is full, these are all records. If
+    /// many records wait, these are some of the records that have waited longest, even if their time has not come.
     pub fn surplus(&mut self, group: GroupId, table: TableId) -> Vec<Waiting> {
         let is_full = self.full[usize::from(group.0)];
         let &mut Ring { ref mut waiting, batch, .. } = self.ring(group, table);
@@ -116,12 +119,12 @@ impl RecordGc {
         }
     }
 
-    /// Takes over a record that may be used at once. It comes before those that wait.
+    /// Adds a record that may be used immediately, in front of the waiting records.
     pub fn put_ready(&mut self, record: Address, table: TableId) {
         self.ring(record.group(), table).waiting.push_front((Nanos(0), record));
     }
 
-    /// Takes up to `batch` records that [`RecordGc::take`] gives now, those first that have waited longest.
+    /// Takes up to `batch` records that [`RecordGc::take`] allows now. Records that have waited longest come first.
     pub fn some(
         &mut self,
         now: Nanos,
@@ -131,17 +134,17 @@ impl RecordGc {
         std::iter::from_fn(|| self.take(now, of, enough)).take(batch).collect()
     }
 
-    /// Notes that there is no other memory in a group: from now on no record there waits for its time.
+    /// Notes that a group has no other memory. From now on no record of that group waits for its time.
     pub fn note_full(&mut self, group: GroupId) {
         self.full[usize::from(group.0)] = true;
     }
 
-    /// Whether there is no other memory in a group.
+    /// Whether a group has no other memory.
     pub fn is_full(&self, group: GroupId) -> bool {
         self.full[usize::from(group.0)]
     }
 
-    /// Takes over all records of another.
+    /// Adds all records of another instance to this one.
     pub fn take_over(&mut self, mut other: RecordGc) {
         for group in 0..other.groups.len() {
             for ring in std::mem::take(&mut other.groups[group]) {
@@ -150,7 +153,7 @@ impl RecordGc {
         }
     }
 
-    /// How many records are here.
+    /// The number of records in these lists.
     pub fn waiting(&self) -> usize {
         self.groups.iter().flatten().map(|ring| ring.waiting.len()).sum()
     }

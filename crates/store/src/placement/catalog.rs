@@ -1,8 +1,8 @@
-//! The catalog: every table's schema and layout, and where everything lies in a replica group.
+//! The catalog: the schema and layout of every table, and the place of every area in a replica group.
 //!
-//! Invariant: the plan is a pure function of schemas and options, so that every compute node computes the
-//! same one. Its stamp stands in each memory node's superblock; an open under another plan or protocol is
-//! refused.
+//! Invariant: the plan is a pure function of schemas and options, so that every compute node computes the same
+//! plan. Each memory node's superblock contains the plan's stamp. A compute node with another plan or protocol
+//! cannot open the database.
 //!
 //! ```text
 //! one replica group's memory, the same on each of its nodes
@@ -24,53 +24,56 @@ use crate::schema::{Cells, IndexId, TableId, TableSchema};
 use serde::{Deserialize, Serialize};
 use tarn_fabric::address::{Address, GROUP_BYTES_MAX, GROUPS_MAX, GroupId};
 
-/// Bytes of the superblock.
+/// The number of bytes of the superblock.
 pub const SUPERBLOCK_BYTES: u64 = 4096;
-/// Size of a memory page assumed for alignment of areas.
+/// The alignment of areas, which is the assumed size of a memory page.
 const AREA_ALIGN: u64 = 4096;
-/// The fewest slots that may be laid out per 100 records.
+/// The minimum number of slots that may be laid out per 100 records.
 const SLOTS_PER_100_MIN: u32 = 5;
-/// From this many slots per 100 records on, chains are rare.
+/// If at least this many slots are laid out per 100 records, overflow chains are rare.
 const SLOTS_PER_100_ROOMY: u32 = 50;
 
 /// How records are placed on replica groups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// By the hash of the key: spread evenly.
+    /// By the hash of the key, so that the records of a table are spread evenly over the groups.
     #[default]
     Hash,
     /// All of a table on group `table id mod groups`. FORD and Motor were measured with this.
     Table,
 }
 
-/// The options on which the plan depends, beside the schemas.
+/// The options on which the plan depends, in addition to the schemas.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Options {
     /// How records are placed on groups.
     pub placement: Placement,
-    /// Coordinators of the whole cluster. Each has its own log area in every group.
+    /// The maximum number of coordinators in the whole cluster. Each coordinator has its own log area in every
+    /// group.
     pub coordinators_max: u32,
-    /// Size of one log area. A transaction whose log is longer takes chunks of the heap in every group that it writes.
+    /// The size of one log area. A transaction with a longer log takes chunks of the heap in every group that it
+    /// writes.
     pub log_bytes: u64,
-    /// The longest log of one transaction.
+    /// The maximum length of one transaction's log.
     pub log_bytes_max: u64,
-    /// The most records of one transaction, and the most of its scans.
+    /// The maximum number of records of one transaction, and the maximum number of its scans.
     pub records_max: u32,
-    /// The unit of allocation from the heap, a multiple of 64.
+    /// The unit of allocation from the heap in bytes. This unit is a multiple of 64.
     pub chunk_bytes: u64,
-    /// Bytes of each group's heap beyond the need of the expected records.
+    /// The number of bytes of each group's heap in addition to the need of the expected records.
     pub spare_bytes: u64,
-    /// Slots laid out per 100 expected records. Far fewer slots than records make chains.
+    /// The number of slots laid out per 100 expected records. If the number is far below 100, many buckets have
+    /// overflow chains.
     pub slots_per_100_records: u32,
     /// The shape of a bucket.
     pub bucket: BucketShape,
-    /// Bodies beyond one for each version of each expected record, per 100 such records. They are room for
-    /// versions that readers find no more, until no reader can be on its way to them. Only layouts of several
-    /// versions apart use them.
+    /// The number of additional bodies per 100 expected records, beyond one body for each version of each record.
+    /// The additional bodies hold discarded versions, until no reader can be on its way to these versions. Only
+    /// layouts with several versions in separate memory use this option.
     pub versions_spare_percent: u32,
-    /// The layout of records. The protocol chooses it: `protocol::AnyProtocol::catalog` of the engine
-    /// overrules the value here.
+    /// The layout of records. The protocol chooses it: `protocol::AnyProtocol::catalog` of the engine replaces the
+    /// value of this option.
     pub layout: LayoutKind,
 }
 
@@ -81,12 +84,13 @@ impl Options {
     }
 }
 
-/// The smallest log area: the head of a log, the beginning of its contents, the link to the rest, and a
-/// decision.
+/// The minimum size of a log area. A log area has room for the head of a log entry, the beginning of its contents,
+/// the link to the rest, and a decision.
 const LOG_BYTES_MIN: u64 = 256;
-/// The longest log: a transaction's buffer holds its log beside all else.
+/// The upper limit of [`Options::log_bytes_max`]. A transaction's buffer holds the log in addition to everything
+/// else.
 const LOG_BYTES_MOST: u64 = 1 << 30;
-/// The most records: handles of scans have one bit less than a word of 32.
+/// The upper limit of [`Options::records_max`], because handles of scans have only 31 bits for a number.
 const RECORDS_MOST: u32 = (1 << 31) - 1;
 /// The default of [`Options::records_max`].
 const RECORDS_MAX: u32 = 1 << 20;
@@ -109,30 +113,30 @@ impl Default for Options {
     }
 }
 
-/// One table's schema and place.
+/// The schema and the place of one table.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// The table's id.
     pub id: TableId,
     /// The schema as declared.
     pub schema: TableSchema,
-    /// The layout of its records.
+    /// The layout of the table's records.
     pub slot: Slot,
-    /// Where its columns lie in a row.
+    /// The lines and words of a row in which each column lies.
     pub reach: Reach,
-    /// Where its index lies.
+    /// The place of the table's index.
     pub geometry: Geometry,
-    /// Its shards, which decide which compute node grants its locks.
+    /// The table's shards, which decide which compute node grants the locks of its records.
     pub sharding: Sharding,
-    /// Its ordered indexes: the first, and how many.
+    /// The table's ordered indexes: the number of the first index, and the number of indexes.
     pub ordered: (u16, u16),
-    /// The columns that keys of its ordered indexes are made of. A transaction that changes one reads all of
-    /// them.
+    /// The columns from which the keys of the table's ordered indexes are made. A transaction that changes one of
+    /// these columns reads all these columns.
     pub index_cells: Cells,
 }
 
 impl Table {
-    /// The shard of one of its records; `key` is the record's key word.
+    /// The shard of one of the table's records. `key` is the record's key word.
     #[inline]
     pub fn shard_of(&self, key: u64) -> ShardId {
         self.sharding.shard_of(key)
@@ -146,7 +150,7 @@ impl Table {
     }
 }
 
-/// The plan; see the module's text.
+/// The plan of a database: its tables, indexes, options and areas.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     tables: Vec<Table>,
@@ -161,9 +165,9 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Plans a database of `schemas` over `groups` replica groups. Code that runs transactions lets the
-    /// protocol make the plan (`protocol::AnyProtocol::catalog` of the engine), which knows the layout that
-    /// it needs.
+    /// Plans a database of `schemas` over `groups` replica groups. Code that runs transactions should let the
+    /// protocol make the plan (`protocol::AnyProtocol::catalog` of the engine), because the protocol knows the
+    /// layout that it needs.
     ///
     /// # Errors
     /// Names the field that is not possible, its value, and the allowed values.
@@ -243,13 +247,13 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// All tables, by id.
+    /// All tables, sorted by id.
     pub fn tables(&self) -> &[Table] {
         &self.tables
     }
 
-    /// Bytes in use of the largest slot that is a table of cells, which lead to records elsewhere; 0 if there
-    /// is none.
+    /// The number of used bytes of the largest slot that has a table of cells. The number is 0 if no slot has a
+    /// table of cells.
     pub fn version_table_bytes(&self) -> usize {
         let leads = |table: &&Table| matches!(table.slot.record, RecordLayout::Cells(_));
         let used = self.tables.iter().filter(leads).map(|table| table.slot.used_bytes());
@@ -267,7 +271,7 @@ impl Catalog {
         self.tables.iter().find(|table| table.schema.name == name).map(|table| table.id)
     }
 
-    /// All ordered indexes, by id.
+    /// All ordered indexes, sorted by id.
     #[inline]
     pub fn indexes(&self) -> &[Index] {
         &self.indexes
@@ -293,7 +297,7 @@ impl Catalog {
         Some(found.id)
     }
 
-    /// The options on which the plan depends, beside the schemas.
+    /// The options on which the plan depends, in addition to the schemas.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -303,13 +307,13 @@ impl Catalog {
         self.groups
     }
 
-    /// Bytes of memory that each node needs for each group that it hosts.
+    /// The number of bytes of memory that a memory node needs for each group that it hosts.
     pub fn group_bytes(&self) -> u64 {
         self.heap_at + self.chunks * self.options.chunk_bytes
     }
 
-    /// The option, or `records`, that takes most of a group's memory. An error about too large a group names
-    /// it.
+    /// The name of the option that takes most of a group's memory, or `records`. An error about a group that is too
+    /// large contains this name.
     pub fn largest_part(&self) -> &'static str {
         let logs = u64::from(self.options.coordinators_max) * self.options.log_bytes;
         let spare = self.options.spare_bytes;
@@ -323,7 +327,7 @@ impl Catalog {
         self.chunks
     }
 
-    /// How many blocks of `bytes` a chunk holds.
+    /// The number of blocks of `bytes` that a chunk holds.
     pub fn chunk_of(&self, bytes: usize) -> usize {
         self.options.chunk_bytes as usize / bytes.max(1)
     }
@@ -334,13 +338,13 @@ impl Catalog {
         Address::new(group, self.chunk_table_at + chunk * 8)
     }
 
-    /// The first byte of a chunk.
+    /// The address of the first byte of a chunk.
     pub fn chunk(&self, group: GroupId, chunk: u64) -> Address {
         debug_assert!(chunk < self.chunks);
         Address::new(group, self.heap_at + chunk * self.options.chunk_bytes)
     }
 
-    /// Bytes of the largest record of any table, with a body that lies apart.
+    /// The number of bytes of the largest record of any table, including a body outside its slot.
     pub fn record_bytes_max(&self) -> usize {
         let bytes = |table: &Table| table.slot.slot_bytes + table.slot.body_bytes();
         self.tables.iter().map(bytes).max().unwrap_or(0)
@@ -353,7 +357,7 @@ impl Catalog {
         at.map(chunk).is_some_and(|(chunk, rest)| chunk < self.chunks && rest == 0)
     }
 
-    /// A coordinator's log area in a group.
+    /// The address of a coordinator's log area in a group.
     #[inline]
     pub fn log(&self, group: GroupId, coordinator: u32) -> Address {
         debug_assert!(coordinator < self.options.coordinators_max);
@@ -378,7 +382,8 @@ impl Planner {
     }
 }
 
-/// Plans the roots of all ordered indexes. Each root is in use in one group, and nodes are where records are.
+/// Plans the roots of all ordered indexes. Each root is used in one group, and its nodes lie in the groups of the
+/// table's records.
 fn plan_indexes(
     plan: &mut Planner,
     tables: &mut [Table],
@@ -396,7 +401,7 @@ fn plan_indexes(
                     (group, (group as u16, 1))
                 }
             };
-            // The root's size is known once the index's shape is.
+            // The size of the root depends on the index's shape.
             let root = Address::new(GroupId(group as u16), plan.at);
             let index = Index::plan(id, (table.id, &table.schema), schema, root, spread);
             plan.area(index.shape.node_bytes as u64);
@@ -473,7 +478,7 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     plan_sizes::validate(schemas, options, sharing(options, groups))
 }
 
-/// How many groups share a table's records.
+/// The number of groups over which the records of one table are distributed.
 fn sharing(options: &Options, groups: usize) -> u64 {
     if options.placement == Placement::Hash { groups as u64 } else { 1 }
 }
@@ -484,8 +489,8 @@ fn buckets(schema: &TableSchema, options: &Options, groups: usize) -> u64 {
     slots.div_ceil(u64::from(options.bucket.slots)).max(4)
 }
 
-/// Bytes of the heap: bodies of the expected records, some unevenness of the hash, overflow blocks, and the
-/// spare.
+/// The number of bytes of the heap. The heap has room for the bodies of the expected records, an uneven hash,
+/// overflow blocks, and the spare bytes.
 fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {
     let share = sharing(options, groups);
     let expected: u64 = schemas
@@ -496,7 +501,8 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
             let overflow = options.bucket.bucket_bytes(&slot) as u64;
             let body_bytes = slot.body_bytes() as u64;
             let bodies = bodies(&slot, options, records) * body_bytes;
-            // Uneven hashing: five standard deviations of a binomial, and the loaders' last chunks.
+            // The allowance for uneven hashing is five standard deviations of a binomial distribution. The
+            // allowance also covers the last chunks of loaders.
             let uneven = 5 * records.isqrt() * slot.cells() as u64 * body_bytes;
             let nodes = node_bytes(schema, records);
             bodies + uneven + overflow_blocks(schema, options, groups) * overflow + nodes
@@ -505,8 +511,8 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
     expected + options.spare_bytes.max(4 * options.chunk_bytes)
 }
 
-/// Bodies of this many records: one for each version, and those that wait until no reader can be on its way
-/// to them.
+/// The number of bodies of this many records. Each version has one body. Additional bodies wait until no reader can
+/// be on its way to a discarded version.
 fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
     let waiting = match options.layout {
         LayoutKind::SingleVersion
@@ -521,7 +527,7 @@ fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
     records * slot.cells() as u64 + waiting
 }
 
-/// Bytes of the nodes of a table's ordered indexes, for this many records in a group.
+/// The number of bytes of the nodes of a table's ordered indexes, for this many records in a group.
 fn node_bytes(schema: &TableSchema, records: u64) -> u64 {
     let of = |index| {
         let (id, table, root) = (IndexId(0), (TableId(0), schema), Address::NULL);
@@ -531,8 +537,8 @@ fn node_bytes(schema: &TableSchema, records: u64) -> u64 {
     schema.indexes.iter().map(of).sum()
 }
 
-/// The number of blocks of chains. There are some for unevenness. With too few slots for the records, there
-/// are blocks for all that are missing, and one begun block in every chain.
+/// The number of overflow blocks. Some blocks are needed because the hash is uneven. If slots are missing for the
+/// records, blocks are added for all missing slots, and one partly used block for every chain.
 fn overflow_blocks(schema: &TableSchema, options: &Options, groups: usize) -> u64 {
     let records = schema.expected_records.div_ceil(sharing(options, groups));
     if options.slots_per_100_records >= SLOTS_PER_100_ROOMY {
@@ -541,8 +547,8 @@ fn overflow_blocks(schema: &TableSchema, options: &Options, groups: usize) -> u6
     records.div_ceil(u64::from(options.bucket.slots)) + buckets(schema, options, groups)
 }
 
-/// Raised whenever the meaning of nodes of ordered indexes changes. 1: zeros belong to no index. 2: entries
-/// lie in home groups.
+/// The number of the layout of index nodes. The number is raised whenever the meaning of index nodes changes. 1:
+/// zeros belong to no index. 2: entries lie in home groups.
 const NODES_LAYOUT: u32 = 2;
 
 fn stamp(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {
@@ -552,7 +558,7 @@ fn stamp(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {
     hasher.finish().max(1)
 }
 
-/// FNV-1a: a stamp must not change with the compiler, as the default hasher may.
+/// The FNV-1a hash. The default hasher may change with the compiler, but a stamp must not change.
 struct StampHasher(u64);
 
 impl std::hash::Hasher for StampHasher {

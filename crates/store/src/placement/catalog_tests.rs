@@ -1,6 +1,6 @@
-//! Plans: areas, the contents of the heap, stamps, and refusals.
+//! Tests of plans: areas, the contents of the heap, stamps, and refused options.
 //!
-//! Invariant: nothing here touches memory: a plan is arithmetic.
+//! Invariant: these tests use no memory node, because a plan is only arithmetic.
 
 use super::*;
 use crate::schema::ColumnType;

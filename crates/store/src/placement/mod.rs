@@ -1,7 +1,7 @@
-//! Where data lie: the plan of a database, its replica groups, and the compute nodes that own its shards.
+//! The placement of data: the plan of a database, its replica groups, and the compute nodes that own its shards.
 //!
-//! Invariant: the plan is a function of schemas and options. Groups and shards, which change later, are
-//! values that a service hands in.
+//! Invariant: the plan is a function of schemas and options. Replica groups and shards may change later, so a
+//! service provides them as values.
 
 pub mod catalog;
 mod plan_sizes;

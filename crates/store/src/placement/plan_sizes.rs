@@ -1,8 +1,8 @@
-//! Checks that a plan of the requested sizes is possible at all.
+//! Checks that a plan of the requested sizes is possible.
 //!
-//! Invariant: sizes that pass fit one replica group's offsets, by a count that leaves parts out and never
-//! counts too much. So the plan's arithmetic, in 64 bits, does not overflow, and no plan is refused that
-//! would have fitted.
+//! Invariant: sizes that pass this check fit the offsets of one replica group. The check counts only some parts of
+//! the plan, and never counts too much. So the plan's arithmetic in 64 bits does not overflow, and no plan is
+//! refused that would fit.
 
 use crate::ids::UsageError;
 use crate::layout::LayoutKind;
@@ -10,18 +10,18 @@ use crate::placement::catalog::Options;
 use crate::schema::TableSchema;
 use tarn_fabric::address::GROUP_BYTES_MAX;
 
-/// The most bytes that one group can hold.
+/// The maximum number of bytes that one group can hold.
 const MOST: u128 = GROUP_BYTES_MAX as u128;
 
 fn refuse(field: &str, value: impl ToString, allowed: String) -> Result<(), UsageError> {
     Err(UsageError { field: field.to_owned(), value: value.to_string(), allowed })
 }
 
-/// Refuses tables or log areas that are beyond the offsets of a group. `sharing` groups share a table's
-/// records.
+/// Refuses tables or log areas that do not fit the offsets of a group. The records of a table are distributed over
+/// `sharing` groups.
 ///
 /// # Errors
-/// Names the first part that is too large, and how large it may be.
+/// Names the first part that is too large, and the maximum value that is allowed.
 pub fn validate(
     schemas: &[TableSchema],
     options: &Options,
@@ -49,7 +49,7 @@ pub fn validate(
     Ok(())
 }
 
-/// The least number of bytes that a hundred records take: their slots and the memory that lies apart.
+/// The minimum number of bytes that 100 records take, in their slots and in separate memory.
 fn least_bytes_100(schema: &TableSchema, options: &Options) -> u128 {
     let slot = options.slot(schema);
     let waiting = match options.layout {
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(said, "", "ten records have room for that many slots");
     }
 
-    /// The largest number that is allowed can be planned for, or is refused by the plan itself.
+    /// The largest allowed number either gives a valid plan, or the plan itself refuses the number.
     #[test]
     fn accepted_sizes_do_not_overflow() {
         let layouts = [LayoutKind::SingleVersion, LayoutKind::Ticketed];

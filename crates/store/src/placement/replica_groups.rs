@@ -1,9 +1,9 @@
 //! The memory nodes that hold each replica group, in one configuration.
 //!
-//! Invariant: position 0 is the primary. Locks live only there, and reads go there. After it come the other
-//! members of the group, then copies that are still joining. Joining copies get every WRITE of log and data,
-//! are never read by transactions, and do not count when recovery decides. A map is immutable; a new
-//! configuration brings a new one (`configuration` of the engine).
+//! Invariant: the node at position 0 is the primary. Locks are held only at the primary, and reads go to it. After
+//! the primary, the list has the other members of the group, then the copies that are still joining. Joining copies
+//! get every WRITE of log and data. Transactions never read joining copies, and recovery does not use them for its
+//! decisions. A map is immutable. A new configuration has a new map (`configuration` of the engine).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,23 +12,23 @@ use tarn_fabric::address::{Address, GroupId, NodeSlot, Target};
 /// The nodes of one group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Copies {
-    /// The members, primary first, then joining nodes.
+    /// The nodes: the primary first, then the other members, then the joining nodes.
     nodes: Vec<NodeSlot>,
-    /// How many of the nodes are members.
+    /// The number of nodes that are members.
     members: usize,
 }
 
-/// The nodes of every group, primary first.
+/// The nodes of every group, with the primary first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplicaGroups {
     groups: Vec<Copies>,
 }
 
 impl ReplicaGroups {
-    /// Makes a map of the nodes of every group, primary first. All of them are members.
+    /// Makes a map from the nodes of every group, with the primary first. All these nodes are members.
     ///
     /// # Panics
-    /// If there is no group, or a group has no node.
+    /// If the list has no group, or a group has no node.
     pub fn new(groups: Vec<Vec<NodeSlot>>) -> ReplicaGroups {
         assert!(!groups.is_empty());
         let copies = |nodes: Vec<NodeSlot>| {
@@ -38,26 +38,27 @@ impl ReplicaGroups {
         ReplicaGroups { groups: groups.into_iter().map(copies).collect() }
     }
 
-    /// The copies of a group. If the group does not exist (its address was read from damaged memory), they
-    /// are those of the first group. The fabric knows no such group there either, and says so.
+    /// The copies of a group. If the group does not exist, its address was read from damaged memory. Then the
+    /// result is the copies of the first group. The fabric then refuses the access, because the nodes of the first
+    /// group do not have the unknown group either.
     #[inline]
     fn of(&self, group: GroupId) -> &Copies {
         self.groups.get(usize::from(group.0)).unwrap_or(&self.groups[0])
     }
 
-    /// How many groups there are.
+    /// The number of groups.
     #[inline]
     pub fn count(&self) -> usize {
         self.groups.len()
     }
 
-    /// How many copies `group` has, joining ones included.
+    /// The number of copies of `group`, including joining copies.
     #[inline]
     pub fn replicas(&self, group: GroupId) -> usize {
         self.of(group).nodes.len()
     }
 
-    /// The group's members, primary first.
+    /// The members of the group, with the primary first.
     pub fn members(&self, group: GroupId) -> &[NodeSlot] {
         let Copies { nodes, members } = self.of(group);
         &nodes[..*members]
@@ -74,36 +75,37 @@ impl ReplicaGroups {
         self.groups.iter().any(|copies| copies.members < copies.nodes.len())
     }
 
-    /// The address at the primary of its group.
+    /// The target for an address at the primary of the address's group.
     #[inline]
     pub fn primary(&self, address: Address) -> Target {
         address.at(self.of(address.group()).nodes[0])
     }
 
-    /// The address at the copy at `position`; 0 is the primary.
+    /// The target for an address at the copy at `position`. Position 0 is the primary.
     #[inline]
     pub fn replica(&self, address: Address, position: usize) -> Target {
         address.at(self.of(address.group()).nodes[position])
     }
 
-    /// The address at every copy, primary first. A WRITE goes to all of them.
+    /// The targets for an address at every copy, with the primary first. A WRITE goes to all these targets.
     #[inline]
     pub fn all(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
         self.of(address.group()).nodes.iter().map(move |&node| address.at(node))
     }
 
-    /// The address at every member, primary first. These are the copies that count.
+    /// The targets for an address at every member, with the primary first. Recovery uses these copies for its
+    /// decisions.
     pub fn counted(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
         self.members(address.group()).iter().map(move |&node| address.at(node))
     }
 
-    /// The address at every copy but the primary.
+    /// The targets for an address at every copy except the primary.
     #[inline]
     pub fn backups(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
         self.all(address).skip(1)
     }
 
-    /// Every memory node, ascending.
+    /// All memory nodes of the map, in ascending order.
     pub fn nodes(&self) -> Vec<NodeSlot> {
         let nodes = self.groups.iter().flat_map(|copies| copies.nodes.iter().copied());
         let mut nodes: Vec<NodeSlot> = nodes.collect();
@@ -112,8 +114,8 @@ impl ReplicaGroups {
         nodes
     }
 
-    /// The map without a node. The next member of each of its groups becomes primary. Returns `None` if a
-    /// group has no member left: the group's bytes are lost.
+    /// The map without a node. In each group whose primary was that node, the next member becomes primary. Returns
+    /// `None` if a group has no other member, because then the bytes of that group are lost.
     pub fn without(&self, node: NodeSlot) -> Option<ReplicaGroups> {
         let mut map = self.clone();
         for copies in &mut map.groups {
@@ -127,7 +129,7 @@ impl ReplicaGroups {
     /// The map with another member of `group` as its primary.
     ///
     /// # Panics
-    /// If the node is no member of the group.
+    /// If the node is not a member of the group.
     #[must_use]
     pub fn with_primary(&self, group: GroupId, node: NodeSlot) -> ReplicaGroups {
         let position = self.members(group).iter().position(|&it| it == node);
@@ -142,10 +144,10 @@ impl ReplicaGroups {
         map
     }
 
-    /// The map with a copy of `group` that begins to join.
+    /// The map with one more copy of `group`, which begins to join on `node`.
     ///
     /// # Panics
-    /// If the node has a copy already.
+    /// If the node already has a copy of the group.
     #[must_use]
     pub fn with_joining(&self, group: GroupId, node: NodeSlot) -> ReplicaGroups {
         let mut map = self.clone();
@@ -155,8 +157,8 @@ impl ReplicaGroups {
         map
     }
 
-    /// The map with primaries moved to other members of their groups, one group at a time, as long as that
-    /// makes the numbers of primaries more even over the nodes.
+    /// The map with primaries moved to other members of their groups, one group at a time, until the numbers of
+    /// primaries per node cannot become more even.
     #[must_use]
     pub fn balanced(&self) -> ReplicaGroups {
         let mut map = self.clone();
@@ -166,8 +168,8 @@ impl ReplicaGroups {
         map
     }
 
-    /// A group whose primary is primary of at least two groups more than another member, and the position of
-    /// the lightest such member.
+    /// A group whose primary node has at least two primaries more than another member, and the position of the
+    /// member with the fewest primaries.
     fn heavy(&self) -> Option<(usize, usize)> {
         let load = |node: NodeSlot| self.groups.iter().filter(|it| it.nodes[0] == node).count();
         self.groups.iter().enumerate().find_map(|(group, copies)| {
@@ -177,7 +179,7 @@ impl ReplicaGroups {
         })
     }
 
-    /// The map with every joining copy a member.
+    /// The map in which every joining copy has become a member.
     #[must_use]
     pub fn joined(&self) -> ReplicaGroups {
         let mut map = self.clone();
@@ -186,13 +188,13 @@ impl ReplicaGroups {
     }
 }
 
-/// A group as the hot path sees it.
+/// The data of a group that the hot path needs.
 struct Brief {
     primary: Cell<NodeSlot>,
     replicas: Cell<u16>,
 }
 
-/// One thread's copy of the map of the configuration that it runs in.
+/// One thread's copy of the map of its current configuration.
 ///
 /// Invariant: it changes only while no transaction of the thread runs, so that a transaction sees
 /// one map from its beginning to its end.
@@ -202,7 +204,7 @@ pub struct ThreadGroups {
 }
 
 impl ThreadGroups {
-    /// A copy of `map`.
+    /// Creates a copy of `map`.
     pub fn new(map: &ReplicaGroups) -> ThreadGroups {
         let brief = |copies: &Copies| Brief {
             primary: Cell::new(copies.nodes[0]),
@@ -212,7 +214,7 @@ impl ThreadGroups {
         ThreadGroups { briefs, whole: RefCell::new(Rc::new(map.clone())) }
     }
 
-    /// Becomes a copy of another map of the same groups.
+    /// Replaces the contents by a copy of another map of the same groups.
     pub fn become_copy_of(&self, map: &ReplicaGroups) {
         assert_eq!(self.count(), map.count(), "configurations have the same groups");
         for (brief, copies) in self.briefs.iter().zip(&map.groups) {
@@ -222,24 +224,24 @@ impl ThreadGroups {
         *self.whole.borrow_mut() = Rc::new(map.clone());
     }
 
-    /// The map. It stays as it is while it is held.
+    /// The whole map. The returned map does not change later.
     pub fn whole(&self) -> Rc<ReplicaGroups> {
         Rc::clone(&self.whole.borrow())
     }
 
-    /// How many groups there are.
+    /// The number of groups.
     #[inline]
     pub fn count(&self) -> usize {
         self.briefs.len()
     }
 
-    /// How many copies `group` has, as [`ReplicaGroups::replicas`] says.
+    /// The number of copies of `group`, like [`ReplicaGroups::replicas`].
     #[inline]
     pub fn replicas(&self, group: GroupId) -> usize {
         usize::from(self.briefs[usize::from(group.0)].replicas.get())
     }
 
-    /// The address at its primary, as [`ReplicaGroups::primary`] says.
+    /// The target for an address at its primary, like [`ReplicaGroups::primary`].
     #[inline]
     pub fn primary(&self, address: Address) -> Target {
         address.at(self.briefs[usize::from(address.group().0)].primary.get())
@@ -255,7 +257,8 @@ mod tests {
         ReplicaGroups::new((0..3).map(|group| vec![node(group), node(group + 1)]).collect())
     }
 
-    /// An address from damaged memory names some node, and the fabric refuses it: no panic.
+    /// An address from damaged memory maps to an existing node and causes no panic. The fabric refuses such an
+    /// access.
     #[test]
     fn an_unknown_group_maps_to_existing_nodes() {
         let groups = ReplicaGroups::new(vec![vec![NodeSlot(2), NodeSlot(0)], vec![NodeSlot(1)]]);
@@ -280,7 +283,7 @@ mod tests {
         assert_eq!((more.all(address).count(), more.counted(address).count()), (2, 1));
         assert!(more.is_joining() && !more.joined().is_joining());
         assert_eq!(more.joined().members(group(1)), [NodeSlot(2), NodeSlot(3)]);
-        // A copy that was not complete does not save a group.
+        // A joining copy that is not complete cannot replace the last member of a group.
         assert_eq!(more.without(NodeSlot(2)), None);
     }
 

@@ -1,10 +1,11 @@
-//! Routing: the choice of the compute node on which a transaction runs.
+//! Routing chooses the compute node on which a transaction runs.
 //!
-//! Invariant: routing affects speed alone. Wherever a transaction runs, the owners of its shards grant its
-//! locks; a stale map sends it to a node that has to ask another.
+//! Invariant: routing affects only speed. On any node, a transaction gets its locks from the owners of its shards.
+//! An old shard map sends the transaction to a node that must request the locks from another node.
 //!
-//! LOTUS (§4.3): a transaction that only reads takes no lock and runs anywhere. A transaction that writes
-//! runs where the shard of its first record is, because the others are likely to be there too.
+//! LOTUS (§4.3) runs a read-only transaction on any node, because it takes no lock. A transaction that writes runs
+//! on the node that owns the shard of its first record. The reason is that its other records are likely to be in
+//! the same shard.
 
 use crate::placement::catalog::Catalog;
 use crate::placement::shard_map::{ShardId, ShardMap};
@@ -13,7 +14,7 @@ use rand::RngExt as _;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::rng::Rng;
 
-/// Places transactions by one view of the shard map.
+/// Chooses nodes for transactions by one view of the shard map.
 pub struct Router<'a> {
     catalog: &'a Catalog,
     map: &'a ShardMap,
@@ -22,22 +23,23 @@ pub struct Router<'a> {
 }
 
 impl<'a> Router<'a> {
-    /// A router that places transactions on `nodes`.
+    /// Creates a router that chooses among `nodes`.
     ///
     /// # Panics
-    /// If there is no node.
+    /// If `nodes` is empty.
     pub fn new(catalog: &'a Catalog, map: &'a ShardMap, nodes: Vec<NodeSlot>) -> Router<'a> {
         assert!(!nodes.is_empty(), "somewhere to run");
         Router { catalog, map, nodes }
     }
 
-    /// The shard of a table's key word.
+    /// The shard of a key word in a table.
     pub fn shard_of(&self, (table, key): (TableId, u64)) -> ShardId {
         self.catalog.table(table).shard_of(key)
     }
 
-    /// The node for a transaction whose first record is in the shard of this table's key word. It is any node
-    /// if the transaction only reads, or its first record is not known, or none of the nodes owns the shard.
+    /// The node for a transaction whose first record is in the shard of this key word. Any node may be chosen in
+    /// three cases: the transaction only reads, its first record is not known, or no node of the router owns the
+    /// shard.
     #[inline]
     pub fn place(
         &self,

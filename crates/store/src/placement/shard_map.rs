@@ -1,14 +1,14 @@
-//! Shards: they decide which compute node grants the locks of a record.
+//! Shards decide which compute node grants the locks of a record.
 //!
-//! Invariants: every key is in one of 4,096 shards for ever, by a pure function of its table's schema and the
-//! key. A shard has one owner at a time. The map of record is the membership service's. The service changes
-//! one entry at a time, from the entry that the changer has seen, and counts each change in the entry's
-//! epoch. A node's view of the map lags behind and never goes back.
+//! Invariant: every key is in one of 4,096 shards for ever, by a pure function of its table's schema and the key. A
+//! shard has one owner at a time. The membership service keeps the authoritative map. A change of an entry names
+//! the old entry that the changer has seen, and the service makes such changes one by one. The service counts each
+//! change in the entry's epoch. A node's view of the map may be out of date, and never goes back to an older entry.
 //!
-//! LOTUS (§4.2) shards by the low bits of a "critical field" of the key, so that the records that a
-//! transaction locks are likely to be in one shard. It moves shards by a message. A message that comes twice
-//! makes two owners; therefore the map decides here, and messages are hints. (A compare-and-set on a word in
-//! memory nodes would do no better: on a replicated word it is not atomic.)
+//! LOTUS (§4.2) computes shards from the low bits of a "critical field" of the key. Then the records that one
+//! transaction locks are likely to be in one shard. LOTUS moves shards by a message. If that message arrives twice,
+//! a shard has two owners. Therefore in Tarn the map decides, and messages are only hints. (A compare-and-set on a
+//! word in memory nodes would not help, because it is not atomic on a replicated word.)
 //!
 //! ```text
 //! 63        32 | 31 28 | 27   22 | 21     12 | 11         0
@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::address::{Address, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::rng::mix;
 
-/// How many shards there are: the low 12 bits of critical fields tell them apart.
+/// The number of shards. The low 12 bits of a critical field are the number of the shard.
 pub const SHARDS: usize = 1 << SHARD_BITS;
 const SHARD_BITS: u32 = 12;
 
-/// A shard, 0 to 4,095.
+/// The number of a shard, 0 to 4,095.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ShardId(pub u16);
 
@@ -49,36 +49,36 @@ impl ShardId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ShardState {
-    /// The owner grants them.
+    /// The owner grants the shard's locks.
     Open = 1,
-    /// The owner grants no more. Transactions that hold locks finish, then another node takes over
-    /// (`resharding` of the engine).
+    /// The owner grants no more locks. Transactions that hold locks finish, and then another node takes over the
+    /// shard (`resharding` of the engine).
     Closed = 2,
-    /// The owner's life is over. No node grants locks until the transactions that rest on the owner's locks
-    /// have ended.
+    /// The owner was expelled. No node grants locks of the shard until the transactions that rely on the owner's
+    /// locks have ended.
     Recovering = 3,
 }
 
 /// The map's entry of a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ShardEntry {
-    /// The node that owns the shard, and in which life.
+    /// The node that owns the shard, with its incarnation.
     pub owner: NodeId,
     /// Whether the owner grants the shard's locks.
     pub state: ShardState,
-    /// How often the entry has changed. Of two entries the later has the greater epoch.
+    /// The number of changes of the entry. The later one of two entries has the greater epoch.
     pub epoch: u32,
 }
 
 impl ShardEntry {
-    /// The entry as one word. Of two entries the later has the greater word.
+    /// The entry as one word. The later one of two entries has the greater word.
     #[inline]
     pub fn word(self) -> u64 {
         let owner = u64::from(self.owner.slot.0) << 12 | u64::from(self.owner.incarnation.0);
         u64::from(self.epoch) << 32 | (self.state as u64) << 28 | owner
     }
 
-    /// Decodes an entry; `None` if the shard has never had an owner.
+    /// Decodes an entry. Returns `None` if the shard has never had an owner.
     #[inline]
     pub fn from_word(word: u64) -> Option<ShardEntry> {
         let state = match word >> 28 & 0xf {
@@ -94,63 +94,64 @@ impl ShardEntry {
         Some(ShardEntry { owner, state, epoch: (word >> 32) as u32 })
     }
 
-    /// The entry that follows this one.
+    /// The entry that replaces this entry at the next change.
     ///
     /// # Panics
-    /// After 2^32 changes.
+    /// After 2^32 changes of the entry.
     #[must_use]
     pub fn next(self, owner: NodeId, state: ShardState) -> ShardEntry {
         ShardEntry { owner, state, epoch: self.epoch.checked_add(1).expect("2^32 changes") }
     }
 
-    /// Whether this life of a node grants the shard's locks.
+    /// Whether this incarnation of a node grants the shard's locks.
     #[inline]
     pub fn is_served_by(self, node: NodeId) -> bool {
         self.owner == node && self.state == ShardState::Open
     }
 }
 
-/// A life that grants a shard's locks: the part of an entry's word that says so, whatever the epoch.
+/// The part of an entry's word that names the granting incarnation of a node, without the epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Serving(u32);
 
 impl Serving {
-    /// The part of the word that names this life.
+    /// The part of the word for this incarnation of a node.
     pub fn by(node: NodeId) -> Serving {
         let entry = ShardEntry { owner: node, state: ShardState::Open, epoch: 0 };
         Serving(entry.word() as u32)
     }
 }
 
-/// How a table's keys are mapped to shards.
+/// The function that maps a table's keys to shards.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sharding {
-    /// By adjacent bits of the key word.
+    /// The shard is given by adjacent bits of the key word.
     Field {
         /// The position of the lowest of these bits.
         shift: u32,
-        /// The bits that count, after the shift.
+        /// The mask of the bits that are used, after the shift.
         mask: u64,
     },
-    /// By bits that are not adjacent: runs of them, lowest run first, at most 12 bits in all.
+    /// The shard is given by bits that are not adjacent. These bits form runs, the lowest run first, with at most
+    /// 12 bits in total.
     Runs(Box<[Run]>),
-    /// By a hash of the key word. If keys are long, the key word is itself a hash.
+    /// The shard is given by a hash of the key word. If keys are long, the key word itself is a hash.
     Hash {
-        /// A number that makes tables differ.
+        /// A number that makes the hashes of different tables differ.
         salt: u64,
     },
 }
 
-/// Adjacent bits of a key word, and their place in the shard's number.
+/// Adjacent bits of a key word, and their position in the shard's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     mask: u64,
-    /// The distance from their place in the word down to their place in the shard's number.
+    /// The number of bits by which the run is shifted down to its position in the shard's number.
     shift: u32,
 }
 
 impl Sharding {
-    /// The sharding of a table; `salt` is the table's own.
+    /// The sharding of a table. `salt` is a number that belongs to the table.
     pub fn of(schema: &TableSchema, salt: u64) -> Sharding {
         let bits = schema.critical_bits;
         if bits == 0 || schema.key != KeyWidth::Word {
@@ -178,7 +179,7 @@ impl Sharding {
     }
 }
 
-/// The runs of set bits of a mask, as far as the shard's number goes.
+/// The runs of set bits of a mask, up to the number of bits of a shard's number.
 fn runs(bits: u64) -> Box<[Run]> {
     let (mut runs, mut left, mut placed) = (Vec::new(), bits, 0);
     while left != 0 && placed < SHARD_BITS {
@@ -192,19 +193,20 @@ fn runs(bits: u64) -> Box<[Run]> {
     runs.into()
 }
 
-/// The shard of an object that has an address and no key: a bucket, or a node of an index. A hash decides,
-/// since such addresses are multiples of the object's size: by their low bits they would be in a few shards.
+/// The shard of an object that has an address and no key: a bucket, or a node of an index. The shard is a hash of
+/// the address. The low bits of such addresses differ little, because the addresses are multiples of the object's
+/// size.
 #[inline]
 pub fn shard_of_address(address: Address) -> ShardId {
     ShardId::of_hash(mix(address.to_word()))
 }
 
-/// The map of record, which a service keeps.
+/// The authoritative shard map, which a service keeps.
 pub trait ShardRecord {
-    /// The entry of a shard; `None` if the shard has never had an owner.
+    /// The entry of a shard. Returns `None` if the shard has never had an owner.
     fn shard(&self, shard: ShardId) -> Option<ShardEntry>;
 
-    /// How often the map of record has changed. A node that has taken over this many changes need not look.
+    /// The number of changes of the authoritative map. A node that has read this many changes has the newest map.
     fn shard_changes(&self) -> u64;
 }
 
@@ -218,11 +220,11 @@ impl<T: ShardRecord + ?Sized> ShardRecord for &T {
     }
 }
 
-/// A node's view of the map.
+/// A node's view of the shard map.
 #[derive(Debug)]
 pub struct ShardMap {
     words: Box<[AtomicU64]>,
-    /// How many of the record's changes the node has taken over.
+    /// The number of changes of the authoritative map that the node has read.
     changes: AtomicU64,
 }
 
@@ -234,27 +236,29 @@ impl Default for ShardMap {
 }
 
 impl ShardMap {
-    /// The node's belief about a shard; `None` if the shard was never owned yet, or does not exist.
+    /// The entry of a shard in this node's view. Returns `None` if the shard has never had an owner, or does not
+    /// exist.
     #[inline]
     pub fn entry(&self, shard: ShardId) -> Option<ShardEntry> {
         ShardEntry::from_word(self.words.get(usize::from(shard.0))?.load(Ordering::Acquire))
     }
 
-    /// Whether this life grants the shard's locks, as far as the node knows. If the owner itself has closed
-    /// the shard, the owner knows it.
+    /// Whether this incarnation of a node grants the shard's locks, as far as the viewing node knows. If the owner
+    /// itself has closed the shard, the owner's view shows it.
     #[inline]
     pub fn is_served_by(&self, shard: ShardId, node: NodeId) -> bool {
         self.is_served(shard, Serving::by(node))
     }
 
-    /// Does the same as [`ShardMap::is_served_by`].
+    /// Does the same as [`ShardMap::is_served_by`], with a precomputed part of the word.
     #[inline(always)]
     pub fn is_served(&self, shard: ShardId, serving: Serving) -> bool {
         let word = self.words.get(usize::from(shard.0));
         word.is_some_and(|word| Serving(word.load(Ordering::Acquire) as u32) == serving)
     }
 
-    /// Takes over the entry of a shard from the `record`. Returns the node's belief after that.
+    /// Reads the entry of a shard from the authoritative map `record` into the view. Returns the entry of the view
+    /// after that.
     pub fn reread(&self, record: impl ShardRecord, shard: ShardId) -> Option<ShardEntry> {
         if let Some(entry) = record.shard(shard) {
             self.learn(shard, entry);
@@ -262,7 +266,7 @@ impl ShardMap {
         self.entry(shard)
     }
 
-    /// Takes over the whole record if it has changed. Returns whether it has.
+    /// Reads the whole authoritative map into the view, if that map has changed. Returns whether it has changed.
     pub fn refresh(&self, record: impl ShardRecord) -> bool {
         let changes = record.shard_changes();
         if self.changes.load(Ordering::Acquire) >= changes {
@@ -271,19 +275,21 @@ impl ShardMap {
         for shard in ShardId::all() {
             self.reread(&record, shard);
         }
-        // Not earlier: a thread that finds this count need not look.
+        // The count is stored after the entries, because a thread that finds this count does not read the entries
+        // again.
         self.changes.fetch_max(changes, Ordering::AcqRel);
         true
     }
 
-    /// **Breaks the invariant**: the node takes the shard as its own, whatever the record says.
+    /// **Breaks the invariant**: the node takes the shard as its own, without a change of the authoritative map.
     pub fn planted_take(&self, shard: ShardId, node: NodeId) {
         if let Some(entry) = self.entry(shard) {
             self.learn(shard, entry.next(node, ShardState::Open));
         }
     }
 
-    /// Learns an entry of the record. An entry that is older than the node's own changes nothing.
+    /// Stores an entry of the authoritative map in the view. An entry that is older than the view's entry changes
+    /// nothing.
     pub fn learn(&self, shard: ShardId, entry: ShardEntry) {
         if let Some(word) = self.words.get(usize::from(shard.0)) {
             word.fetch_max(entry.word(), Ordering::AcqRel);
@@ -296,7 +302,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The bits of `key` under `mask`, pushed together bit by bit.
+    /// The bits of `key` that `mask` selects, moved together bit by bit.
     fn extracted(key: u64, mask: u64) -> u64 {
         let ones = (0..64).filter(|bit| mask >> bit & 1 == 1);
         ones.enumerate().fold(0, |bits, (to, from)| bits | (key >> from & 1) << to)
@@ -333,7 +339,8 @@ mod tests {
         }
     }
 
-    /// Hashes are used without a critical field, for long keys, and for addresses of equal alignment.
+    /// Hashes are used in three cases: without a critical field, for long keys, and for addresses of equal
+    /// alignment.
     #[test]
     fn hashes_spread_evenly() {
         let hashed = Sharding::of(&schema(0), mix(1));
@@ -347,12 +354,13 @@ mod tests {
             let mut counts = vec![0u64; SHARDS];
             (0..400 * SHARDS as u64).for_each(|it| counts[usize::from(shard(it).0)] += 1);
             let (least, most) = (counts.iter().min(), counts.iter().max());
-            // Binomial with mean 400, standard deviation 20: five of them either way.
+            // The distribution is binomial with mean 400 and standard deviation 20. The limits are five standard
+            // deviations away.
             assert!(least > Some(&300) && most < Some(&500), "{least:?} to {most:?}");
         }
     }
 
-    /// A map of record without any shard.
+    /// An authoritative map that has no shard entry.
     struct Nothing;
 
     impl ShardRecord for Nothing {

@@ -1,17 +1,18 @@
-//! Ordered indexes as they are declared: the bytes of a record that make an index key.
+//! Declarations of ordered indexes: they name the bytes of a record from which an index key is made.
 //!
-//! Invariant: all keys of one index have the same width and compare as bytes. Integers stand big-endian, a
-//! signed one with its sign bit flipped; text is padded with zeros. An index that is not unique has the
-//! primary key at the end of its keys, so that no two records share a key.
+//! Invariant: all keys of one index have the same width and compare as bytes. Integers are stored big-endian, and
+//! signed integers with the sign bit flipped. Text is padded with zeros. Keys of an index that is not unique end
+//! with the primary key, so that no two records have the same index key.
 
 use crate::ids::UsageError;
 use crate::schema::{ColumnId, ColumnType, KeyWidth, TableSchema};
 use serde::{Deserialize, Serialize};
 
-/// The longest index key in bytes, including the primary key at the end of one that is not unique.
+/// The maximum length of an index key in bytes. The length includes the primary key at the end of a key that is not
+/// unique.
 pub const INDEX_KEY_BYTES_MAX: usize = 64;
 
-/// An index of the catalog, by its position: tables in order, and each table's indexes in order.
+/// An index of the catalog. Its number is its position: tables in order, and the indexes of each table in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct IndexId(pub u16);
 
@@ -19,31 +20,32 @@ pub struct IndexId(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IndexPart {
-    /// The whole primary key: a word as 8 bytes, big-endian; longer ones as they are.
+    /// The whole primary key. A key of one word is stored as 8 bytes, big-endian; a longer key is stored unchanged.
     Key,
-    /// A field of the key word, big-endian in as few bytes as hold `bits`.
+    /// A field of the key word. The field is stored big-endian, in the minimum number of bytes that hold `bits`.
     KeyBits {
         /// The field's lowest bit.
         shift: u8,
-        /// Its width in bits.
+        /// The field's width in bits.
         bits: u8,
     },
-    /// A column: integers big-endian (signed ones with the sign bit flipped), bytes as they are.
+    /// A column. Integers are stored big-endian (signed ones with the sign bit flipped), and byte columns are
+    /// stored unchanged.
     Column(ColumnId),
 }
 
-/// An ordered index as declared.
+/// The declaration of an ordered index.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct IndexSchema {
     /// The index's name, unique within the table.
     pub name: String,
-    /// The parts of its keys, first part first.
+    /// The parts of the index's keys, with the first part first.
     pub parts: Vec<IndexPart>,
-    /// Whether no two records may have the same parts. If not, the primary key is appended.
+    /// Whether two records may not have the same parts. If false, the primary key is appended to each index key.
     pub unique: bool,
 }
 
-/// Bytes of a primary key within an index key.
+/// The number of bytes that a primary key takes within an index key.
 pub fn primary_key_bytes(key: KeyWidth) -> usize {
     match key {
         KeyWidth::Word => 8,
@@ -52,7 +54,7 @@ pub fn primary_key_bytes(key: KeyWidth) -> usize {
 }
 
 impl IndexPart {
-    /// How many bytes the part takes in an index key of `schema`.
+    /// The number of bytes that the part takes in an index key of `schema`.
     pub fn width_bytes(self, schema: &TableSchema) -> usize {
         match self {
             IndexPart::Key => primary_key_bytes(schema.key),
@@ -65,18 +67,18 @@ impl IndexPart {
 }
 
 impl IndexSchema {
-    /// Bytes of the declared parts.
+    /// The number of bytes of the declared parts.
     pub fn parts_bytes(&self, schema: &TableSchema) -> usize {
         self.parts.iter().map(|part| part.width_bytes(schema)).sum()
     }
 
-    /// Bytes of a key: the parts, and the primary key if the index is not unique.
+    /// The number of bytes of an index key: its parts, and the primary key if the index is not unique.
     pub fn used_bytes(&self, schema: &TableSchema) -> usize {
         let tail = if self.unique { 0 } else { primary_key_bytes(schema.key) };
         self.parts_bytes(schema) + tail
     }
 
-    /// Checks that an index of `schema` can be declared like this.
+    /// Checks that this index can be declared for `schema`.
     ///
     /// # Errors
     /// Names the field, the value, and the allowed values.
@@ -116,7 +118,7 @@ impl IndexSchema {
     }
 }
 
-/// Writes a column's bytes in the form in which they compare.
+/// Writes the bytes of a column in the form that compares correctly as bytes.
 pub fn encode_column(column_type: ColumnType, stored: &[u8], to: &mut [u8]) {
     to.copy_from_slice(stored);
     match column_type {

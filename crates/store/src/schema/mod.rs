@@ -1,8 +1,8 @@
 //! The schema of a database: tables of fixed-width typed columns.
 //!
-//! Invariant: a row's payload is its columns, packed in order, each at an offset that the schema alone
-//! decides. A column is a *cell*, the unit in which records are read and written. A primary key that fits 64
-//! bits is the record's key word itself. A longer one (up to 64 bytes) is hashed into the word and stored in
+//! Invariant: the payload of a row is its columns, packed in order, each at an offset that depends only on the
+//! schema. A column is a *cell*, the unit in which records are read and written. A primary key that fits in 64 bits
+//! is itself the record's key word. A longer key (up to 64 bytes) is hashed into the key word and also stored in
 //! full, and the full key is always compared.
 
 use crate::ids::UsageError;
@@ -17,18 +17,18 @@ pub use index_schema::{
     INDEX_KEY_BYTES_MAX, IndexId, IndexPart, IndexSchema, encode_column, primary_key_bytes,
 };
 
-/// The most columns of one table: a set of cells is one word.
+/// The maximum number of columns of one table, because a set of cells is one word.
 pub const COLUMNS_MAX: usize = 64;
-/// The longest row payload in bytes.
+/// The maximum length of a row's payload in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
-/// The longest primary key in bytes.
+/// The maximum length of a primary key in bytes.
 pub const KEY_BYTES_MAX: usize = 64;
 
 /// A table of the catalog.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct TableId(pub u16);
 
-/// A column of a table, by position.
+/// A column of a table, identified by its position.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ColumnId(pub u8);
 
@@ -36,22 +36,22 @@ pub struct ColumnId(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColumnType {
-    /// One byte.
+    /// An unsigned integer of one byte.
     U8,
-    /// Two bytes.
+    /// An unsigned integer of two bytes.
     U16,
-    /// Four bytes.
+    /// An unsigned integer of four bytes.
     U32,
-    /// Eight bytes.
+    /// An unsigned integer of eight bytes.
     U64,
-    /// Eight bytes, signed: money is in the smallest unit.
+    /// A signed integer of eight bytes. Money is stored in its smallest unit.
     I64,
-    /// This many bytes.
+    /// A byte string of this length.
     Bytes(u16),
 }
 
 impl ColumnType {
-    /// Width in bytes.
+    /// The width of the type in bytes.
     #[inline]
     pub const fn width_bytes(self) -> usize {
         if let ColumnType::Bytes(width) = self {
@@ -73,32 +73,32 @@ pub struct Column {
     pub name: String,
     /// The column's type.
     pub column_type: ColumnType,
-    /// Offset in the payload, in bytes.
+    /// The offset of the column in the payload, in bytes.
     pub offset_bytes: usize,
 }
 
-/// A set of cells of one table.
+/// A set of columns of one table, with one bit for each column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cells(pub u64);
 
 impl Cells {
-    /// Every column.
+    /// The set of all columns.
     pub const ALL: Cells = Cells(u64::MAX);
-    /// No column: only the record's existence matters.
+    /// The empty set: only the existence of the record matters.
     pub const NONE: Cells = Cells(0);
 
-    /// One column.
+    /// The set of one column.
     #[inline]
     pub fn one(column: ColumnId) -> Cells {
         Cells(1 << column.0)
     }
 
-    /// These columns.
+    /// The set of these columns.
     pub fn of(columns: &[ColumnId]) -> Cells {
         Cells(columns.iter().fold(0, |bits, column| bits | (1 << column.0)))
     }
 
-    /// The union of both sets.
+    /// The union of this set and `other`.
     #[inline]
     pub fn union(self, other: Cells) -> Cells {
         Cells(self.0 | other.0)
@@ -121,13 +121,14 @@ impl Cells {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyWidth {
-    /// The key fits 64 bits: the caller packs its key columns injectively into a word.
+    /// The key fits in 64 bits. The caller packs its key columns into one word, so that different keys give
+    /// different words.
     Word,
     /// The key has this many bytes, 1 to [`KEY_BYTES_MAX`].
     Bytes(u8),
 }
 
-/// A primary key as callers give it.
+/// A primary key as a caller passes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key<'a> {
     /// The key of a table with [`KeyWidth::Word`].
@@ -155,33 +156,33 @@ impl<'a, const N: usize> From<&'a [u8; N]> for Key<'a> {
     }
 }
 
-/// A table as declared.
+/// The declaration of a table.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct TableSchema {
     /// The table's name, unique within the database.
     pub name: String,
-    /// Columns in payload order.
+    /// The columns, in the order of the payload.
     pub columns: Vec<Column>,
-    /// Width of the primary key.
+    /// The width of the primary key.
     pub key: KeyWidth,
-    /// The bits of the key word whose value decides the shard (LOTUS's critical field); zero
-    /// means the whole key.
+    /// The bits of the key word that decide the shard (the critical field of LOTUS). Zero means that the whole key
+    /// decides.
     pub critical_bits: u64,
-    /// How many records the table is laid out for; it may grow beyond.
+    /// The number of records for which the table is laid out. The table may grow beyond this number.
     pub expected_records: u64,
-    /// Whether rows lie apart from their slots even if a slot has room for them.
+    /// Whether rows lie outside their slots even if a slot has room for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub apart: bool,
-    /// Whether its buckets have fingerprints of the keys that they hold: see [`TableSchema::fingerprinted`].
+    /// Whether the table's buckets have fingerprints of their keys: see [`TableSchema::fingerprinted`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fingerprinted: bool,
-    /// Its ordered indexes.
+    /// The table's ordered indexes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexSchema>,
 }
 
 impl TableSchema {
-    /// A table with a word for its key and no columns yet.
+    /// Creates a table whose key is a word and which has no columns yet.
     pub fn new(name: &str, expected_records: u64) -> TableSchema {
         let (name, columns) = (name.to_owned(), Vec::new());
         TableSchema {
@@ -202,15 +203,14 @@ impl TableSchema {
         self.index(name, &[IndexPart::Key], true)
     }
 
-    /// Adds an ordered index over `parts`; if it is not unique, the primary key is appended to its
-    /// keys.
+    /// Adds an ordered index over `parts`. If the index is not unique, the primary key is appended to its keys.
     #[must_use]
     pub fn index(mut self, name: &str, parts: &[IndexPart], unique: bool) -> TableSchema {
         self.indexes.push(IndexSchema { name: name.to_owned(), parts: parts.to_vec(), unique });
         self
     }
 
-    /// Sets the primary key's width in bytes, for keys that do not pack into a word.
+    /// Sets the primary key's width in bytes, for keys that do not fit in a word.
     #[must_use]
     pub fn key_bytes(mut self, width: u8) -> TableSchema {
         self.key = KeyWidth::Bytes(width);
@@ -224,9 +224,8 @@ impl TableSchema {
         self
     }
 
-    /// Makes rows lie apart from their slots, even if a slot of two lines had room for them. A bin is then
-    /// one line instead of four. A row is read in a round of its own, together with the records that are
-    /// locked.
+    /// Makes rows lie outside their slots, even if a slot of two lines had room for them. A bin is then one line
+    /// instead of four. A row is read in a separate round, together with the records that are locked.
     #[must_use]
     pub fn apart(mut self) -> TableSchema {
         self.apart = true;
@@ -234,7 +233,8 @@ impl TableSchema {
     }
 
     /// Makes directory records hold a fingerprint of each key in their bucket. An insert then reads one line
-    /// instead of the bucket. This is for tables that grow; loading a record takes one more WRITE, of a byte.
+    /// instead of the whole bucket. Fingerprints are useful for tables that grow. Loading a record then takes one
+    /// more WRITE, of one byte.
     #[must_use]
     pub fn fingerprinted(mut self) -> TableSchema {
         self.fingerprinted = true;
@@ -249,7 +249,7 @@ impl TableSchema {
         self
     }
 
-    /// Size of a row's payload in bytes.
+    /// The size of a row's payload in bytes.
     pub fn payload_bytes(&self) -> usize {
         self.columns.last().map_or(0, |last| last.offset_bytes + last.column_type.width_bytes())
     }
@@ -260,7 +260,7 @@ impl TableSchema {
         Some(ColumnId(position as u8))
     }
 
-    /// Bytes of the stored full key: 0 when the key is a word.
+    /// The number of bytes of the full key in a slot. The number is 0 if the key is a word.
     pub fn stored_key_bytes(&self) -> usize {
         match self.key {
             KeyWidth::Word => 0,

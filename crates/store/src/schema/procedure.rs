@@ -1,20 +1,20 @@
-//! Registered procedures: the name of a transaction, and the facts that are known before it runs.
+//! Registered procedures: the name of each, and the facts that are known about it before it runs.
 //!
-//! Invariant: a procedure's description never changes the procedure's effect. By the description, routing
-//! sends the procedure to the right node (that of its first key). A protocol that locks cells knows its
-//! cells, and a remote client calls it by name.
+//! Invariant: a procedure's description never changes the procedure's effect. Routing uses the description to send
+//! the procedure to the node of its first key. A protocol that locks cells reads the procedure's cells from the
+//! description. A remote client calls the procedure by its name.
 
 use crate::ids::{Mode, UsageError};
 use crate::schema::{Cells, TableId};
 
-/// A record that a procedure will use: table, mode, cells.
+/// A record that a procedure will use, given by its table, mode and cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
     /// The record's table.
     pub table: TableId,
     /// The mode of the access.
     pub mode: Mode,
-    /// The cells that are used.
+    /// The cells that the procedure uses.
     pub cells: Cells,
 }
 
@@ -23,13 +23,13 @@ pub struct Access {
 pub struct Procedure {
     /// The procedure's name, unique within the database.
     pub name: &'static str,
-    /// Whether it never writes.
+    /// Whether the procedure never writes.
     pub read_only: bool,
-    /// The records that it uses, in order. Routing goes by the first one.
+    /// The records that the procedure uses, in order. Routing uses the first of these records.
     pub accesses: Vec<Access>,
 }
 
-/// The procedures of a database, by name.
+/// The procedures of a database, which can be found by name.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Procedures {
     list: Vec<Procedure>,
@@ -43,7 +43,7 @@ impl Procedures {
     /// Registers a procedure.
     ///
     /// # Errors
-    /// If the name is taken.
+    /// If another procedure already has the name.
     pub fn register(&mut self, procedure: Procedure) -> Result<ProcedureId, UsageError> {
         if self.by_name(procedure.name).is_some() {
             return Err(UsageError {

@@ -1,13 +1,13 @@
-//! Keys, prefixes of keys and ranges of an ordered index, as callers give them.
+//! Keys, prefixes of keys, and ranges of an ordered index, as callers pass them.
 //!
-//! Invariant: a key is built from its parts, each in the bytes that compare as the part does. A key that is
-//! shorter than the index's keys is a prefix and stands for every key that begins with it. An impossible key
-//! (a part of another width than the index's, a text that does not fit) is kept, and reported at the next
-//! fetch. A key knows where its parts end, and an index knows which ends it allows (`KeyParts`).
+//! Invariant: a key is built from its parts, each stored in bytes that compare like the part. A key that is shorter
+//! than the index's keys is a prefix, and means every key that begins with it. An impossible key (a part with
+//! another width than the index's part, a text that does not fit) is kept, and the next fetch reports it. A key
+//! stores the ends of its parts, and an index stores the ends that it allows (`KeyParts`).
 
 use crate::schema::{INDEX_KEY_BYTES_MAX, Key};
 
-/// The limit of a scan that has none.
+/// The limit of a scan without a limit.
 pub const UNLIMITED: u32 = u32::MAX;
 
 const TOO_LONG: u8 = u8::MAX;
@@ -20,25 +20,25 @@ pub struct IndexKey {
     parts: KeyParts,
 }
 
-/// Where the parts of a key end, and of which kind they are: bit `n − 1` is for a part whose last byte is
+/// The ends of the parts of a key, and the kinds of these parts. Bit `n − 1` belongs to a part whose last byte is
 /// byte `n`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct KeyParts {
-    /// Every part's end.
+    /// The ends of all parts.
     pub ends: u64,
     /// The ends of signed parts.
     pub signed: u64,
-    /// Of a key: the ends of texts that were padded. Of an index: every byte of its texts, since a key may
-    /// make them of any parts.
+    /// For a key: the ends of texts that were padded. For an index: every byte of its texts, because a key may
+    /// build a text from several parts.
     pub text: u64,
 }
 
 const _: () = assert!(INDEX_KEY_BYTES_MAX <= u64::BITS as usize);
 
 impl KeyParts {
-    /// Whether a key of `len` bytes with these parts begins keys of an index with the parts `index`. No part
-    /// may cross the end of one of the index's, a number must be one of the index's, and only a whole text
-    /// may be padded.
+    /// Whether a key of `len` bytes with these parts can begin keys of an index with the parts `index`. Three rules
+    /// decide this. No part may cross the end of a part of the index. A number must be a whole part of the index.
+    /// Only a whole text may be padded.
     #[inline]
     fn begin(self, index: KeyParts, len: usize) -> bool {
         let within = u64::MAX.unbounded_shr(u64::BITS - len as u32);
@@ -56,7 +56,7 @@ impl Default for IndexKey {
 }
 
 impl IndexKey {
-    /// The empty prefix: every key begins with it.
+    /// The empty prefix, with which every key begins.
     #[inline]
     pub const fn new() -> IndexKey {
         let parts = KeyParts { ends: 0, signed: 0, text: 0 };
@@ -76,41 +76,41 @@ impl IndexKey {
         self
     }
 
-    /// The bit of the last byte so far.
+    /// The bit of the key's last byte.
     #[inline]
     fn last(&self) -> u64 {
         1u64.unbounded_shl(u32::from(self.len).wrapping_sub(1))
     }
 
-    /// The key with one more part, of one byte.
+    /// Returns the key with one more part, of one byte.
     #[inline]
     #[must_use]
     pub fn u8(self, part: u8) -> IndexKey {
         self.push(&[part], 1)
     }
 
-    /// The key with one more part, of two bytes.
+    /// Returns the key with one more part, of two bytes.
     #[inline]
     #[must_use]
     pub fn u16(self, part: u16) -> IndexKey {
         self.push(&part.to_be_bytes(), 2)
     }
 
-    /// The key with one more part, of four bytes.
+    /// Returns the key with one more part, of four bytes.
     #[inline]
     #[must_use]
     pub fn u32(self, part: u32) -> IndexKey {
         self.push(&part.to_be_bytes(), 4)
     }
 
-    /// The key with one more part, of eight bytes.
+    /// Returns the key with one more part, of eight bytes.
     #[inline]
     #[must_use]
     pub fn u64(self, part: u64) -> IndexKey {
         self.push(&part.to_be_bytes(), 8)
     }
 
-    /// The key with one more part, signed, of eight bytes.
+    /// Returns the key with one more part, which is signed and has eight bytes.
     #[inline]
     #[must_use]
     pub fn i64(self, part: i64) -> IndexKey {
@@ -119,8 +119,8 @@ impl IndexKey {
         key
     }
 
-    /// The key with a text in a column of `width` bytes, padded with zeros. If the key's last part is only
-    /// the beginning of a text, its `width` is its length.
+    /// Returns the key with one more part: a text for a column of `width` bytes, padded with zeros. If the key's
+    /// last part is only the beginning of a text, the caller passes that part's length as `width`.
     #[inline]
     #[must_use]
     pub fn bytes(self, part: &[u8], width: usize) -> IndexKey {
@@ -131,19 +131,19 @@ impl IndexKey {
         key
     }
 
-    /// The key's bytes, or `None` if it is longer than any index's keys.
+    /// The key's bytes. Returns `None` if the key is longer than the keys of any index.
     #[inline]
     pub fn as_bytes(&self) -> Option<&[u8]> {
         self.bytes.get(..usize::from(self.len))
     }
 
-    /// Whether the key begins keys of an index with these parts.
+    /// Whether this key can begin keys of an index with these parts.
     #[inline]
     pub fn begins(&self, index: KeyParts) -> bool {
         self.len != TOO_LONG && self.parts.begin(index, usize::from(self.len))
     }
 
-    /// The widths of its parts, as errors name them.
+    /// The widths of the key's parts, as text for error messages.
     pub fn widths(&self) -> String {
         let mut from = 0;
         let ends = (1..=u32::from(self.len)).filter(|end| self.parts.ends >> (end - 1) & 1 != 0);
@@ -155,13 +155,13 @@ impl IndexKey {
         format!("parts of {} bytes", ends.map(part).collect::<Vec<_>>().join(" + "))
     }
 
-    /// The key padded with zeros: the least key that begins with it.
+    /// The key padded with zeros, which is the lowest key that begins with it.
     #[inline]
     pub fn least(&self) -> [u8; INDEX_KEY_BYTES_MAX] {
         self.bytes
     }
 
-    /// The key padded with ones: beyond every key that begins with it.
+    /// The key padded with ones, which is not below any key that begins with it.
     #[inline]
     pub fn greatest(&self) -> [u8; INDEX_KEY_BYTES_MAX] {
         let mut bytes = self.bytes;
@@ -170,22 +170,22 @@ impl IndexKey {
     }
 }
 
-/// A range of an ordered index that a transaction wants to see.
+/// A range of an ordered index that a transaction wants to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scan {
     /// The scan begins at this key.
     pub from: IndexKey,
-    /// The scan ends at this key; every key that begins with it is included.
+    /// The scan ends at this key. Every key that begins with this key is included.
     pub to: IndexKey,
-    /// The most entries; [`UNLIMITED`] unless set.
+    /// The maximum number of entries. The limit is [`UNLIMITED`] unless the caller sets it.
     pub limit: u32,
     /// Whether the scan goes from the end of the range towards its beginning.
     pub backward: bool,
 }
 
 impl Scan {
-    /// All entries between both keys, in order, both included, however many: they are read in pages of a few
-    /// leaves.
+    /// All entries between the two keys, in order. The first and the last key are included, and the number of
+    /// entries is not limited. The scan reads the entries in pages of a few leaves.
     #[inline]
     pub fn range(from: IndexKey, to: IndexKey) -> Scan {
         Scan { from, to, limit: UNLIMITED, backward: false }
@@ -197,7 +197,7 @@ impl Scan {
         Scan::range(key, key)
     }
 
-    /// Limits the scan to the first `entries` of them. Entries behind them are not read.
+    /// Limits the scan to its first `entries` entries. The entries behind them are not read.
     #[inline]
     #[must_use]
     pub fn limit(mut self, entries: u32) -> Scan {
@@ -205,7 +205,7 @@ impl Scan {
         self
     }
 
-    /// Makes the scan go from the last entry to the first.
+    /// Makes the scan go from the last entry of the range to the first.
     #[inline]
     #[must_use]
     pub fn backward(mut self) -> Scan {
@@ -214,12 +214,12 @@ impl Scan {
     }
 }
 
-/// Names a scan or look-up of the current transaction.
+/// The name of a scan or look-up of the current transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanHandle(pub u32);
 
 impl ScanHandle {
-    /// The bit that marks a look-up.
+    /// The bit that marks the handle of a look-up.
     const SEEK: u32 = 1 << 31;
 
     /// The handle of look-up number `at`.
@@ -235,11 +235,11 @@ impl ScanHandle {
     }
 }
 
-/// An entry of an index.
+/// An entry of an ordered index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanEntry<'a> {
-    /// The index key's bytes.
+    /// The bytes of the index key.
     pub key: &'a [u8],
-    /// The primary key of its record.
+    /// The primary key of the entry's record.
     pub record: Key<'a>,
 }

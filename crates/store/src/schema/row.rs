@@ -1,11 +1,11 @@
 //! Rows and the values of their columns.
 //!
-//! Invariant: integers are little-endian in the column's width; text is padded with zeros. A row is
-//! a view into the transaction's buffer: reading a column copies nothing but the column.
+//! Invariant: integers are stored little-endian in the column's width, and text is padded with zeros. A row is a
+//! view into the transaction's buffer. Reading a column copies only that column.
 
 use crate::schema::{Column, ColumnId, ColumnType, TableSchema};
 
-/// A record's payload, seen through its schema.
+/// A record's payload, decoded by its schema.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
     schema: &'a TableSchema,
@@ -13,24 +13,24 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A view of `payload`.
+    /// Creates a row from the bytes of `payload`.
     #[inline]
     pub fn new(schema: &'a TableSchema, payload: &'a [u8]) -> Row<'a> {
         Row { schema, payload }
     }
 
-    /// A column's bytes.
+    /// The bytes of a column.
     #[inline]
     pub fn bytes(&self, column: ColumnId) -> &'a [u8] {
         let column = &self.schema.columns[usize::from(column.0)];
         &self.payload[column.offset_bytes..column.offset_bytes + column.column_type.width_bytes()]
     }
 
-    /// An unsigned column of up to 8 bytes.
+    /// The value of an unsigned column of up to 8 bytes.
     #[inline]
     pub fn u64(&self, column: ColumnId) -> u64 {
         let Column { column_type, offset_bytes, .. } = self.schema.columns[usize::from(column.0)];
-        // Most columns are of this kind, and need no width.
+        // Most columns have 8 bytes, so their width need not be computed.
         if matches!(column_type, ColumnType::U64 | ColumnType::I64)
             && let Some(word) = self.payload[offset_bytes..].first_chunk()
         {
@@ -41,7 +41,7 @@ impl<'a> Row<'a> {
 
     #[inline(never)]
     fn narrow(&self, column: ColumnId) -> u64 {
-        // The usual widths are matched one by one: a copy of unknown length is a call.
+        // The usual widths are matched one by one, because a copy of unknown length would be a function call.
         match *self.bytes(column) {
             [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
@@ -56,13 +56,13 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// A signed column of 8 bytes.
+    /// The value of a signed column of 8 bytes.
     #[inline]
     pub fn i64(&self, column: ColumnId) -> i64 {
         self.u64(column) as i64
     }
 
-    /// A text column without its padding.
+    /// The bytes of a text column without its padding.
     pub fn text(&self, column: ColumnId) -> &'a [u8] {
         let bytes = self.bytes(column);
         let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
@@ -94,7 +94,7 @@ impl Value for u64 {
         }
         assert!(len < 8, "an integer needs a column of at most 8 bytes");
         assert!(self >> (len * 8) == 0, "{self} does not fit {len} bytes");
-        // The usual widths are matched one by one: a copy of unknown length is a call.
+        // The usual widths are matched one by one, because a copy of unknown length would be a function call.
         let [first, second, third, fourth, ..] = bytes;
         match column {
             [a] => *a = first,
@@ -111,7 +111,7 @@ impl Value for i64 {
     /// If the column does not have 8 bytes.
     #[inline]
     fn store(&self, column: &mut [u8]) {
-        // The value is stored as a word: a copy of a slice is a call.
+        // The value is stored as a word, because a copy of a slice would be a function call.
         *<&mut [u8; 8]>::try_from(column).expect("a column of 8 bytes") = self.to_le_bytes();
     }
 }

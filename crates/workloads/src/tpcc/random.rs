@@ -111,7 +111,8 @@ impl Text {
         self.number(1, sides) == 1
     }
 
-    /// Draws letters and digits, `least` to all of `into` (a-string); returns how many.
+    /// Fills the start of `into` with random letters and digits (an a-string of TPC-C). The length is random, from
+    /// `least` to the length of `into`. Returns the length.
     pub(super) fn letters(&mut self, into: &mut [u8], least: usize) -> usize {
         let len = self.number(least as u64, into.len() as u64) as usize;
         into[..len].fill_with(|| SYMBOLS[self.roll(62) as usize]);

@@ -1,11 +1,11 @@
-//! Copies units whose lock is in a compute node, under that lock.
+//! Copies units whose lock is in a compute node. The copier holds that lock while it writes a unit.
 //!
-//! Invariant: bytes that differ between the primary and the copy are read again and written under a lock for
-//! reading, which is secured before the WRITE. So no writer of the unit is under way, and its next writer
-//! writes behind the copier. Equal bytes need no lock, whenever either was read: bytes that are not written
-//! stay the same, and a writer's bytes come to both. (This is for the lock-first protocol of Hu et al.,
-//! "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks"; the paper's copies are filled
-//! while the cluster rests.)
+//! Invariant: bytes that differ between the primary and the copy are read again and written under a read lock. The
+//! lock is secured before the WRITE. So no transaction is writing the unit, and the next writer's WRITE lands after
+//! the copier's. Equal bytes need no lock, even if they were read at different times. Bytes that no transaction
+//! writes stay equal, and a writer writes its bytes to both nodes. (This way of copying is for the lock-first
+//! protocol of Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks"; the paper's
+//! system fills copies while the cluster is idle.)
 
 use super::unit::{Kind, Unit, word};
 use super::{Copier, Copy, Stop};
@@ -21,10 +21,11 @@ use tarn_store::layout::KEY_AT;
 use tarn_store::placement::catalog::Table;
 use tarn_store::placement::shard_map::{ShardId, shard_of_address};
 
-/// Locks that are asked for in one set, which is granted or refused as one. A message has room for this many.
+/// The number of locks that are requested in one set. A set is granted or refused as a whole, and a message has
+/// room for this many locks.
 const LOCKS_AT_ONCE: usize = 32;
 
-/// Units that are locked, or were to be locked. Dropping this releases the locks.
+/// Units whose locks are requested or held. Dropping this value releases the locks.
 struct Locked<'a> {
     cx: &'a Context,
     held: LockSet,
@@ -38,7 +39,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Locked<'_> {
-    /// Asks for the locks of all its units. Returns whether all were granted.
+    /// Requests the locks of all its units. Returns whether all these locks were granted.
     async fn ask(&mut self, table: &Table) -> Result<bool, Failure> {
         for (name, shard) in self.units.iter().map(|it| it.lock(table)) {
             self.held.ask(self.cx, name, shard, LockMode::Read);
@@ -51,7 +52,7 @@ impl Locked<'_> {
     }
 }
 
-/// A unit as it was read: at the primary, and at the copy.
+/// A unit with the images that were read at the primary and at the copy.
 struct Compared {
     unit: Unit,
     images: Vec<Vec<u8>>,
@@ -63,8 +64,8 @@ impl Compared {
         self.images == self.copies
     }
 
-    /// The lock that keeps writers off the unit. For a slot without a key it is its bucket's: a transaction
-    /// that takes the slot locks that.
+    /// The lock that keeps writers away from the unit. A slot without a key is protected by its bucket's lock,
+    /// because a transaction that takes a free slot locks the bucket.
     fn lock(&self, table: &Table) -> (LockName, ShardId) {
         let of_bucket = |at: Address| (LockName::bucket(table.id.0, at), shard_of_address(at));
         match self.unit.kind {
@@ -80,7 +81,7 @@ impl Compared {
 }
 
 impl<'a> Copier<'a> {
-    /// Copies units until each was equal at both nodes, or was written under its lock.
+    /// Copies units until each unit is equal at both nodes, or was written under its lock.
     pub(super) async fn copy_locked(
         &mut self,
         table: &Table,
@@ -103,7 +104,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Reads units at the primary and at the copy, with all spans that their images lead to.
+    /// Reads units at the primary and at the copy, including all spans that their images lead to.
     async fn compare(&mut self, table: &Table, units: Vec<Unit>) -> Result<Vec<Compared>, Failure> {
         let none = |unit| Compared { unit, images: Vec::new(), copies: Vec::new() };
         let mut read: Vec<Compared> = units.into_iter().map(none).collect();
@@ -129,8 +130,8 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Asks for the locks of many units at once, `in_one` units in a set. Returns the sets whose locks were
-    /// granted, and the other units.
+    /// Requests the locks of many units in one batch, with `in_one` units in each set. Returns the sets whose locks
+    /// were granted, and the remaining units.
     async fn lock(
         &self,
         table: &Table,
@@ -166,8 +167,8 @@ impl<'a> Copier<'a> {
         Ok((granted, refused))
     }
 
-    /// Writes differing units to the copy, under their locks. Returns the units that must be looked at once
-    /// more. Locks are asked for many at once; where any of them is refused, each is asked for by itself.
+    /// Writes differing units to the copy, under their locks. Returns the units that must be compared again. Locks
+    /// are requested in large sets; if a set is refused, its locks are requested one by one.
     async fn write_locked(
         &mut self,
         table: &Table,
@@ -191,7 +192,8 @@ impl<'a> Copier<'a> {
         for (set, count) in locked.iter_mut().zip(counts) {
             let holds = set.held.secure(cx).is_ok();
             for (it, name) in read.by_ref().take(count) {
-                // A slot that came into use, or was given up, is under another lock by now.
+                // If a slot was taken or freed meanwhile, another lock protects it now. Such a unit is compared
+                // again.
                 match holds && it.lock(table) == name {
                     true => written.push(it),
                     false => later.push(anew(it.unit)),
@@ -200,7 +202,7 @@ impl<'a> Copier<'a> {
         }
         for it in &written {
             let before = wishes.len();
-            // The bodies that a slot leads to come before the slot.
+            // The bodies that a slot leads to are written before the slot itself.
             let pairs = it.images.iter().zip(&it.copies);
             for (&(at, _), (image, copy)) in it.unit.spans.iter().zip(pairs).rev() {
                 if image != copy {

@@ -1,9 +1,10 @@
-//! Copies units whose lock is in the memory node, without taking it.
+//! Copies units whose lock is in the memory node, without taking the lock.
 //!
-//! Invariant: a unit is read free at version v, written to the copy, and looked at again. If it is still free
-//! at v, the copy has it; else all of this is done once more. A writer holds LOCK until every copy has
-//! acknowledged. So a write that reached the joining copy before our WRITE shows in the second look; a write
-//! that reaches it after our WRITE is newer. LOCK words are not copied: a backup's are zero.
+//! Invariant: the copier reads a unit unlocked at version v, writes it to the copy, and reads LOCK and VERSION
+//! again. If the unit is still unlocked at version v, the copy is correct. Otherwise the copier repeats all these
+//! steps. A writer holds LOCK until every copy has acknowledged its WRITE. So a transaction's WRITE that reached
+//! the joining copy before the copier's WRITE shows in the second read. A transaction's WRITE that arrives after
+//! the copier's WRITE is newer. LOCK words are not copied, because they are zero at backups.
 
 use super::unit::{Unit, word};
 use super::{Copier, Copy, Stop};
@@ -13,16 +14,18 @@ use tarn_store::ids::Failure;
 use tarn_store::layout::{LOCK_AT, VERSION_AT};
 use tarn_store::placement::catalog::Table;
 
-/// The result of a look at a unit.
+/// The result of reading a unit.
 enum Seen {
-    /// The unit is free: its images at the primary, of one moment, and at the copy.
+    /// The unit is unlocked. The first images are the primary's, all of one moment; the second images are the
+    /// copy's.
     Free(Vec<Vec<u8>>, Vec<Vec<u8>>),
-    /// A transaction holds the unit, under this LOCK, or has changed it meanwhile.
+    /// A transaction holds the unit with this LOCK word, or has changed the unit during the read.
     Busy(u64),
 }
 
 impl Seen {
-    /// Judges images whose first line is of one moment; all of them are if `is_steady`.
+    /// Classifies a unit by its images. The first line is always a snapshot of one moment; all lines of the unit
+    /// are if `is_steady`.
     fn of(is_steady: bool, images: Vec<Vec<u8>>, copies: Vec<Vec<u8>>) -> Seen {
         match word(&images[0], LOCK_AT) {
             0 if is_steady => Seen::Free(images, copies),
@@ -31,8 +34,8 @@ impl Seen {
     }
 }
 
-/// Groups units into runs that are read at once: units of one line each, one behind the other. A READ of many
-/// lines brings each line as of one moment. Any other unit is alone.
+/// Groups units into runs, each of which one READ covers. A run consists of adjacent units of one line each,
+/// because a READ of many lines returns each line as of one moment. Any other unit forms a run of its own.
 fn runs(units: &[Unit]) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for (index, unit) in units.iter().enumerate() {
@@ -50,8 +53,8 @@ fn runs(units: &[Unit]) -> Vec<std::ops::Range<usize>> {
 }
 
 impl Copier<'_> {
-    /// Copies units until each is equal, or was free at one version before its WRITE and after it. Returns
-    /// the units with the images that were copied.
+    /// Copies units until each unit is equal at both nodes, or was unlocked at the same version before and after
+    /// its WRITE. Returns the units with the images that were copied.
     pub(super) async fn copy_looked(
         &mut self,
         table: &Table,
@@ -83,7 +86,8 @@ impl Copier<'_> {
                     false => done.push((unit, images)),
                 }
             }
-            // A lock of a recovered life has no owner: it would keep its record from the copy for ever.
+            // The transaction of such a lock is gone, because its node's incarnation was recovered. The lock would
+            // prevent the copying of its record for ever.
             let free = |(guard, lock): (Address, u64)| {
                 Wish::Clear(self.cx.groups.primary(guard.plus(LOCK_AT)), lock)
             };
@@ -103,7 +107,7 @@ impl Copier<'_> {
         Ok(done)
     }
 
-    /// The READ of LOCK and VERSION at the primary.
+    /// The READ of a unit's LOCK and VERSION at the primary.
     fn look_at(&self, unit: &Unit) -> Wish {
         Wish::Read(self.cx.groups.primary(unit.guard.plus(LOCK_AT)), 16)
     }
@@ -154,8 +158,8 @@ impl Copier<'_> {
         Ok(read)
     }
 
-    /// Adds WRITEs of the spans in which a unit differs, without the LOCK word. The span with VERSION comes
-    /// last; the lines of one span come in any order.
+    /// Adds WRITEs of the spans in which a unit differs, without the LOCK word. The span with VERSION is written
+    /// last. The lines of one span may be written in any order.
     fn add_writes(
         &mut self,
         unit: &Unit,

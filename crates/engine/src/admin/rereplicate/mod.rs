@@ -1,10 +1,10 @@
-//! Makes a joining copy complete while transactions run.
+//! Fills a joining copy of a replica group while transactions run.
 //!
-//! Invariant: every WRITE of a transaction goes to the joining copy as well, from before the first byte is
-//! copied. The copier copies units; a unit is all that one lock protects. How a unit is copied beside its
-//! writers depends on where its lock is. If it is in the memory node, `looked` compares LOCK and VERSION
-//! before and after; if it is in a compute node, `locked` takes it. The arguments are in
-//! docs/design/0013-memory-node-recovery.md.
+//! Invariant: every WRITE of a transaction also goes to the joining copy, beginning before the first byte is
+//! copied. The copier copies units; a unit is all memory that one lock protects. The place of the lock decides how
+//! a unit is copied while transactions write it. If the lock is in the memory node, `looked` compares LOCK and
+//! VERSION before and after the WRITE. If the lock is in a compute node, `locked` takes the lock. The arguments are
+//! in docs/design/0013-memory-node-recovery.md.
 
 mod locked;
 mod looked;
@@ -23,19 +23,19 @@ use tarn_store::layout::{DIRECTORY_BYTES, Geometry, LOCK_AT, SEGMENTS_MAX};
 use tarn_store::placement::catalog::{SUPERBLOCK_BYTES, Table};
 use unit::{Kind, Unit, word};
 
-/// Chunk words that are copied at a time.
+/// The number of chunk words that are copied in one step.
 const WORDS_AT_ONCE: u64 = 512;
 
-/// The work of a copier, in numbers.
+/// The counters of a copier's work.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Copied {
-    /// Units looked at.
+    /// The number of units that were read.
     pub units: u64,
-    /// Units of which some bytes were written.
+    /// The number of units of which some bytes were written.
     pub written: u64,
-    /// Bytes written.
+    /// The number of bytes that were written.
     pub bytes: u64,
-    /// Units that were looked at once more, because a transaction wrote them.
+    /// The number of units that were read again because a transaction had written them.
     pub again: u64,
 }
 
@@ -50,7 +50,7 @@ impl Copied {
 
 /// The reason why a copier stops.
 enum Stop {
-    /// Its copy would not be believed.
+    /// The copy would not be accepted when it is finished.
     BrokenOff,
     /// The fabric failed.
     Failed(Failure),
@@ -62,25 +62,25 @@ impl From<Failure> for Stop {
     }
 }
 
-/// A unit, and its images as they were copied.
+/// A unit with the images that were copied.
 type Copy = (Unit, Vec<Vec<u8>>);
 
-/// One joining copy being filled.
+/// The copier of one joining copy.
 struct Copier<'a> {
     cx: &'a Context,
     bulk: Bulk<'a>,
     to: NodeSlot,
     pace: Pace,
-    /// Whether it is worth going on.
+    /// Returns whether the copy can still be accepted when it is finished.
     goes_on: &'a dyn Fn() -> bool,
     done: Copied,
 }
 
-/// Copies all of a group to its joining copy on a node, at `pace`. Returns `None` if it was broken off
-/// between two steps, because `goes_on` said so.
+/// Copies a whole replica group to its joining copy on a node, at `pace`. Returns `None` if `goes_on` returned
+/// false between two steps and the copying stopped.
 ///
 /// # Errors
-/// An error of the fabric: this node was expelled, or one of the two nodes is down.
+/// An error of the fabric: this node was expelled, or one of the two memory nodes is down.
 pub async fn copy(
     cx: &Context,
     (group, to): (GroupId, NodeSlot),
@@ -111,12 +111,13 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Breaks the copy off, if it is not worth going on.
+    /// Returns an error if the copy could not be accepted any more.
     fn go_on(&self) -> Result<(), Stop> {
         if (self.goes_on)() { Ok(()) } else { Err(Stop::BrokenOff) }
     }
 
-    /// Copies the superblock, without a counter that changes all the time, at the primary alone.
+    /// Copies the superblock, except the timestamp counter, which changes all the time and is used only at the
+    /// primary.
     async fn copy_superblock(&mut self, group: GroupId) -> Result<(), Stop> {
         let end = SUPERBLOCK_BYTES / 8;
         let start = Address::new(group, 0);
@@ -131,7 +132,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies words that change one by one, without a lock: by CAS at the primary first, then elsewhere.
+    /// Copies words that transactions change one by one without a lock. Transactions change such words by CAS at
+    /// the primary first, then at the other members.
     async fn copy_words(&mut self, start: Address, count: u64) -> Result<(), Stop> {
         for first in (0..count).step_by(WORDS_AT_ONCE as usize) {
             let bytes = (WORDS_AT_ONCE.min(count - first) * 8) as usize;
@@ -144,15 +146,16 @@ impl Copier<'_> {
                     break;
                 }
                 self.write(vec![Wish::Write(at.at(self.to), image.clone())]).await?;
-                // The WRITE may have overwritten a word that changed at the primary meanwhile: look again.
+                // The copier's WRITE may have overwritten a word that changed at the primary meanwhile, so the
+                // words are read again.
             }
         }
         Ok(())
     }
 
-    /// Copies a shard. A split moves slots from one bucket to another, and their bodies stay where they are.
-    /// A slot that is moved past the copier would keep a body that was never copied. Each split changes the
-    /// header, so the shard is walked until the header is as it was when the walk began.
+    /// Copies a shard. A split may move a slot from a bucket ahead of the copier to a bucket behind it, while the
+    /// slot's bodies stay in place. Then the copier would miss the bodies. Each split changes the header. So the
+    /// copier repeats the walk until the header is the same at the end as at the beginning.
     async fn copy_shard(&mut self, table: &Table, group: GroupId) -> Result<(), Stop> {
         let mut header = self.copy_header(table, group).await?;
         loop {
@@ -165,7 +168,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies the index header. Returns its image, of a moment at which nothing split.
+    /// Copies the index header. Returns an image of the header from a moment at which no split was under way.
     async fn copy_header(&mut self, table: &Table, group: GroupId) -> Result<Vec<u8>, Stop> {
         let unit = Unit::new(Kind::Header, table.geometry.header(group), Geometry::HEADER_BYTES);
         let mut copied = self.copy_units(table, vec![unit]).await?;
@@ -199,8 +202,8 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies buckets, directories first: they say which blocks there are. A block that is linked later is
-    /// written by the transactions that link it.
+    /// Copies buckets. Their directory records are copied first, because they name the blocks of each chain. A
+    /// transaction that links a new block writes that block to the joining copy itself.
     async fn copy_buckets(
         &mut self,
         table: &Table,
@@ -226,10 +229,11 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies the nodes of an ordered index that lie in `group`. One walk is enough. A node that comes while
-    /// the walk is under way is written whole by its maker. Entries that move to another node are written
-    /// there. Dead nodes are not copied: a compute node that has merged one away uses it again only in the
-    /// same configuration. In that configuration the mark of death has reached the joining copy too.
+    /// Copies the nodes of an ordered index that lie in `group`. One walk is enough. A transaction that creates a
+    /// node during the walk writes the whole node to the joining copy. A transaction that moves entries to another
+    /// node writes them to the joining copy too. Dead nodes are not copied. A compute node that has merged a node
+    /// away uses this node again only in the same configuration. In that configuration the joining copy also has
+    /// the mark of death.
     async fn copy_tree(&mut self, index: &Index, group: GroupId) -> Result<(), Stop> {
         let table = self.cx.table(index.table);
         let mut walk = Walk::new(self.cx, index);
@@ -259,7 +263,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies units; returns them with the images that were copied.
+    /// Copies units. Returns the units with the images that were copied.
     async fn copy_units(&mut self, table: &Table, units: Vec<Unit>) -> Result<Vec<Copy>, Stop> {
         self.done.units += units.len() as u64;
         match self.cx.has_services() {
@@ -276,8 +280,8 @@ impl Copier<'_> {
         bytes.collect()
     }
 
-    /// Writes to the copy. If the future is dropped, WRITEs are left on their way: `writes_copy` says so
-    /// until they have come back.
+    /// Sends requests to the copy. If the future is dropped, WRITEs may still be on their way. `writes_copy` is
+    /// true until all these WRITEs have been acknowledged.
     async fn write(&mut self, wishes: Vec<Wish>) -> Result<(), Failure> {
         self.cx.writes_copy.set(true);
         let written = self.read(&wishes).await;

@@ -1,4 +1,4 @@
-//! The unit of copying: all that one lock protects.
+//! The unit of copying: all memory that one lock protects.
 
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
@@ -9,9 +9,9 @@ use tarn_store::placement::catalog::Table;
 pub(super) enum Kind {
     /// An index header.
     Header,
-    /// A bucket's directory record, and the links of its chain.
+    /// A bucket's directory record with the links of its chain.
     Directory,
-    /// A slot, and the bodies of its versions.
+    /// A slot with the bodies of its versions.
     Slot {
         /// The directory record of its bucket.
         bucket: Address,
@@ -20,13 +20,13 @@ pub(super) enum Kind {
     Node,
 }
 
-/// All that one lock protects.
+/// All memory that one lock protects.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
     pub(super) kind: Kind,
-    /// The address of its LOCK word, which names the unit.
+    /// The address of the unit's LOCK word. This address identifies the unit.
     pub(super) guard: Address,
-    /// The spans that are known to belong to it, the line with the guard first.
+    /// The spans that are known to belong to the unit, beginning with the line that contains the LOCK word.
     pub(super) spans: Vec<(Address, usize)>,
 }
 
@@ -35,7 +35,7 @@ impl Unit {
         Unit { kind, guard, spans: vec![(guard, bytes)] }
     }
 
-    /// The spans that belong to it by its image, which must be of one moment.
+    /// The spans that belong to the unit according to its images. The images must be a snapshot of one moment.
     pub(super) fn spans_of(&self, table: &Table, images: &[Vec<u8>]) -> Vec<(Address, usize)> {
         let mut spans = vec![self.spans[0]];
         match self.kind {
@@ -54,7 +54,7 @@ impl Unit {
         spans
     }
 
-    /// Whether one READ of one line brings the whole unit.
+    /// Whether one READ of one line returns the whole unit.
     pub(super) fn is_one_line(&self) -> bool {
         let (first, bytes) = self.spans[0];
         self.spans.len() == 1 && first.offset_bytes() as usize % LINE_BYTES + bytes <= LINE_BYTES

@@ -1,34 +1,35 @@
-//! How long transactions take, as a compute node reports it to the manager of leases: a histogram of the reading times
-//! of read-only transactions, and the total times of the phases of read-write transactions.
+//! Statistics of transaction delays, which a compute node reports to the lease manager. They are a histogram of the
+//! reading times of read-only transactions, and the total times of the phases of read-write transactions.
 //!
-//! Invariant: only the thread itself writes its counts. So a count is a load and a store, and nothing is allocated. A
-//! thread that adds them up reads each count as it was at some moment. These figures decide how fast transactions are,
-//! never whether they are right.
+//! Invariant: only the thread itself writes its counts. So an increment is a load and a store, and needs no
+//! allocation. A thread that sums the counts reads each count as it was at some moment. These figures affect how fast
+//! transactions are, never their correctness.
 //!
-//! After OOCC, section VII ("the coordinator records statistics for read-only transactions, including delays for each
-//! phase, commit delays, and omission rates"); the paper does not say how. Durations are counted by powers of 1.1, so a
-//! percentile is too long by at most a tenth. A window knows its length, and counting it costs 1.3 ns (AMD EPYC, alone
-//! in a loop, random durations). The end of a stage is not known without reading a clock, so only one transaction in
-//! [`SAMPLE`] is timed; choosing it costs 1 ns.
+//! The design follows OOCC, section VII ("the coordinator records statistics for read-only transactions, including
+//! delays for each phase, commit delays, and omission rates"); the paper does not say how. Durations are counted by
+//! powers of 1.1, so a reported percentile exceeds the true one by at most a tenth. A reader's window already has a
+//! length, so counting the reader costs only 1.3 ns (AMD EPYC, alone in a loop, random durations). A thread learns
+//! the end of a stage only by reading a clock. So it times only one transaction in [`SAMPLE`]; the choice of this
+//! transaction costs 1 ns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::clock::Nanos;
 
-/// The number of buckets. The last holds every duration longer than the longest lease.
+/// The number of buckets. The last bucket counts every duration longer than the longest lease.
 pub const BUCKETS: usize = 176;
-/// A thread times the phases of one read-write transaction in this many.
+/// The sampling interval: a thread times the phases of one read-write transaction in [`SAMPLE`].
 pub const SAMPLE: u64 = 64;
 
 /// The number of bits behind the leading one that select a starting bucket. Durations that share these bits differ by
-/// less than a sixteenth, so at most one bucket's floor lies between them. So a duration is in the starting bucket or in
-/// the next.
+/// less than a sixteenth, so at most one bucket's floor lies between them. So a duration belongs to the starting
+/// bucket or to the next bucket.
 const MANTISSA_BITS: u32 = 4;
 const STARTS: usize = 64 << MANTISSA_BITS;
 
-/// The shortest duration of each bucket, in nanoseconds: 1.1 to the power of the bucket's number, rounded up. The last
-/// bucket has no floor after it.
+/// The shortest duration of each bucket, in nanoseconds: 1.1 to the power of the bucket's number, rounded up. The
+/// final element is a floor above the last bucket.
 const FLOORS: [u64; BUCKETS + 1] = floors();
-/// The bucket of the shortest duration, for each leading bit and bits behind it.
+/// For each leading bit and the bits behind it, the bucket of the shortest duration with these bits.
 const START: [u8; STARTS] = starts();
 
 const fn floors() -> [u64; BUCKETS + 1] {
@@ -57,35 +58,35 @@ const fn starts() -> [u8; STARTS] {
     starts
 }
 
-/// The bucket of a duration, without a branch, since durations differ from one transaction to the next.
+/// The bucket of a duration. The function has no branch, since a branch on durations that vary would be mispredicted.
 #[inline]
 fn bucket_of(passed: Nanos) -> usize {
     let ns = passed.0.clamp(1, u64::MAX - 1);
     let leading = ns.ilog2();
     let behind = (ns << (63 - leading) << 1 >> (64 - MANTISSA_BITS)) as usize;
     let bucket = usize::from(START[(leading as usize) << MANTISSA_BITS | behind]);
-    // After the last bucket comes a floor that no duration reaches.
+    // The floor after the last bucket is a value that no duration reaches.
     bucket + usize::from(FLOORS[bucket + 1] <= ns)
 }
 
-/// The stages of a sampled read-write transaction, in order.
+/// The stages of a sampled read-write transaction, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Locks and reads until the commit begins, including the caller's own work between them.
+    /// Locks and reads until the commit begins, including the caller's own work between the locks and reads.
     Execute,
-    /// Validation and log, including locks that are raised.
+    /// Validation and log, including upgrades of read locks.
     Validate,
-    /// The remainder of the wait.
+    /// The rest of the wait until leases have ended.
     Wait,
-    /// Data, until all replicas have them.
+    /// The writes of data, until all replicas have the data.
     Write,
 }
 
 impl Stage {
-    /// All stages, in order.
+    /// All stages, in their order.
     pub const ALL: [Stage; 4] = [Stage::Execute, Stage::Validate, Stage::Wait, Stage::Write];
 
-    /// The name in reports.
+    /// The name of the stage in reports.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Execute => "execute",
@@ -96,16 +97,16 @@ impl Stage {
     }
 }
 
-/// How often a stage was timed, and how long it took in total.
+/// The number of timings of a stage, and their total time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Spent {
-    /// The number of timings.
+    /// The number of timings of the stage.
     pub count: u64,
-    /// Total time, in nanoseconds.
+    /// The total time of the stage, in nanoseconds.
     pub sum_ns: u64,
 }
 
-/// Counts of one thread, or the sum over several.
+/// The counts of one thread, or the sum of the counts of several threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delays {
     reads: [u64; BUCKETS],
@@ -125,7 +126,7 @@ impl Delays {
         self.reads.iter().sum()
     }
 
-    /// The number of these that were in lease.
+    /// The number of read-only transactions that ended within their leases.
     pub fn in_lease(&self) -> u64 {
         self.in_lease
     }
@@ -135,8 +136,8 @@ impl Delays {
         self.stages[stage as usize]
     }
 
-    /// A duration that `percent` of a hundred read-only transactions do not exceed. It is too long by at most a tenth.
-    /// `None` if none was counted.
+    /// A duration that `percent` of a hundred read-only transactions do not exceed. The returned duration is too long
+    /// by at most a tenth. `None` if no transaction was counted.
     pub fn percentile(&self, percent: u8) -> Option<Nanos> {
         let all = self.reads();
         let wanted = (u128::from(all) * u128::from(percent.min(100))).div_ceil(100).max(1) as u64;
@@ -213,7 +214,7 @@ impl Delays {
 const ENTRY_BYTES: usize = 9;
 const _: () = assert!(BUCKETS + 2 * Stage::ALL.len() < 256, "a place is a byte");
 
-/// One thread's counts; see the module's text.
+/// The counts of one thread; see the module's text.
 #[derive(Debug)]
 pub struct ThreadDelays {
     reads: [AtomicU64; BUCKETS],
@@ -240,14 +241,14 @@ fn add(count: &AtomicU64, more: u64) {
 }
 
 impl ThreadDelays {
-    /// Counts a read-only transaction: how long it read, and whether it was in lease.
+    /// Counts a read-only transaction, with the time that it read and whether it ended within its lease.
     #[inline]
     pub fn note_read(&self, passed: Nanos, is_in_lease: bool) {
         add(&self.reads[bucket_of(passed)], 1);
         add(&self.in_lease, u64::from(is_in_lease));
     }
 
-    /// A read-write transaction begins. Returns whether it is one of the timed ones.
+    /// Counts the beginning of a read-write transaction. Returns whether the transaction is one of the timed ones.
     #[inline]
     pub fn samples(&self) -> bool {
         add(&self.begun, 1);
@@ -262,7 +263,7 @@ impl ThreadDelays {
         add(sum_ns, passed.0);
     }
 
-    /// The counts so far. Any thread may call this.
+    /// The sum of the counts so far. Any thread may call this function.
     pub fn snapshot(&self) -> Delays {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let spent =

@@ -1,10 +1,10 @@
 //! The lease word that a compute node's threads use.
 //!
-//! Invariant: the node acknowledges a word after it has stored it here, and a writer loads the word after its last lock
-//! was acknowledged. Both are in one order with the stores and loads of all threads (`SeqCst`). So a writer whose locks
-//! came after a word was acknowledged waits by that word or by a later one. A thread replaces only the word that it
-//! loaded before it looked at the record. So when several threads follow the record, none of them puts an old word
-//! back.
+//! Invariant: the node acknowledges a lease word after it has stored it here, and a writer loads the word after its
+//! last lock was acknowledged. The store and the load are in one order with the stores and loads of all threads
+//! (`SeqCst`). So a writer whose locks came after a word was acknowledged waits for the time in that word or in a
+//! later one. A thread replaces the word only if it is still the word that the thread loaded before it read the word
+//! of record. So when several threads follow the word of record, none of them restores an old word.
 
 use super::LeaseWord;
 use crate::cluster::membership::Membership;
@@ -16,7 +16,8 @@ use tarn_fabric::address::NodeId;
 pub struct NodeLease(AtomicU64);
 
 impl NodeLease {
-    /// Adopts and acknowledges the word of record, for a life that has joined and has run nothing yet.
+    /// Adopts and acknowledges the lease word of record, for an incarnation that has joined and has run no
+    /// transaction yet.
     pub fn of(membership: &dyn Membership, node: NodeId) -> NodeLease {
         let word = membership.read_lease();
         let lease = NodeLease(AtomicU64::new(word.word()));
@@ -24,14 +25,14 @@ impl NodeLease {
         lease
     }
 
-    /// Loads the word. A reader compares its window with it, a writer waits it out.
+    /// Loads the lease word. A reader compares its window with the word, and a writer waits for the time in it.
     #[inline]
     pub fn load(&self) -> LeaseWord {
         LeaseWord::from_word(self.0.load(Ordering::SeqCst))
     }
 
-    /// Adopts the word of record and acknowledges it. Returns whether the word was a new one. The membership service
-    /// waits for a node whose threads do not call this now and then, and in the end expels it.
+    /// Adopts the lease word of record and acknowledges it. Returns whether the word was new. The membership service
+    /// waits for a node whose threads do not call this function, and in the end expels the node.
     pub fn follow(&self, membership: &dyn Membership, node: NodeId) -> bool {
         let (before, word) = (self.load(), membership.read_lease());
         if before == word {

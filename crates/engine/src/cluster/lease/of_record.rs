@@ -1,72 +1,73 @@
 //! The lease word of record: the word that every compute node uses, or is about to use.
 //!
-//! Invariant: the word moves on only when every node uses this one and no other. So there are never three words in use.
-//! Of two words that follow one another, neither has readers that trust for longer than the other's writers wait. A
-//! change of length therefore passes through a word with the shorter lease and the longer wait.
+//! Invariant: the word of record changes only when every node uses the present word and no other. So at most two
+//! words are in use at any time. For any two successive words, the readers of neither word trust their reads for
+//! longer than the other word's writers wait. A change of length therefore passes through a word with the shorter
+//! lease and the longer wait.
 //!
-//! The membership service keeps it, because only the service knows which lives count. A life counts until it is
-//! recovered, since until then it may still run and read. This is state and rules, without a clock, messages or
-//! threads.
+//! The membership service keeps the word of record, because only the service knows which incarnations count. An
+//! incarnation counts until it is recovered, since until then it may still run and read. This file contains state and
+//! rules, without a clock, messages or threads.
 
 use super::{LEASE_NS_MAX, LeaseWord};
 use std::collections::BTreeSet;
 use tarn_fabric::address::NodeId;
 use tarn_store::ids::UsageError;
 
-/// The word of record, and the lives that use it; see the module's text.
+/// The lease word of record, and the incarnations that use it; see the module's text.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LeaseOfRecord {
     word: LeaseWord,
-    /// The length that the present change leads to, while one is under way.
+    /// The length that the present change leads to, while a change is under way.
     target_ns: u32,
-    /// The lives that use this word and no other.
+    /// The incarnations that use this word and no other.
     acknowledged: BTreeSet<NodeId>,
 }
 
-/// Why a change does not begin.
+/// The reason why a change does not begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotNow {
-    /// Another change is not over.
+    /// Another change is still under way.
     OnItsWay,
-    /// These lives still use the word before.
+    /// These incarnations still use the previous lease word.
     Unacknowledged(Vec<NodeId>),
 }
 
 impl LeaseOfRecord {
-    /// The word of a cluster that begins with this length; 0 means no lease.
+    /// Creates the word of a cluster that begins with this lease length; 0 means no lease.
     ///
     /// # Errors
-    /// If it is too long.
+    /// If the length is too long.
     pub fn new(length_ns: u32) -> Result<LeaseOfRecord, UsageError> {
         allow(length_ns)?;
         let word = LeaseWord::new(0, length_ns, length_ns);
         Ok(LeaseOfRecord { word, target_ns: length_ns, acknowledged: BTreeSet::new() })
     }
 
-    /// The word of record. A life that joins begins with it, and acknowledges it.
+    /// The lease word of record. An incarnation that joins begins with this word, and acknowledges it.
     pub fn word(&self) -> LeaseWord {
         self.word
     }
 
-    /// A life uses `word` from now on, and none of its threads will load an earlier word. An acknowledgement of an old
-    /// word is ignored.
+    /// Records that an incarnation uses `word` from now on, and that none of its threads will load an earlier word.
+    /// An acknowledgement of an old word is ignored.
     pub fn acknowledge(&mut self, node: NodeId, word: LeaseWord) {
         if word == self.word {
             self.acknowledged.insert(node);
         }
     }
 
-    /// The lives in `counting` that have not acknowledged. `counting` is every life that is a member, or is expelled
-    /// and not recovered.
+    /// The incarnations in `counting` that have not acknowledged the word. `counting` lists every incarnation that is
+    /// a member, or is expelled and not recovered.
     pub fn unacknowledged(&self, counting: &[NodeId]) -> Vec<NodeId> {
         counting.iter().filter(|it| !self.acknowledged.contains(it)).copied().collect()
     }
 
     /// Begins to change the length. Returns the new word if the change has begun; [`LeaseOfRecord::go_on`] continues
-    /// it.
+    /// the change.
     ///
     /// # Errors
-    /// If it is too long.
+    /// If the length is too long.
     pub fn propose(
         &mut self,
         length_ns: u32,
@@ -88,7 +89,8 @@ impl LeaseOfRecord {
         Ok(Ok(self.word))
     }
 
-    /// Moves on to the proposed length if no life uses the word before any more. Returns whether it did.
+    /// Moves on to the proposed length if no incarnation uses the previous word any more. Returns whether the word of
+    /// record has changed.
     pub fn go_on(&mut self, counting: &[NodeId]) -> bool {
         let may = !self.word.is_settled() && self.unacknowledged(counting).is_empty();
         if may {

@@ -1,11 +1,11 @@
 //! Decides when the length of leases is wrong, and which length would be right.
 //!
-//! Invariant: the decision is a function of the counted delays. It affects how many readers look twice and how long
-//! writers wait, and nothing that safety rests on.
+//! Invariant: the decision is a function of the counted delays. The decision affects how many readers must validate
+//! and how long writers wait, but never safety.
 //!
-//! After OOCC, section VII: at least 80 of a hundred read-only transactions should skip validation, checked once a
-//! second; a lease that is "significantly larger than the execution delay" is lowered. The paper does not say how much
-//! larger that is, so it is a field here.
+//! The design follows OOCC, section VII. At least 80 of a hundred read-only transactions should skip validation, and
+//! the manager checks this once a second. A lease that is "significantly larger than the execution delay" is
+//! shortened. The paper does not say how large the difference must be, so it is a field of this policy.
 
 use super::{Delays, LEASE_NS_MAX, LeaseWord};
 use tarn_fabric::window::Drift;
@@ -14,30 +14,32 @@ use tarn_store::ids::UsageError;
 /// The bounds and thresholds of the decision; see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeasePolicy {
-    /// How often the manager looks, by its clock, in nanoseconds.
+    /// How often the manager checks the delays, by its clock, in nanoseconds.
     pub every_ns: u64,
-    /// The shortest lease that the manager asks for, in nanoseconds.
+    /// The shortest lease that the manager requests, in nanoseconds.
     pub least_ns: u32,
-    /// The longest lease that the manager asks for, in nanoseconds.
+    /// The longest lease that the manager requests, in nanoseconds.
     pub most_ns: u32,
-    /// How many of a hundred read-only transactions should be in lease.
+    /// The percentage of read-only transactions that should end within their leases.
     pub in_lease_percent: u8,
-    /// A lease is too long if it exceeds the needed length by more than this many of a hundred. It should be at least
-    /// 10, the tenth by which a percentile may be too long. Otherwise the length keeps moving between two neighbours.
+    /// A lease is too long if it exceeds the needed length by more than this percentage. The value should be at least
+    /// 10, because a percentile may be too long by a tenth. Otherwise the length keeps moving between two
+    /// neighbouring values.
     pub slack_percent: u32,
-    /// Whether members whose clocks run off are expelled ([`crate::requests::read_lease::monitor`]). Some other node
-    /// must then recover them.
+    /// Whether members whose clocks drift too far are expelled ([`crate::requests::read_lease::monitor`]). Another
+    /// node must then recover the expelled members.
     pub monitors_clocks: bool,
 }
 
 impl LeasePolicy {
-    /// How often the paper's manager looks, in nanoseconds.
+    /// How often the paper's manager checks the delays, in nanoseconds.
     pub const EVERY_NS: u64 = 1_000_000_000;
 
-    /// The paper's 80 of a hundred; a lease is too long if it exceeds the needed length by half.
+    /// Creates a policy with the paper's 80 of a hundred. A lease is too long if it exceeds the needed length by
+    /// half.
     ///
     /// # Errors
-    /// Names the field that is out of range, its value and the allowed range.
+    /// The error names the field that is out of range, its value and the allowed range.
     pub fn new(every_ns: u64, (least_ns, most_ns): (u32, u32)) -> Result<LeasePolicy, UsageError> {
         let refuse = |field: &str, value: String, allowed: String| {
             Err(UsageError { field: field.into(), value, allowed })
@@ -50,7 +52,7 @@ impl LeasePolicy {
             return refuse("read-lease-most-ns", most_ns.to_string(), allowed);
         }
         if !(1..=most_ns).contains(&least_ns) {
-            // Without a lease nothing is counted, so the length would stay 0 for good.
+            // Without a lease the threads count nothing, so the length would stay 0 for ever.
             return refuse("read-lease-least-ns", least_ns.to_string(), format!("1 to {most_ns}"));
         }
         Ok(LeasePolicy {
@@ -63,8 +65,8 @@ impl LeasePolicy {
         })
     }
 
-    /// The length to ask for, if the present one is wrong. `delays` cover the transactions since the last look; `drift`
-    /// says how far clocks are believed.
+    /// The length to request, if the present length is wrong. `delays` covers the transactions since the last check.
+    /// `drift` is the believed limit of clock drift.
     pub fn decide(&self, present: LeaseWord, delays: &Delays, drift: Drift) -> Option<u32> {
         let now_ns = present.read_ns();
         if !present.is_settled() {
@@ -93,7 +95,7 @@ mod tests {
         LeasePolicy::new(1_000, (2_000, 50_000)).expect("as it should be")
     }
 
-    /// Delays of `count` transactions that took `ns` each, for each pair.
+    /// Creates delays of transactions: for each pair `(count, ns)`, `count` transactions that took `ns` each.
     fn delays(of: &[(u64, u64)]) -> Delays {
         let thread = ThreadDelays::default();
         for (count, ns) in of {

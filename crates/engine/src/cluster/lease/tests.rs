@@ -1,8 +1,9 @@
-//! Readers, writers and changes of the lease on several nodes whose clocks drift as far as they may, in random order.
+//! Runs readers, writers and changes of the lease in random order, on several nodes whose clocks drift as far as they
+//! may.
 //!
-//! Invariant checked: a reader that is in lease has seen both records of one writer, or neither. Time is true and whole
-//! here, and a node sees only its own clock. Each participant takes one step at a time, so it may be slow at any point.
-//! Each rule that is left out on purpose is noticed.
+//! Invariant checked: a reader that is in lease has seen both records of one writer, or neither. In these tests, true
+//! time is a whole number, and a node sees only its own clock. Each participant takes one step at a time, so it may
+//! be slow at any point. The tests detect each rule that is left out on purpose.
 
 use super::*;
 use rand::RngExt;
@@ -12,24 +13,26 @@ use tarn_fabric::rng::{Rng, seeded};
 
 const NODES: usize = 2;
 const LENGTHS: [u32; 3] = [60, 250, 1_500];
-/// A tenth: far more than clocks do, so that margins matter beside steps of one.
+/// The drift limit is a tenth. Real clocks drift far less, but a large drift makes the margins matter in a test whose
+/// steps have length one.
 const PPM: u32 = 100_000;
 const TICK_NS: u32 = 4;
 const RATES: [u64; 3] = [1_000_000 - PPM as u64, 1_000_000, 1_000_000 + PPM as u64];
 
-/// The rule that is left out.
+/// The rule that a test leaves out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planted {
     Nothing,
-    /// The reader uses the shorter of two leases, instead of requiring that the lease has not changed.
+    /// The reader uses the shorter of the leases at its start and end, instead of requiring that the lease has not
+    /// changed.
     ShorterOfTwo,
-    /// The reader uses the lease at its start.
+    /// The reader uses the lease that it loaded at its start.
     AtStart,
-    /// The writer's wait counts from when it asked for the locks.
+    /// The writer's wait counts from the moment when it requested the locks.
     FromIssue,
-    /// The word moves on although some node still uses the one before.
+    /// The word of record changes although some node still uses the previous word.
     NoAcks,
-    /// The word goes from one length to the other at once.
+    /// The word of record changes from one length to another in one step.
     OneStep,
 }
 
@@ -50,23 +53,24 @@ impl Clock {
 struct Reading {
     at_start: LeaseWord,
     first: Nanos,
-    /// The versions that the records showed; `None` while unread.
+    /// The versions that the reader found in the records; `None` for a record that it has not read.
     seen: [Option<u64>; 2],
     second: Option<Nanos>,
-    /// The last record is not read before this time: many readers take all the time that they may.
+    /// The reader does not read its last record before this time. So many readers take all the time that the lease
+    /// allows.
     dallies_until: Nanos,
 }
 
-/// A writer of both records. It runs on a random node each time.
+/// A writer of both records. Each writer runs on a random node.
 #[derive(Clone, Copy)]
 enum Writing {
     Not,
-    /// It asked for both locks when its clock showed this.
+    /// The writer requested both locks when its clock showed this time.
     Locking(Nanos),
-    /// It holds both locks since this time, and has still to load its word.
+    /// The writer holds both locks since this time, and has still to load its lease word.
     Locked(Nanos),
     Waiting(Nanos),
-    /// It stores each record in turn.
+    /// The writer stores each record in turn.
     Storing,
 }
 
@@ -76,14 +80,14 @@ struct World {
     now: u64,
     drift: Drift,
     clocks: Vec<Clock>,
-    /// One step of a reader in this many is taken.
+    /// A reader takes a possible step with a probability of one in `slowness`.
     slowness: u32,
-    /// One writer in this many begins.
+    /// A writer begins with a probability of one in `idleness`.
     idleness: u32,
-    /// The number of steps that a writer or a change takes at a time.
+    /// The number of successive steps that a writer or a change takes.
     briskness: u32,
     is_eager: bool,
-    /// One lock in this many is granted, and one new word in this many is heard.
+    /// A lock request is granted, and a node notices a new word, with a probability of one in `delay`.
     delay: u32,
     words: [LeaseWord; NODES],
     heard: [LeaseWord; NODES],
@@ -176,7 +180,7 @@ impl World {
         if !unseen.is_empty() {
             let record = unseen[self.rng.random_range(0..unseen.len())];
             reading.seen[record] = Some(self.versions[record]);
-            // A locked record is refused.
+            // A reader that finds a locked record aborts.
             self.readings[node] = (!self.locks[record]).then_some(reading);
             return;
         }
@@ -211,7 +215,7 @@ impl World {
             |it: &Reading| it.seen.iter().flatten().count() == 1 && it.seen.contains(&Some(latest));
         let is_halfway = self.readings.iter().flatten().any(halfway) && self.is_eager;
         self.writing = match self.writing {
-            // Most writers begin when a reader has read one record and has the other still to read.
+            // Most writers begin when a reader has read one record and has the other record still to read.
             Writing::Not if !is_halfway && self.rng.random_range(0..self.idleness) > 0 => {
                 Writing::Not
             }
@@ -248,7 +252,7 @@ impl World {
             _ => self.lives.clone(),
         };
         match self.rng.random_range(0..8) {
-            // A node hears of a word, uses it and acknowledges it at three different moments.
+            // A node receives a word, uses it and acknowledges it at three different moments.
             0..=1 if self.rng.random_range(0..self.delay) > 0 => {}
             0..=1 => self.heard[node] = self.lease.word(),
             2..=3 => self.words[node] = self.heard[node],
@@ -268,8 +272,8 @@ impl World {
     }
 }
 
-/// Returns the reads in lease, how many of them saw half of a writer's work, and the changes. It stops after the first
-/// world that has such a read.
+/// Returns the number of reads in lease, the number of these that saw only one of a writer's two records, and the
+/// number of changes. The function stops after the first world that has such a read.
 fn run(planted: Planted, worlds: u64) -> (u64, u64, u64) {
     let mut sum = (0, 0, 0);
     for seed in 0..worlds {
@@ -302,8 +306,8 @@ fn each_missing_rule_is_noticed() {
     }
 }
 
-/// The longest true time that a reader may take, and the shortest that a writer may wait, over all clocks and start
-/// times.
+/// The longest true time that a reader may take, and the shortest true time that a writer may wait, over all clocks
+/// and start times.
 fn extremes(drift: Drift, length_ns: u32) -> (u64, u64) {
     let word = LeaseWord::new(0, length_ns, length_ns);
     let (mut longest, mut shortest) = (0, u64::MAX);
@@ -327,7 +331,7 @@ fn no_reader_trusts_for_longer_than_any_writer_waits_by_true_time() {
         let (longest, shortest) = extremes(margins(PPM, TICK_NS), length_ns);
         assert!(longest <= shortest, "{length_ns}: {longest} and {shortest}");
         assert!(longest > 0 && shortest < 2 * u64::from(length_ns), "{longest} and {shortest}");
-        // Without either of the two margins, this does not hold.
+        // If one of the two margins is left out, a reader may take longer than a writer waits.
         let (longest, shortest) = extremes(margins(0, TICK_NS), length_ns.max(60));
         assert!(longest > shortest, "{length_ns}: {longest} and {shortest}");
         let (longest, shortest) = extremes(margins(PPM, 1), length_ns);

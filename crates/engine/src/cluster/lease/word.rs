@@ -3,9 +3,9 @@
 //! ```text
 //! 63 CHANGE 48 | 47 READ, ns 24 | 23 WAIT, ns 0
 //! ```
-//! Invariants: the lease is one word, so one load gives both lengths of the same change. CHANGE counts up, so a length
-//! that comes back is not mistaken for a length that never changed. CHANGE starts anew after 65,536 changes; no lease
-//! lasts that long. Every rounding makes a lease shorter and a wait longer.
+//! Invariants: the lease is one word, so one load returns both lengths of the same change. CHANGE counts up. So a
+//! length that was changed and changed back is not mistaken for a length that never changed. CHANGE starts anew after
+//! 65,536 changes; no lease lasts that long. Every rounding makes a lease shorter and a wait longer.
 
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::window::Drift;
@@ -15,19 +15,20 @@ const LENGTH_BITS: u32 = 24;
 /// The longest lease, in nanoseconds.
 pub const LEASE_NS_MAX: u32 = (1 << LENGTH_BITS) - 1;
 
-/// How long readers trust their reads, how long writers wait, and the number of the change that set both.
+/// A lease word: how long readers trust their reads, how long writers wait, and the number of the change that set
+/// these two lengths.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct LeaseWord(u64);
 
 impl LeaseWord {
-    /// No reader trusts its reads and no writer waits: everything is validated.
+    /// The word without leases: no reader trusts its reads, no writer waits, and every read is validated.
     pub const NONE: LeaseWord = LeaseWord(0);
 
     /// Packs the number of a change with the two lengths that the change sets.
     ///
     /// # Panics
-    /// If readers would trust their reads for longer than writers wait, or if a length exceeds [`LEASE_NS_MAX`]. Either
-    /// is our bug.
+    /// If readers would trust their reads for longer than writers wait, or if a length exceeds [`LEASE_NS_MAX`].
+    /// Either would be a bug of the caller.
     pub fn new(change: u16, read_ns: u32, wait_ns: u32) -> LeaseWord {
         assert!(read_ns <= wait_ns);
         assert!(wait_ns <= LEASE_NS_MAX);
@@ -65,13 +66,13 @@ impl LeaseWord {
         self.0 as u32 & LEASE_NS_MAX
     }
 
-    /// The lease that a reader's window must be shorter than.
+    /// The lease, which must be longer than a reader's window.
     #[inline]
     pub fn lease(self) -> Nanos {
         Nanos(self.read_ns().into())
     }
 
-    /// The time that a writer waits out.
+    /// The time for which a writer waits.
     #[inline]
     pub fn wait(self) -> Nanos {
         Nanos(self.wait_ns().into())
@@ -90,8 +91,8 @@ impl std::fmt::Debug for LeaseWord {
     }
 }
 
-/// Whether a reader is in lease. Its word was `at_start` before its first time, and `at_end` after its second time. If
-/// it is in lease, no record that it read unlocked was written between the two times.
+/// Whether a reader is in lease. The reader loaded `at_start` before its first time, and `at_end` after its second
+/// time. If it is in lease, no record that it read unlocked was written between these two times.
 #[inline]
 pub fn in_lease(
     drift: Drift,

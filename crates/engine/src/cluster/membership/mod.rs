@@ -1,13 +1,14 @@
-//! The members of the cluster: lives of compute nodes, views, leases, and the right to recover a dead life.
+//! The members of the cluster: incarnations of compute nodes, views, leases, and the right to recover a dead
+//! incarnation.
 //!
-//! Invariants: a view's number only grows, and every change has a new one. An incarnation is given out once. A life
-//! goes one way: member, expelled (declared dead, though it may still run), recovered (only its locks are left, and any
-//! node may release them). A slot gets no new life while its last one is expelled and not recovered. A dead life has
-//! one recoverer at a time.
+//! Invariants: the number of the view only grows, and every change has a new view number. An incarnation number is
+//! given out once. The state of an incarnation changes only in this order: member, expelled (declared dead, though it
+//! may still run), recovered (only its locks remain, and any node may release them). A slot gets no new incarnation
+//! while its last one is expelled and not recovered. A dead incarnation has one recoverer at a time.
 //!
-//! Nothing here waits. A service across a network answers from the knowledge that its node has. Until an answer has
-//! come it returns [`Claim::Pending`] or [`Renewal::Pending`], and the caller asks again. Safety rests on revoked
-//! access, never on leases: see docs/fault-model.md.
+//! No function here waits. A service across a network answers with the knowledge that its node has. Until an answer
+//! has come, it returns [`Claim::Pending`] or [`Renewal::Pending`], and the caller asks again. Safety rests on
+//! revoked access, never on leases: see docs/fault-model.md.
 
 mod embedded;
 mod read_leases;
@@ -22,47 +23,48 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{UsageError, ViewNumber};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord};
 
-/// The state of a compute node's life.
+/// The membership state of a compute node's incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// This life was never given out.
+    /// This incarnation was never given out.
     Unknown,
-    /// The life takes part.
+    /// The incarnation is a member.
     Member,
-    /// Declared dead. The life may still run, and its transactions are not settled.
+    /// The incarnation is declared dead. The incarnation may still run, and its transactions are not settled.
     Expelled,
-    /// The life's access is revoked and its transactions are settled. A lock that names it has no owner.
+    /// The incarnation's access is revoked and its transactions are settled. A lock that names it has no owner.
     Recovered,
 }
 
-/// When a service in one process gives a member up.
+/// When a service in one process decides that a silent member is dead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Patience {
-    /// The member has spoken, or was asked, since the service last looked at its clock. Its time counts from the next
-    /// look.
+    /// The member has contacted the service, or received a request, since the service last checked its clock. The
+    /// member's time counts from the next check.
     Fresh,
     /// The member has until this time, by the service's clock.
     Until(Nanos),
 }
 
-/// The terms of a lease. Clocks are assumed to gain or lose no more than `drift_ppm`.
+/// The terms of a membership lease. The service assumes that clocks gain or lose no more than `drift_ppm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseTerms {
-    /// How long the service waits, by its own clock, before it takes a silent node for dead.
+    /// How long the service waits, by its own clock, before it regards a silent node as dead.
     pub lease_ns: u64,
-    /// How often a node asks for a new lease, by its clock.
+    /// How often a node requests a new lease, by its own clock.
     pub renew_every_ns: u64,
     /// The most by which a clock may be fast or slow, in parts per million.
     pub drift_ppm: u32,
 }
 
 impl LeaseTerms {
-    /// No lease: a member stays one until some node expels it.
+    /// No lease: a node stays a member until another node expels it.
     pub const ENDLESS: LeaseTerms =
         LeaseTerms { lease_ns: u64::MAX, renew_every_ns: 1_000_000, drift_ppm: 0 };
 
-    /// The time until which a node may act, by its own clock. The node asked when this clock showed `asked`. The
-    /// service counts from a later moment, and both clocks may be off in the worse direction.
+    /// The time until which a node may act, by its own clock. The node requested its lease when this clock showed
+    /// `asked`. The service counts from a later moment, and both clocks may differ from true time in the worse
+    /// direction.
     pub fn held_until(&self, asked: Nanos) -> Nanos {
         if self.lease_ns == u64::MAX {
             return Nanos(u64::MAX);
@@ -73,39 +75,39 @@ impl LeaseTerms {
     }
 }
 
-/// The answer to a node that asks for a new lease.
+/// The answer to a node that requests a new lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Renewal {
-    /// The lease is renewed. It counts from the moment at which the node asked.
+    /// The lease is renewed. The lease counts from the moment of the node's request.
     Renewed {
         /// The view in which the lease was granted.
         view: ViewNumber,
         /// The terms of the lease.
         terms: LeaseTerms,
     },
-    /// The node is no member any more, and never will be in this life.
+    /// The node is no member any more, and never will be a member in this incarnation.
     Expelled,
     /// No answer yet.
     Pending,
 }
 
-/// The answer to a node that asks to recover a dead life.
+/// The answer to a node that requests the right to recover a dead incarnation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// The caller recovers the life, alone. Earlier recoverers have been expelled. They may still run, so the caller
-    /// first revokes their access, as it does for the dead life itself.
+    /// The caller recovers the incarnation, alone. Earlier recoverers have been expelled. Earlier recoverers may
+    /// still run. So the caller first revokes the access of the earlier recoverers and of the dead incarnation.
     Granted {
         /// The earlier recoverers.
         before: Vec<NodeId>,
     },
-    /// A member is recovering the life.
+    /// A member is recovering the incarnation.
     Held {
-        /// That member.
+        /// The member that is recovering the incarnation.
         by: NodeId,
     },
-    /// The life is recovered.
+    /// The incarnation is recovered.
     Done,
-    /// The life has not been expelled.
+    /// The incarnation has not been expelled.
     NotExpelled,
     /// The caller is no member.
     NotMember,
@@ -118,61 +120,61 @@ pub enum Claim {
 pub enum ShardChange {
     /// The change is made.
     Made,
-    /// Refused: the entry is a different one, or the caller may not ask for this change.
+    /// Refused: the present entry differs from the expected entry, or the caller may not make this change.
     Refused(Option<ShardEntry>),
     /// No answer yet.
     Pending,
 }
 
-/// The nodes that inherit the shards of a life that is over.
+/// The nodes that inherit the shards of an ended incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heirs {
-    /// All members that own shards now, in turn. If no member owns any, all members.
+    /// All members that own shards now, in turn. If no member owns any shard, all members.
     Owners,
     /// This node.
     One(NodeId),
-    /// The next life of the same slot, if that is a member.
+    /// The next incarnation of the same slot, if that incarnation is a member.
     NextLife,
 }
 
-/// The answer to a request to open the shards of a life that is over.
+/// The answer to a request to open the shards of an ended incarnation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reopening {
     /// The shards are open.
     Done,
-    /// The life's transactions are not settled.
+    /// The transactions of the incarnation are not settled.
     NotRecovered,
-    /// These lives may still rely on locks that the dead life granted.
+    /// These incarnations may still rely on locks that the dead incarnation granted.
     Unacknowledged(Vec<NodeId>),
-    /// The heir is no member, or there is none.
+    /// The heir is no member, or there is no heir.
     NoHeir,
     /// No answer yet.
     Pending,
 }
 
-/// The node that gives out timestamps.
+/// The node that runs the timestamp service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timestamper {
-    /// Its life.
+    /// The node's incarnation.
     pub node: NodeId,
-    /// The view since which it gives them out. No two timestampers have the same view.
+    /// The view since which the node gives out timestamps. No two timestampers have the same view.
     pub since: ViewNumber,
 }
 
-/// The answer to a node that asks to give out timestamps.
+/// The answer to a node that requests the right to give out timestamps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Succession {
-    /// The caller gives them out, alone: no member takes a timestamp from earlier timestampers any more. Those may
-    /// still run. So the caller revokes their access before it reads how far they had come.
+    /// The caller gives out timestamps, alone: no member accepts a timestamp from earlier timestampers any more.
+    /// Earlier timestampers may still run. So the caller revokes their access before it reads their bound.
     Granted {
-        /// The view since which the caller gives them out.
+        /// The view since which the caller gives out timestamps.
         since: ViewNumber,
-        /// Lives that gave them out before.
+        /// The incarnations that gave out timestamps before.
         before: Vec<NodeId>,
     },
-    /// A member gives them out.
+    /// A member gives out timestamps.
     Held {
-        /// That member.
+        /// The member that gives out timestamps.
         by: NodeId,
     },
     /// The caller is no member.
@@ -184,7 +186,8 @@ pub enum Succession {
 /// The answer to a request for another length of readers' leases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadLeaseChange {
-    /// The change is under way, or the length was this one already. This is the word of record now.
+    /// The change is under way, or the requested length is the present one. The value is the present lease word of
+    /// record.
     Begun(LeaseWord),
     /// The reason why the change cannot begin yet.
     NotNow(NotNow),
@@ -194,73 +197,76 @@ pub enum ReadLeaseChange {
     Pending,
 }
 
-/// The answer to a node that asks to adjust the length of readers' leases.
+/// The answer to a node that requests the right to adjust the length of readers' leases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Management {
-    /// The caller adjusts it. Nothing depends on its being alone.
+    /// The caller adjusts the length. Safety does not depend on the caller being the only one.
     Granted,
-    /// A member adjusts it.
+    /// A member adjusts the length.
     Held {
-        /// That member.
+        /// The member that adjusts the length.
         by: NodeId,
     },
-    /// The caller is no member, or the length is not to be adjusted.
+    /// The caller is no member, or the length is not adjusted in this cluster.
     NotNow,
     /// No answer yet.
     Pending,
 }
 
-/// The questions that the engine asks a membership service.
+/// The questions that the engine asks of a membership service.
 pub trait Membership: ShardRecord + Send + Sync {
     /// The current view.
     fn view(&self) -> ViewNumber;
 
-    /// A new life for a compute node's slot. If the slot's last life is still a member, it stays one. In that case the
-    /// caller ensures that the old life runs no coordinator under a number that the new life uses. Otherwise the new
-    /// life would overwrite transactions that a dead coordinator had begun.
+    /// Creates a new incarnation for a compute node's slot. If the slot's last incarnation is still a member, that
+    /// incarnation stays a member. In that case the caller ensures that the old incarnation runs no coordinator under
+    /// a number that the new incarnation uses. Otherwise the new incarnation would overwrite the log of transactions
+    /// that a dead coordinator had begun.
     ///
     /// # Errors
-    /// If the slot has used up its incarnations, does not belong to the cluster, or if its last life is expelled and
-    /// not recovered.
+    /// If the slot has used up its incarnations, does not belong to the cluster, or if its last incarnation is
+    /// expelled and not recovered.
     fn join(&self, slot: NodeSlot) -> Result<NodeId, UsageError>;
 
-    /// The state of a life.
+    /// The membership state of an incarnation.
     fn standing(&self, node: NodeId) -> Standing;
 
-    /// Whether this life of the node is still a member.
+    /// Whether this incarnation of the node is still a member.
     fn is_member(&self, node: NodeId) -> bool {
         self.standing(node) == Standing::Member
     }
 
-    /// A member asks to stay one. See [`LeaseTerms::held_until`].
+    /// Renews a member's lease. See [`LeaseTerms::held_until`].
     fn renew(&self, node: NodeId) -> Renewal;
 
-    /// A member leaves. It holds no lock, has nothing in doubt and will never act again.
+    /// Ends the membership of a node that leaves. The node holds no lock, has no transaction in doubt and will never
+    /// act again.
     fn leave(&self, node: NodeId);
 
-    /// Declares a member dead, whether it is or not. Idempotent.
+    /// Declares a member dead, whether it is dead or not. Idempotent.
     fn expel(&self, node: NodeId) -> ViewNumber;
 
-    /// Runs `act` if `by` is a member, no life is expelled and not recovered, and the view is still `view`. None of
-    /// these conditions changes while `act` runs. Returns whether `act` ran. A service across a network takes the
+    /// Runs `act` if `by` is a member, every expelled incarnation is recovered, and the view is still `view`. None of
+    /// these conditions changes while `act` runs. Returns whether `act` ran. A service across a network receives the
     /// request itself and decides.
     fn while_settled(&self, by: NodeId, view: ViewNumber, act: &mut dyn FnMut()) -> bool;
 
-    /// Every life that is over, whether it left or was expelled. A memory node must know them before it is used.
+    /// All ended incarnations, whether they left or were expelled. A memory node must learn of all ended incarnations
+    /// before the memory node is used.
     fn ended(&self) -> Vec<NodeId>;
 
-    /// The lives that are expelled and not recovered, in order.
+    /// The incarnations that are expelled and not recovered, in order.
     fn unrecovered(&self) -> Vec<NodeId>;
 
     /// Claims the right to recover `dead`, for `by`. If the same node asks again, the answer is the same.
     fn claim_recovery(&self, dead: NodeId, by: NodeId) -> Claim;
 
-    /// Gives back the claim of `by` to recover `dead`, if `by` has it. All of its verbs have landed, so another node
-    /// may begin at once.
+    /// Gives back the claim of `by` to recover `dead`, if `by` has the claim. All verbs of `by` have ended, so
+    /// another node may begin the recovery immediately.
     fn give_back(&self, dead: NodeId, by: NodeId);
 
-    /// `by`, which has the claim, has recovered `dead`. Returns false if `by` had lost its claim; then another node
-    /// recovers the life again.
+    /// Records that `by`, which has the claim, has recovered `dead`. Returns false if `by` had lost its claim; then
+    /// another node recovers the incarnation again.
     fn recovered(&self, dead: NodeId, by: NodeId) -> bool;
 
     /// Whether any shard has ever had an owner.
@@ -274,8 +280,9 @@ pub trait Membership: ShardRecord + Send + Sync {
     /// If `owners` is empty.
     fn open_shards(&self, owners: &[NodeId]);
 
-    /// Changes an entry from `from` to `to`, if it is still `from` and `by` owns it. The owner closes the entry, opens
-    /// it again, or, once it is closed, gives it to another member. `to` is [`ShardEntry::next`] of `from`.
+    /// Changes a shard's entry from `from` to `to`, if the entry is still `from` and `by` owns the shard. The owner
+    /// closes the entry, opens it again, or, once the entry is closed, gives the shard to another member. `to` is
+    /// [`ShardEntry::next`] of `from`.
     fn change_shard(
         &self,
         by: NodeId,
@@ -284,63 +291,66 @@ pub trait Membership: ShardRecord + Send + Sync {
         to: ShardEntry,
     ) -> ShardChange;
 
-    /// `by` declares that nothing on it relies on a lock that `dead` granted, now or ever. The life of `dead` is over.
+    /// `by` declares that none of its threads relies on a lock that `dead` granted, now or later. The incarnation
+    /// `dead` has ended.
     fn ack_lost(&self, dead: NodeId, by: NodeId);
 
-    /// The lives that have declared so, in order.
+    /// The incarnations that have made this declaration about `dead`, in order.
     fn lost_acks(&self, dead: NodeId) -> Vec<NodeId>;
 
-    /// A member runs nothing any more and never will. So nothing on it relies on locks, and it inherits no shards. It
-    /// stays a member, but the service waits for nothing from it.
+    /// Records that a member runs nothing any more and never will again. So the node relies on no locks, and it
+    /// inherits no shards. The node stays a member, but the service never waits for the node.
     fn retire(&self, by: NodeId);
 
-    /// The lives that are over and whose shards are not open yet, in order.
+    /// The ended incarnations whose shards are not open yet, in order.
     fn bereaved(&self) -> Vec<NodeId>;
 
-    /// Opens the shards of `dead` once its transactions are settled and no other life relies on its locks. Every life
-    /// that is a member, or is expelled and not recovered, must have declared that, or must run nothing. Idempotent.
+    /// Opens the shards of `dead` once its transactions are settled and no other incarnation relies on its locks.
+    /// Every incarnation that is a member, or is expelled and not recovered, must have declared that it does not rely
+    /// on them, or must run nothing. Idempotent.
     fn reopen_shards(&self, dead: NodeId, heirs: Heirs) -> Reopening;
 
-    /// The node that gives out timestamps; `None` if there has been none. A caller that receives a timestamp checks
-    /// this afterwards, and discards a timestamp of another view.
+    /// The node that gives out timestamps; `None` if there has been none. A caller that receives a timestamp calls
+    /// this function afterwards, and discards a timestamp of another view.
     fn timestamper(&self) -> Option<Timestamper>;
 
-    /// `by` asks to give out timestamps. It is granted if the last timestamper is no member any more. If the same node
-    /// asks again, the answer is the same.
+    /// Requests the right to give out timestamps, for `by`. The right is granted if the last timestamper is no member
+    /// any more. If the same node asks again, the answer is the same.
     fn succeed_timestamper(&self, by: NodeId) -> Succession;
 
-    /// The word of record of readers' leases: the word that every node uses, or is about to
+    /// The lease word of record for readers: the word that every node uses, or is about to use
     /// (`crates/engine/src/requests/read_lease`).
     fn read_lease(&self) -> LeaseWord;
 
-    /// `by` acknowledges `word`: until the record's next word, none of its threads will load any other. A node
+    /// `by` acknowledges `word`: until the next word of record, none of its threads will load any other word. A node
     /// acknowledges a word after it has stored it ([`crate::cluster::lease::NodeLease`]).
     fn acknowledge_read_lease(&self, by: NodeId, word: LeaseWord);
 
-    /// A member asks for leases of another length. The change passes through a second word. Each word begins as soon as
-    /// all lives that may still run use the one before. A node that delays the change too long is expelled in the end
-    /// and recovered, and its access is revoked for that.
+    /// Changes the length of readers' leases, for a member. The change passes through a second word. Each word begins
+    /// as soon as all incarnations that may still run use the previous word. A node that delays the change too long
+    /// is finally expelled and recovered, and its access is then revoked.
     ///
     /// # Errors
-    /// If it is too long.
+    /// If the length is too long.
     fn change_read_lease(&self, by: NodeId, length_ns: u32) -> Result<ReadLeaseChange, UsageError>;
 
     /// The policy by which the length of readers' leases is adjusted while transactions run; `None` if it is not
     /// adjusted.
     fn read_lease_policy(&self) -> Option<LeasePolicy>;
 
-    /// `by` offers to adjust the length. It is granted if the last manager runs nothing any more. If the same node asks
-    /// again, the answer is the same.
+    /// Requests the right to adjust the length, for `by`. The right is granted if the last manager runs nothing any
+    /// more. If the same node asks again, the answer is the same.
     fn manage_read_lease(&self, by: NodeId) -> Management;
 
-    /// Members that may run transactions, in order.
+    /// The members that may run transactions, in order.
     fn running(&self) -> Vec<NodeId>;
 
-    /// How often the set of lives that may run transactions has changed; dead lives that are not recovered belong to
-    /// it. A node that has seen this many changes need not look again. A life that joins is counted before it can do
-    /// anything.
+    /// The number of changes of the set of incarnations that may run transactions. Dead incarnations that are not
+    /// recovered belong to this set. A node that has seen this number need not look the set up again. An incarnation
+    /// that joins is counted before it can do anything.
     fn roster_changes(&self) -> u64;
 
-    /// Lives that the word of record waits for, in order. They have not acknowledged it, and may still run.
+    /// The incarnations for which the lease word of record waits, in order. These incarnations have not acknowledged
+    /// the word, and may still run.
     fn read_lease_missing(&self) -> Vec<NodeId>;
 }

@@ -1,9 +1,9 @@
 //! The length of readers' leases, for a membership service in one process.
 //!
-//! Invariant: the word of record moves on only when every life that counts has acknowledged it. A life counts if it
-//! runs as a member, or is expelled and not recovered, since until then it may still run and read. A life that joins
-//! counts from its first moment, so it cannot miss a word. All but a look at the word happens under the register's
-//! lock.
+//! Invariant: the word of record changes only when every incarnation that counts has acknowledged it. An incarnation
+//! counts if it runs as a member, or is expelled and not recovered, since until recovery it may still run and read.
+//! An incarnation that joins counts from its first moment, so it cannot miss a word. All functions except a load of
+//! the word run under the register's lock.
 
 use super::Patience;
 use crate::cluster::lease::{LeaseOfRecord, LeaseWord, NotNow};
@@ -12,12 +12,12 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;
 
-/// The word, which any thread may read.
+/// The published lease word, which any thread may read.
 #[derive(Default, Debug)]
 pub(super) struct PublishedLease(AtomicU64);
 
 impl PublishedLease {
-    /// The word of record, or the one before it.
+    /// The lease word of record, or the word just before it.
     pub(super) fn word(&self) -> LeaseWord {
         LeaseWord::from_word(self.0.load(Ordering::Acquire))
     }
@@ -27,16 +27,17 @@ impl PublishedLease {
     }
 }
 
-/// The record and the time that late lives have. It is behind the register's lock.
+/// The record, and the time that late incarnations have. The register's lock protects both.
 #[derive(Default, Debug)]
 pub(super) struct ReadLease {
     record: LeaseOfRecord,
-    /// How long the service waits for lives that have not acknowledged; `None` while it waits for none.
+    /// How long the service waits for incarnations that have not acknowledged the word; `None` while it waits for
+    /// none.
     patience: Option<Patience>,
 }
 
 impl ReadLease {
-    /// Sets the length with which a cluster begins. No life may have joined yet.
+    /// Sets the lease length with which a cluster begins. No incarnation may have joined yet.
     pub(super) fn begin(
         &mut self,
         length_ns: u32,
@@ -55,7 +56,7 @@ impl ReadLease {
         self.record.unacknowledged(counting)
     }
 
-    /// Begins to change the length, and goes on if no life is missing.
+    /// Begins to change the length, and continues the change if no acknowledgement is missing.
     pub(super) fn propose(
         &mut self,
         length_ns: u32,
@@ -68,13 +69,14 @@ impl ReadLease {
             self.patience = None;
         }
         published.publish(self.record.word());
-        // Asking again and again does not give late lives more time.
+        // A repeated request does not give late incarnations more time.
         self.patience = self.patience.or(Some(Patience::Fresh));
         self.go_on(counting, published);
         Ok(begun.map(|_| self.record.word()))
     }
 
-    /// Moves on if it can. A caller calls this when a life has acknowledged, or counts no more.
+    /// Continues a change if possible. A caller calls this function when an incarnation has acknowledged the word, or
+    /// counts no more.
     pub(super) fn go_on(&mut self, counting: &[NodeId], published: &PublishedLease) {
         if self.record.go_on(counting) {
             published.publish(self.record.word());
@@ -85,7 +87,8 @@ impl ReadLease {
         }
     }
 
-    /// The service looks at its clock. Returns whether lives that have not acknowledged have used up their time.
+    /// Whether incarnations that have not acknowledged the word have used up their time, at the time `now` of the
+    /// service's clock.
     pub(super) fn has_lapsed(&mut self, now: Nanos, allowed_ns: u64) -> bool {
         match self.patience {
             None => false,

@@ -1,8 +1,9 @@
-//! Changes of readers' leases at the service in one process, while lives join, are expelled, and are recovered.
+//! Tests of changes of readers' leases at the service in one process, while incarnations join, are expelled, and are
+//! recovered.
 //!
-//! Invariant checked: of any two lives that may still run, neither has readers that trust for longer than the other's
-//! writers wait, at every moment. The tests also break the rules for nodes and recoverers on purpose, and notice each
-//! break.
+//! Invariant checked: for any two incarnations that may still run, the readers of neither trust their reads for
+//! longer than the other's writers wait, at every moment. The tests also break the rules for nodes and recoverers on
+//! purpose, and detect each break.
 
 use super::*;
 use crate::cluster::lease::{LEASE_NS_MAX, LeasePolicy, NodeLease, NotNow};
@@ -12,22 +13,22 @@ use tarn_fabric::rng::{Rng, seeded};
 const SLOTS: usize = 3;
 const LENGTHS: [u32; 3] = [20, 60, 250];
 
-/// The rule that is broken.
+/// The rule that a test breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planted {
     Nothing,
-    /// A node acknowledges a word before it uses it.
+    /// A node acknowledges a lease word before it uses the word.
     AcknowledgedFirst,
-    /// A life is declared recovered before its access is revoked.
+    /// An incarnation is declared recovered before its access is revoked.
     RecoveredFirst,
-    /// A life begins with its slot's last word, and acknowledges the present one.
+    /// An incarnation begins with the last word of its slot, and acknowledges the present word.
     JoinedWithTheLast,
 }
 
-/// A life that may still run.
+/// An incarnation that may still run.
 struct Running {
     life: NodeId,
-    /// The word that a thread loads now.
+    /// The lease word that a thread of the incarnation loads now.
     uses: LeaseWord,
     lease: NodeLease,
     is_recovered: bool,
@@ -38,7 +39,7 @@ struct World {
     rng: Rng,
     service: EmbeddedMembership,
     running: Vec<Running>,
-    /// The last word of each slot.
+    /// For each slot, the last lease word that it used.
     last: [LeaseWord; SLOTS],
     words: BTreeSet<u16>,
 }
@@ -68,7 +69,7 @@ impl World {
         if self.planted == Planted::AcknowledgedFirst {
             let word = self.service.read_lease();
             self.service.acknowledge_read_lease(it.life, word);
-            // Its threads may or may not see the word yet.
+            // The incarnation's threads may or may not see the word yet.
             if self.rng.random_range(0..3) > 0 {
                 return;
             }
@@ -85,7 +86,7 @@ impl World {
             return;
         }
         if self.planted == Planted::RecoveredFirst {
-            // Its access is revoked later, or was revoked already.
+            // The incarnation's access is revoked later, or was revoked already.
             self.running[at].is_recovered = self.service.recovered(dead, by);
             return;
         }
@@ -118,7 +119,7 @@ impl World {
         self.words.insert(self.service.read_lease().change());
     }
 
-    /// Whether there are two lives of which one trusts for longer than the other waits.
+    /// Whether there are two incarnations of which one trusts its reads for longer than the other waits.
     fn is_broken(&self) -> bool {
         let all = || self.running.iter().map(|it| it.uses);
         all().any(|reads| all().any(|waits| reads.read_ns() > waits.wait_ns()))

@@ -1,7 +1,7 @@
 //! The shard map of record, for a membership service in one process.
 //!
-//! Invariant: every change is made under the register's lock and increments the entry's epoch. Entries are read without
-//! the lock. A change is counted after it can be seen.
+//! Invariant: every change is made under the register's lock and increments the entry's epoch. Threads read entries
+//! without the lock. A change is counted after threads can see it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,8 @@ use tarn_store::placement::shard_map::{SHARDS, ShardEntry, ShardId, ShardState};
 pub(super) struct Shards {
     words: Box<[AtomicU64]>,
     changes: AtomicU64,
-    /// The number of shards whose owner's life is over, and whose locks no node grants until they are opened again.
+    /// The number of shards whose owner's incarnation has ended, and whose locks no node grants until they are opened
+    /// again.
     recovering: AtomicU64,
 }
 
@@ -32,7 +33,7 @@ impl Shards {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Sets an entry. This and all functions below run under the register's lock.
+    /// Sets an entry. This function and all functions below run under the register's lock.
     pub(super) fn set(&self, shard: ShardId, entry: ShardEntry) {
         self.put(shard, entry);
         self.changes.fetch_add(1, Ordering::AcqRel);
@@ -44,7 +45,8 @@ impl Shards {
         word.store(entry.word(), Ordering::Release);
     }
 
-    /// Deals out, in turn, the shards that never had an owner. An exploration calls this in each of its executions.
+    /// Distributes the shards that never had an owner, in turn. An exploration calls this function in each of its
+    /// executions.
     pub(super) fn open(&self, owners: &[NodeId]) {
         let mut opened = 0;
         for shard in ShardId::all().filter(|&shard| self.entry(shard).is_none()) {
@@ -55,7 +57,7 @@ impl Shards {
         self.changes.fetch_add(opened, Ordering::AcqRel);
     }
 
-    /// A life is over: no node grants the locks of its shards.
+    /// Records that an incarnation has ended: no node grants the locks of its shards.
     pub(super) fn bereave(&self, dead: NodeId) {
         let mut bereft = 0;
         for (shard, entry) in self.of(dead) {
@@ -66,7 +68,7 @@ impl Shards {
         self.changes.fetch_add(bereft, Ordering::AcqRel);
     }
 
-    /// The lives that are over and whose shards are not open again, in order.
+    /// The ended incarnations whose shards are not open again, in order.
     pub(super) fn bereaved(&self) -> Vec<NodeId> {
         if self.recovering.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -77,7 +79,7 @@ impl Shards {
         lives.into_iter().collect()
     }
 
-    /// Deals out, in turn, the shards of a life that is over.
+    /// Distributes the shards of an ended incarnation, in turn.
     pub(super) fn inherit(&self, dead: NodeId, heirs: &[NodeId]) {
         for (turn, (shard, entry)) in self.of(dead).enumerate() {
             self.set(shard, entry.next(heirs[turn % heirs.len()], ShardState::Open));

@@ -1,9 +1,11 @@
-//! DrTM's commit: confirm the leases, log, write, acknowledge each, unlock.
+//! DrTM's commit: confirms the leases, logs, writes, awaits each acknowledgement, unlocks.
 //!
-//! Invariants: leases are confirmed with all locks held. So there is a moment at which the transaction has everything
-//! that it read or will write. The log is sent after that, so each entry is of a transaction that was decided to
-//! commit. No data are written before every node has acknowledged the log. No lock is released before every replica
-//! has acknowledged its data. An abort releases exactly the locks that were granted. Leases are not given back.
+//! Invariants: the transaction confirms its leases while it holds all locks. Because of this order, there is a moment
+//! at which the transaction holds a lease or lock on everything that it has read or will write. The log entry is sent
+//! after the leases are confirmed, so each log entry belongs to a transaction that was decided to commit. A
+//! transaction writes no data before every node has acknowledged its log entry. A transaction releases no lock before
+//! every replica has acknowledged its data. An abort releases exactly the locks that were granted. Leases are not
+//! released; they end by time.
 
 use super::Drtm;
 use crate::site::Context;
@@ -18,7 +20,7 @@ pub(super) async fn commit(drtm: &Drtm, cx: &Context, txn: &mut Txn) -> Result<(
     if txn.is_read_only() {
         return confirm(drtm, cx, txn).await;
     }
-    // Leases are neither given back nor logged.
+    // Leases are neither released nor logged, so they leave the list of locks here.
     put_away(txn, |_| {});
     change_leaves(drtm, cx, txn).await?;
     prepare(drtm, cx, txn, true).await?;

@@ -1,9 +1,10 @@
-//! DrTM: two-phase locking with leases for readers, locks beside single-version records, one-sided verbs only.
+//! DrTM: two-phase locking in which readers hold leases. The locks lie beside records with one version, and only
+//! one-sided verbs are used.
 //!
-//! Wei, Shi, Chen, Chen, Chen, "Fast In-memory Transaction Processing using RDMA and HTM", SOSP 2015, as the
-//! evaluation of OOCC runs it. The paper's locks for records of other nodes are used for all records, without
-//! transactional memory. Logs and recovery are those of protocols with undo logs; see
-//! docs/protocols/drtm.md.
+//! Wei, Shi, Chen, Chen, Chen, "Fast In-memory Transaction Processing using RDMA and HTM", SOSP 2015, in the form in
+//! which the evaluation of OOCC runs it. The paper uses these locks only for records on other nodes; here they are
+//! used for all records, without transactional memory. DrTM uses the logs and the recovery of protocols with undo
+//! logs; see docs/protocols/drtm.md.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -19,7 +20,7 @@
 //! | abort | 1 at lock, 2 at validation | release |
 //! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 //!
-//! Every read costs an atomic, two if another's lease had run out.
+//! Every read costs one atomic verb, or two if another transaction's lease had ended.
 
 mod commit;
 
@@ -62,7 +63,7 @@ const SWITCHES: &[Switch] = &[
     Rule::LockTogether.of(OURS),
 ];
 
-/// The protocol with its switches.
+/// The protocol DrTM with its switches.
 pub struct Drtm {
     switches: Switches,
 }

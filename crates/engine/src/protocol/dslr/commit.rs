@@ -1,9 +1,10 @@
-//! DSLR's commit: validate reads that no lock protects, log, write, acknowledge each, unlock.
+//! DSLR's commit: validates reads that no lock protects, logs, writes, awaits each acknowledgement, unlocks.
 //!
-//! Invariants: reads that no lock protects are validated with all locks held. So there is a moment at which the
-//! transaction has everything that it read or will write. The log is sent after that, so each entry is of a
-//! transaction that was decided to commit. No data are written before every node has acknowledged the log. No lock is
-//! released before every replica has acknowledged its data. Readers' locks are released with the others.
+//! Invariants: the transaction validates reads that no lock protects while it holds all locks. Because of this order,
+//! there is a moment at which everything that the transaction has read or will write is locked or unchanged. The log
+//! entry is sent after this validation, so each log entry belongs to a transaction that was decided to commit. A
+//! transaction writes no data before every node has acknowledged its log entry. A transaction releases no lock before
+//! every replica has acknowledged its data. Readers' locks are released together with the other locks.
 
 use super::Dslr;
 use crate::site::Context;

@@ -1,8 +1,9 @@
-//! DSLR: two-phase locking with tickets, taken by FAA, in single-version records; one-sided verbs only.
+//! DSLR: two-phase locking with tickets, which transactions take by FAA in records with one version. Only one-sided
+//! verbs are used.
 //!
 //! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD
-//! 2018. These are its locks, under transactions as the evaluation of OOCC runs them. Logs are those of protocols
-//! with undo logs; see docs/protocols/dslr.md.
+//! 2018. The locks are those of this paper; the transactions around them are those of OOCC's evaluation. DSLR uses
+//!       the logs of protocols with undo logs; see docs/protocols/dslr.md.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -18,7 +19,7 @@
 //! | abort | as far as it came | release, in turn |
 //! | own abort, an absence found beside other reads | + 1: validate | release, in turn |
 //!
-//! Every record costs two atomics, whether read or written.
+//! Every record costs two atomic verbs, whether it is read or written.
 
 mod commit;
 
@@ -60,7 +61,7 @@ const SWITCHES: &[Switch] = &[
     Rule::SiblingWithSplit.of(PUBLISHED),
 ];
 
-/// The protocol with its switches.
+/// The protocol DSLR with its switches.
 pub struct Dslr {
     switches: Switches,
 }

@@ -1,8 +1,8 @@
-//! FORD's commit: validate, write, acknowledge, unlock.
+//! FORD's commit: validates, writes, awaits the acknowledgements, unlocks.
 //!
-//! Invariants: no data are written before validation has passed with all locks held. At each node the undo log
-//! precedes the data. No lock is released before every replica has acknowledged its data, or has it earlier in the
-//! same batch. An abort releases exactly the locks that were granted.
+//! Invariants: a transaction writes no data before it has passed validation while it holds all locks. At each node
+//! the undo log comes before the data. A transaction releases no lock before every replica has acknowledged its data,
+//! or has received the data earlier in the same batch. An abort releases exactly the locks that were granted.
 
 use super::{Ford, enter, on, phase, published, short};
 use crate::cluster::rules::Rule;
@@ -45,7 +45,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
     Ok(())
 }
 
-/// Commits like [`commit`], where log, data and releases are one batch at one node.
+/// Commits like [`commit`], but sends log, data and releases in one batch to the only node.
 async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.unlocking.is_empty() {
         settle_unlocks(cx, txn, ford.keeps(Rule::SettleBeforeLog)).await;
@@ -58,22 +58,23 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
         return Ok(());
     }
     begin_doubt(cx, txn);
-    // The only copies are the ones just read under the locks.
+    // The round is marked as hot, because it writes the only copies of records that were just read under the locks.
     txn.round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     txn.locks.clear();
     Ok(())
 }
 
-/// Sends the undo log as the published form does: in a round of its own, to the replicas of every group or of one.
+/// Sends the undo log as the published system does: in a round of its own, to the replicas of every group or of only
+/// one group.
 async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::LOG_APART);
     let groups = if ford.switches.is_on(on::LOG_EVERY_GROUP) { txn.groups.len() } else { 1 };
     send_log(cx, txn, groups).await
 }
 
-/// Sends undo log and data to every replica, each node's in one batch. From here on only memory says how the
-/// transaction ends.
+/// Sends the undo log and the data to every replica. Each node receives the log and its data in one batch. From here
+/// on, only the contents of the memory nodes tell whether the transaction has committed.
 async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.pieces.is_empty() {
         return Ok(());
@@ -99,7 +100,8 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         published::flush(cx, txn);
     }
     if near {
-        // The only copies are the ones just read under the locks.
+        // The round is marked as hot, because it writes the only copies of records that were just read under the
+        // locks.
         txn.round.hot();
     }
     let alone = ford.switches.is_on(on::WRITE_AFTER_VALIDATION)
@@ -118,7 +120,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Releases every granted lock; no transaction waits for it.
+/// Releases every lock that was granted. The transaction does not wait for the release.
 fn unlock(ford: &Ford, cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     txn.round.begin();

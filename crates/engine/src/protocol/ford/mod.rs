@@ -1,9 +1,10 @@
-//! FORD: locks beside single-version records, one-sided verbs only.
+//! FORD: locks beside records with one version; only one-sided verbs are used.
 //!
 //! After Zhang, Hua, Zuo and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for Disaggregated
-//! Persistent Memory", FAST 2022. The variant `literal` is the paper's text. `measured` is the public code that later
-//! papers measured (its own part is in `published.rs`). The classes of bugs that this public code was shown to have
-//! are kept as planted bugs (Pandora, reported for one-sided transactions; see docs/protocols/ford.md).
+//! Persistent Memory", FAST 2022. The variant `literal` follows the paper's text exactly. The variant `measured`
+//! follows the public code that later papers measured (`published.rs` has the steps that only this variant takes).
+//! Some classes of bugs were found in this public code (Pandora, reported for one-sided transactions; see
+//! docs/protocols/ford.md). These classes of bugs are kept as planted bugs.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -21,11 +22,11 @@
 //! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 //! | split of a bucket, before the next transaction | 4: header, buckets, slots, log + write; + 1 for each overflow block | unlock |
 //!
-//! The counts are the same for every number of replicas: the undo log needs no round of its own,
-//! because at every node it precedes the data in the same batch (see [`tarn_store::log`]).
+//! The numbers of rounds are the same for every number of replicas. The undo log needs no round of its own, because
+//! at every node it precedes the data in the same batch (see [`tarn_store::log`]).
 //!
 //! # Deviations from the published system, each a switch
-//! See [`Ford::INFO`](crate::protocol::Protocol::INFO).
+//! See [`Ford::INFO`](crate::steps::Described::INFO).
 
 mod commit;
 mod published;
@@ -110,7 +111,7 @@ const SWITCHES: &[Switch] = &[
     Rule::SiblingWithSplit.of(PUBLISHED),
 ];
 
-/// The numbers of the phases that FORD enters itself.
+/// The numbers of the phases that FORD's own code enters.
 mod phase {
     use super::*;
     pub const LOG_APART: usize = phase_number(PHASES, "log_apart");
@@ -149,7 +150,7 @@ const LIMITS: &[Limit] = &[
     Limit::LOCK_LEAF,
 ];
 
-/// The protocol with its switches.
+/// The protocol FORD with its switches.
 pub struct Ford {
     switches: Switches,
 }

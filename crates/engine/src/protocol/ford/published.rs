@@ -1,24 +1,25 @@
-//! The steps that FORD's public code takes at commit and ours does not: the variant `measured`, which later papers
-//! measured (Hu et al., LOTUS, section 2.2, Figures 2 and 3, among them).
+//! The steps that FORD's public code takes at commit and ours does not. The variant `measured` takes these steps;
+//! later papers measured this code (Hu et al., LOTUS, section 2.2, Figures 2 and 3, among them).
 //!
-//! For each record and replica it writes LOCK once more (locked and invisible), then the whole item. At the backups
-//! of the last record it READs a byte, so that the NIC has flushed the writes before it. When all of that is
-//! acknowledged, it clears LOCK at every replica by WRITE, and waits for nothing.
+//! For each record and replica, the public code writes LOCK once more (locked and invisible), and then writes the
+//! whole item. At the backups of the record that was written last, the public code READs one byte, which makes the
+//! NIC flush all earlier writes. When all these verbs are acknowledged, the public code clears LOCK at every replica
+//! by WRITE, and does not wait for these WRITEs.
 //!
-//! Invariant: LOCK at a backup decides nothing. It is not read, and is 0 when no transaction writes. A transaction
-//! that writes it holds the lock at the primary, and clears it by a later WRITE on the same connection. A late WRITE
-//! of an earlier holder leaves a 0 there before its time.
+//! Invariant: no decision depends on LOCK at a backup. LOCK at a backup is never read, and is 0 while no transaction
+//! writes the record. A transaction that writes LOCK at a backup holds the lock at the primary, and clears LOCK at
+//! the backup by a later WRITE on the same connection. A late WRITE of an earlier holder may set LOCK at a backup to
+//! 0 too early, which does no harm.
 
 use crate::site::Context;
 use crate::transaction::working_set::Txn;
 use tarn_fabric::address::GroupId;
 use tarn_store::layout::LOCK_AT;
 
-/// Bytes of a flush READ. The public code asks for one byte; a word costs a NIC the same.
+/// The number of bytes that a flush READ reads. The public code READs one byte; a whole word costs the NIC the same.
 const FLUSH_BYTES: usize = 8;
 
-/// Adds {WRITE LOCK} for every record of `group` that is written, at every replica, in front of its
-/// data.
+/// Adds a WRITE of LOCK, before the data, for every record of `group` that the transaction writes, at every replica.
 pub(super) fn mark(cx: &Context, txn: &mut Txn, group: GroupId) {
     let Txn { round, locks, tag, .. } = txn;
     let mine = round.reserve(8);
@@ -30,7 +31,7 @@ pub(super) fn mark(cx: &Context, txn: &mut Txn, group: GroupId) {
     }
 }
 
-/// Adds a READ of the last record at its backups, behind all data.
+/// Adds a READ of the last written record at its backups, after all data.
 pub(super) fn flush(cx: &Context, txn: &mut Txn) {
     let Txn { round, locks, .. } = txn;
     let Some(last) = locks.iter().rfind(|lock| lock.writes) else { return };
@@ -39,8 +40,8 @@ pub(super) fn flush(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Adds the WRITEs that clear LOCK: at every replica of a record that was written, else at its
-/// primary.
+/// Adds the WRITEs that clear LOCK: at every replica of a record that was written, but only at the primary of other
+/// locked records.
 pub(super) fn clear(cx: &Context, txn: &mut Txn) {
     let Txn { round, locks, .. } = txn;
     let free = round.reserve(8);

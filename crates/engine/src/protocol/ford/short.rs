@@ -1,9 +1,10 @@
-//! FORD's commit of short updates made short: undo log, data and release in one pass.
+//! A short code path for FORD's commit of short updates: it adds undo log, data and releases in one pass over the
+//! records.
 //!
-//! Invariant: it sends the same as [`super::commit`] would, in the same order: the log, then
-//! every record's data, then the releases. It applies where every lock is on a record of one line
-//! that is updated in place ([`super::home`] took it in), and all of them have their only copy on
-//! one node. A changed record is logged and written from VERSION to the end of its row.
+//! Invariant: this file sends the same verbs as [`super::commit`] would, in the same order: the log, then every
+//! record's data, then the releases. A commit takes this short path under two conditions. First, every lock is on a
+//! record of one line that is updated in place ([`crate::steps::access::home`] has handled its lock). Second, the only copies of all
+//! these records lie on one node. A changed record is logged and written from its VERSION to the end of its row.
 
 use super::{Ford, enter, on, phase};
 use crate::cluster::rules::Rule;
@@ -17,14 +18,16 @@ use tarn_store::layout::{Slot, VERSION_AT, Version};
 use tarn_store::log::pieces::OldBytes;
 use tarn_store::log::undo;
 
-/// Most of a log entry that one lock takes: the record, its piece's header, its old bytes.
+/// The greatest number of bytes of a log entry that one lock takes: the record, the header of its piece, and its old
+/// bytes.
 const LOCK_LOG_BYTES: usize = 24 + 16 + 56;
 
-/// Switches that shape a commit: without one of them it goes the long way.
+/// The switches that the short path of the commit requires; if one of them is off, the commit takes the ordinary
+/// path.
 const SHAPE: [usize; 4] =
     [on::FUSE_LOG, on::WRITE_AFTER_VALIDATION, on::LOCK_AT_PRIMARY, on::WRITE_CHANGES_ONLY];
 
-/// Whether the transaction's commit is a short one.
+/// Returns whether the transaction's commit can take the short path.
 pub(super) fn applies(ford: &Ford, cx: &Context, txn: &Txn) -> bool {
     let [first, ..] = &txn.locks[..] else { return false };
     let group = first.address.group();
@@ -38,8 +41,8 @@ pub(super) fn applies(ford: &Ford, cx: &Context, txn: &Txn) -> bool {
         && SHAPE.iter().all(|&it| ford.switches.is_on(it))
 }
 
-/// Decides the new versions and adds the log, the data and the releases. Whether anything is
-/// written: if not, the locks are to be released alone.
+/// Decides the new versions, and adds the log, the data and the releases. Returns whether the transaction writes
+/// anything; if not, only its locks must be released.
 pub(super) fn plan(cx: &Context, txn: &mut Txn) -> bool {
     let Txn { entries, round, locks, tag, coordinator, .. } = &mut *txn;
     let catalog = &cx.database().catalog;
@@ -82,7 +85,7 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn) -> bool {
     true
 }
 
-/// A record from VERSION to the end of its row, in whole words.
+/// Returns the number of bytes from a record's VERSION to the end of its row, rounded up to whole words.
 #[inline]
 fn row_bytes(slot: &Slot) -> usize {
     slot.used_bytes().next_multiple_of(8) - VERSION_AT

@@ -1,8 +1,8 @@
-//! How LOTUS takes up a record that is asked for.
+//! Adds the records that a caller requests to a LOTUS transaction.
 //!
-//! Invariant: no verb or message is sent here. Locks come first, all those of a fetch at once; slots are read under them.
-//! A record that is read at all is read whole: a version is one record, and its checksum
-//! is over all of it.
+//! Invariant: this file sends no verb and no message. A fetch first takes all its locks together, and then reads the
+//! slots under these locks. A record is always read whole, because a version is one record, and its checksum covers
+//! the whole record.
 
 use super::short;
 use crate::services::lock::name::LockName;
@@ -12,22 +12,23 @@ use tarn_store::layout::RecordLayout;
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
 
-/// Takes up a record that the transaction has not.
+/// Adds a record that the transaction does not have yet.
 #[inline(always)]
 pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
     let cells = if added.cells == Cells::NONE { Cells::NONE } else { Cells::ALL };
     let mut entry = Entry::new(table.id, added.key, added.mode, cells, Progress::Lock);
     entry.full_key = added.full_key;
     let is_noted = short::note(cx, txn, table, added, &mut entry);
-    // With the record's own lines, where all of them are asked for side by side.
+    // The cache line of the record's lock is prefetched here only if the fetch does not prefetch it together with the
+    // record's own lines.
     if txn.intent == Intent::ReadWrite && !(is_noted && cx.port.near().is_some()) {
         cx.node_services().locks.fetch_ahead(LockName::row(table.id.0, added.key).hash());
     }
     txn.push(entry)
 }
 
-/// Plans a further wish for a fetched record. Everything but another look at a record whose lock is held
-/// begins with a lock.
+/// Plans a further step for a fetched record. Each further step begins with a lock, unless the transaction already
+/// holds the record's lock and only reads the record again.
 pub(super) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     let entry = &mut txn.entries[index];
     if entry.cells != Cells::NONE {
@@ -35,7 +36,7 @@ pub(super) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrad
     }
     match (further, cx.table(entry.table).slot.record) {
         (Upgrade::Cells, RecordLayout::Cells(_)) => entry.progress = Progress::Body,
-        // All of it lies where its versions do, and was read with them.
+        // The whole record lies where its versions lie, so it was read together with them.
         (Upgrade::Cells, _) => {}
         (Upgrade::Lock | Upgrade::Index, _) => entry.progress = Progress::Lock,
     }

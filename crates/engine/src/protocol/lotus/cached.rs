@@ -1,12 +1,15 @@
-//! Version tables that the compute node remembers of its own shards: E2 without a round.
+//! A cache, in each compute node, of version tables of the node's own shards. With a cached table, phase E2 (reading
+//! version tables) needs no round.
 //!
-//! Invariants: a table is taken from memory only where the READ of a version's record follows. So a life that is over,
-//! and does not know it, may remember anything: its READs are refused before its locks are granted again. Under
-//! a lock of this node's, the remembered table is the one that was there when the lock was granted. Without
-//! a lock, it is the one of a moment after T_start at which no other transaction was between its lock and its end. Three kinds of
-//! tables are remembered: those read under a lock for reading; those read without one, if no write of the bucket was granted since before
-//! the READ, when no transaction had the lock for writing; and those that the holder of a write lock has decided. (Hu, Zuo, Hu, Chen, Wang,
-//! Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", §4.4; there entries are dropped when other nodes lock.)
+//! Invariants: a table is taken from the cache only if a READ of a version's record follows. So an incarnation that
+//! was expelled, but does not know it, may use any cached tables. The memory nodes refuse the READs of an expelled
+//! incarnation before its locks are granted to others. Under a lock of this node, the cached table equals the table
+//! that was in memory when the lock was granted. Without a lock, the cached table equals the table at some moment
+//! after T_start. At that moment no other transaction was between its lock and its end. Three kinds of tables are
+//! cached. First, tables that were read under a lock for reading. Second, tables that were read without a lock, if no
+//! transaction held a write lock of the bucket before the READ and none was granted since. Third, tables that the
+//! holder of a write lock has decided. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions
+//! with Disaggregated Locks", §4.4; the paper's system drops cache entries when other nodes lock.)
 
 use super::switches::{Lotus, enter, on, phase};
 use super::{execute, snapshot};
@@ -18,8 +21,8 @@ use tarn_store::ids::{Failure, Mode};
 use tarn_store::layout::{Choice, RecordLayout, Slot};
 use tarn_store::schema::{Cells, TableId};
 
-/// A record whose version table this node may remember, and the stamp of this moment; `None` if its locks are
-/// another's, or its table leads nowhere.
+/// Returns the record's cache entry if this node may cache the record's version table, and the stamp of this moment.
+/// Returns `None` if another node grants the record's locks, or if the record has no separate version table.
 fn own(lotus: &Lotus, cx: &Context, table: TableId, key: u64) -> Option<(Whose, Stamp)> {
     if !cx.node_services().versions.is_on() || !lotus.switches.is_on(on::VERSION_CACHE) {
         return None;
@@ -31,8 +34,9 @@ fn own(lotus: &Lotus, cx: &Context, table: TableId, key: u64) -> Option<(Whose, 
     cx.stamp_of(LockName::row(table.0, key), of.shard_of(key))
 }
 
-/// Takes the entry's table of versions from memory, if it is there and leads to a record that is wanted: whether it
-/// did. Under a lock the entry's lock is held.
+/// Takes the entry's version table from the cache, if the cache contains it and the table leads to a version that the
+/// transaction wants. Returns whether the entry's version table was taken from the cache. If the transaction uses
+/// locks, it already holds the entry's lock.
 pub(super) fn take(
     lotus: &Lotus,
     cx: &Context,
@@ -51,11 +55,11 @@ pub(super) fn take(
             now.before_grant()
         }
         (true, Some(LockMode::Write)) => {
-            // As published: one's own grant drops nothing.
+            // In the paper's variant, a transaction's own grant drops no cache entry.
             cx.versions_unchanged(whose, now);
             now
         }
-        // The lock is of before this node had the shard.
+        // The lock was granted before this node owned the shard.
         (true, None) => return Ok(false),
     };
     let slot = &cx.table(entry.table).slot;
@@ -88,7 +92,7 @@ pub(super) fn take(
     Ok(true)
 }
 
-/// Notes, before the entry's table is read without a lock, of which moment it will be at least.
+/// Before the entry's table is read without a lock, notes the earliest moment to which the table can belong.
 pub(super) fn before_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
     let Some((whose, now)) = own(lotus, cx, entry.table, entry.key) else { return };
@@ -99,7 +103,7 @@ pub(super) fn before_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: 
     txn.looks.extend(stamp.map(|stamp| (index as u32, stamp)));
 }
 
-/// The entry's table was read, without a lock or under one for reading: it is remembered.
+/// Caches the entry's table, which was read without a lock or under a lock for reading.
 pub(super) fn after_reading(lotus: &Lotus, cx: &Context, txn: &Txn, index: usize) {
     let entry = &txn.entries[index];
     let Some((whose, now)) = own(lotus, cx, entry.table, entry.key) else { return };
@@ -107,7 +111,7 @@ pub(super) fn after_reading(lotus: &Lotus, cx: &Context, txn: &Txn, index: usize
     let locks = !lotus.reads_snapshot(txn, index);
     match (locks, txn.held.is_own(name)) {
         (true, Some(LockMode::Read)) => put(cx, txn, entry, (whose, now)),
-        // He will change it, or gives it up unchanged.
+        // The lock's holder will change the table, or will release the lock without a change.
         (true, _) => {}
         (false, _) => {
             let before = txn.looks.iter().find(|look| look.0 == index as u32);
@@ -115,14 +119,15 @@ pub(super) fn after_reading(lotus: &Lotus, cx: &Context, txn: &Txn, index: usize
             match lotus.switches.is_on(on::KEEP_UNCHANGED) {
                 true if before.epoch != now.epoch => {}
                 true => cx.keep_versions((whose, before), || put(cx, txn, entry, (whose, before))),
-                // As published: a transaction that was granted the lock meanwhile dropped an entry that was not there yet.
+                // In the paper's variant, a transaction that was granted the lock in the meantime could not drop this
+                // entry, because it was not in the cache yet.
                 false => put(cx, txn, entry, (whose, now)),
             }
         }
     }
 }
 
-/// Versions are decided, under locks that are held: the tables show them.
+/// Caches the tables with the versions that this transaction has decided, while it still holds the locks.
 pub(super) fn decided(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if !cx.node_services().versions.is_on() {
         return;
@@ -141,7 +146,8 @@ pub(super) fn decided(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Keeps the tables that are remembered from before the transaction's grants: it gives its locks up and has written nothing.
+/// Keeps the tables that were cached before the transaction's locks were granted, because the transaction releases
+/// its locks and has written nothing.
 pub(super) fn unchanged(lotus: &Lotus, cx: &Context, txn: &Txn) {
     if !cx.node_services().versions.is_on() {
         return;
@@ -156,7 +162,7 @@ pub(super) fn unchanged(lotus: &Lotus, cx: &Context, txn: &Txn) {
     }
 }
 
-/// Remembers the table of the entry's image, if all of it is decided.
+/// Caches the table of the entry's image, if all versions in the table are decided.
 fn put(cx: &Context, txn: &Txn, entry: &Entry, (whose, stamp): (Whose, Stamp)) {
     let slot = &cx.table(entry.table).slot;
     if !slot.is_undecided(txn.round.bytes(entry.image, slot.slot_bytes), |_| false) {

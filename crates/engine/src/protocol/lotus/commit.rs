@@ -1,8 +1,10 @@
-//! LOTUS's commit: invisible versions and the log, a timestamp, the decision, and the WRITEs that are not waited for.
+//! LOTUS's commit has four phases. C1 writes invisible versions and the log. C2 takes a timestamp. C3 writes the
+//! decision. C4 sends WRITEs for which the transaction does not wait.
 //!
-//! Invariants: T_commit is taken when every replica has the INVISIBLE versions and every log the entry, with all
-//! locks held; nothing is visible before every log has T_commit; nothing is visible at a primary before it is at
-//! every backup. The locks are given up when all of it is done, and so is the log area.
+//! Invariants: the transaction takes T_commit when every replica has the INVISIBLE versions and every log has the
+//! entry, and while it holds all locks. No version is visible before every log has T_commit. No version is visible at
+//! a primary before it is visible at every backup. The transaction releases its locks, and its log area, when all
+//! phases are done.
 
 use super::prepare::{PACKED_BYTES, drop_vain_links, encode_log, links, prepare};
 use super::short_commit::{self as short, VERSIONS_WORDS, Weight};
@@ -25,7 +27,7 @@ use tarn_store::ids::Failure;
 use tarn_store::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
 use tarn_store::log::versions::{DECISION_BYTES, decision, decision_at};
 
-/// Commits the transaction; returns when it may be acknowledged.
+/// Commits the transaction. Returns when the transaction may be acknowledged.
 pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     match short::weigh(cx, txn) {
         Weight::Nothing => return end_of_reading(lotus, cx, txn),
@@ -39,7 +41,8 @@ pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result
     write(lotus, cx, txn).await
 }
 
-/// Commits a structural transaction, which changes nodes and no record: as any other.
+/// Commits a structural transaction in the same way as other transactions. A structural transaction changes nodes of
+/// ordered indexes, or the places of records, but not the records themselves.
 pub(super) async fn commit_structure(
     lotus: &Lotus,
     cx: &Context,
@@ -52,7 +55,7 @@ pub(super) async fn commit_structure(
     write(lotus, cx, txn).await
 }
 
-/// C1 to C4.
+/// Performs the phases C1 to C4 of a commit.
 async fn write(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     settle_log(lotus, cx, txn).await?;
     secure(lotus, cx, txn)?;
@@ -67,7 +70,8 @@ async fn write(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure
     Ok(())
 }
 
-/// C1 to C4 as [`write`], of records whose versions lie in their slots, all in one group that has one copy.
+/// Performs the phases C1 to C4 as [`write`] does, for records whose versions lie in their slots. All these records
+/// are in one group with one replica.
 async fn write_short(
     lotus: &Lotus,
     cx: &Context,
@@ -102,14 +106,15 @@ async fn write_short(
     round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;
-    // None of these versions lies apart: none is discarded, and none remembered.
+    // None of these versions lies outside its slot, so none is discarded and none is cached.
     txn.written.clear();
     release(lotus, cx, txn);
     Ok(())
 }
 
-/// Commits where memory is near and timestamps come from the process's counter. Then there is no wait between C1 and the end, and a future
-/// cannot be dropped there. Returns `None` if [`short::weigh`] finds no short commit, or while the log area is not free.
+/// Commits a transaction if memory is near and timestamps come from this process's counter. In this case the
+/// transaction does not wait between C1 and its end, so its future cannot be dropped there. Returns `None` if
+/// [`short::weigh`] finds no short commit, or while the log area is still in use.
 #[inline]
 pub(super) fn commit_near(
     lotus: &Lotus,
@@ -127,7 +132,8 @@ pub(super) fn commit_near(
     }
 }
 
-/// C1 to C4 as [`write_short`], by stores: each visit stands where a round would.
+/// Performs the phases C1 to C4 as [`write_short`] does, but by stores. Each visit to memory takes the place of a
+/// round.
 #[inline(never)]
 fn write_near(
     lotus: &Lotus,
@@ -160,7 +166,8 @@ fn write_near(
     Ok(())
 }
 
-/// Leaves the transaction in doubt, since some of it may have been written. Notes its versions, for the life that settles it.
+/// Leaves the transaction in doubt, because some of its writes may have been made. Notes the transaction's versions
+/// for the node's incarnation that settles it.
 #[cold]
 fn left_in_doubt(cx: &Context, txn: &mut Txn, error: FabricError) -> Failure {
     cx.port.note_failure(error);
@@ -168,7 +175,7 @@ fn left_in_doubt(cx: &Context, txn: &mut Txn, error: FabricError) -> Failure {
     unknown(cx, txn)
 }
 
-/// The locks hold, and go on to.
+/// Makes sure that the transaction holds its locks, and that it will hold them until its end.
 #[inline]
 fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     match lotus.switches.is_on(on::AWAIT_SURVIVORS) {
@@ -177,7 +184,8 @@ fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     }
 }
 
-/// Nothing was written. With its last READ the transaction held all its locks: that is where it is in the order.
+/// Ends a transaction that has written nothing. At its last READ the transaction held all its locks, so this moment
+/// is its place in the order of transactions.
 fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.held.check(cx)?;
     if !txn.pieces.is_empty() {
@@ -188,9 +196,10 @@ fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Fail
     Ok(())
 }
 
-/// Waits until the versions that the log area decides are visible everywhere. Only then is it used again.
+/// Waits until all versions whose outcome the log area decides are visible at every replica. Only then may the next
+/// transaction use the log area.
 pub(super) async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // If this future is dropped, rounds that have not settled are still to be waited for.
+    // A round leaves the list only after it has settled, so a dropped future leaves the other rounds in the list.
     while let Some(&showing) = txn.unlocking.last() {
         if lotus.keeps(Rule::SettleBeforeLog) && cx.port.settle(showing).await.is_err() {
             txn.left_unshown = true;
@@ -204,8 +213,8 @@ pub(super) async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Re
     Ok(())
 }
 
-/// C1: the log's entry, then the versions, INVISIBLE, to every replica. From here on the memory
-/// decides the outcome.
+/// Phase C1: sends the log entry, and then the INVISIBLE versions, to every replica. From here on, the contents of
+/// memory decide the transaction's outcome.
 async fn write_invisible(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::INVISIBLE);
     let log = encode_log(txn);
@@ -236,10 +245,12 @@ async fn write_invisible(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))
 }
 
-/// Says that the round writes the only copy of records that were just read under the locks: a backend whose memory is near need
-/// not let others run first. It also says that the decision follows. A transaction that may miss the WRITEs of C1 must not have a T_start that
-/// shows them. It has T_start from the counter that gives T_commit after C1, so the counter's order decides. For other
-/// sources of timestamps this is not said.
+/// Marks a round that writes the only replica of records which were just read under locks. If memory is near, the
+/// backend need not let other transactions run first. If timestamps come from this process's counter, also tells the
+/// backend that the decision follows this round. A snapshot transaction that may miss the WRITEs of C1 must not have
+/// a T_start that would show them. The snapshot transaction's T_start comes from the same counter as T_commit, which
+/// is taken after C1. So the order of the counter makes sure that T_start is lower. Other sources of timestamps do
+/// not make this sure, so the backend is not told about the decision if they are used.
 fn stay_near(cx: &Context, round: &mut Round) {
     round.hot();
     if let Timestamps::Counter = cx.timestamps {
@@ -247,8 +258,9 @@ fn stay_near(cx: &Context, round: &mut Round) {
     }
 }
 
-/// Whether the log goes to this group: to the first that is written; and, before them in the batch, wherever there
-/// are bytes that nothing but the log tells from others' (links, nodes), or that have no second version (tables of one).
+/// Returns whether the log entry is sent to this group. The log entry is always sent to the first group that is
+/// written. The log entry is also sent to each group with bytes that only the log can attribute to a transaction
+/// (links, nodes), or whose tables have one version. In the batch the entry precedes these bytes.
 fn is_logged(cx: &Context, txn: &Txn, group: GroupId) -> bool {
     let first = txn.groups.first() == Some(&group);
     let is_single = |it: &Written| it.slot.group() == group && cx.table(it.table).slot.cells() == 1;
@@ -258,7 +270,8 @@ fn is_logged(cx: &Context, txn: &Txn, group: GroupId) -> bool {
         || links(txn).any(|(next, _)| next.group() == group)
 }
 
-/// C2: T_commit is taken, and the versions are given it. The locks hold: see [`crate::transaction::lock_set::LockSet::secure`].
+/// Phase C2: takes T_commit, and sets it in the transaction's versions. The locks are still held; see
+/// [`crate::transaction::lock_set::LockSet::secure`].
 async fn take_timestamp(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::STAMP);
     let commit = cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?;
@@ -286,7 +299,8 @@ async fn take_timestamp(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     Ok(())
 }
 
-/// C3: T_commit to every log and the versions visible at the backups: then it may be acknowledged.
+/// Phase C3: writes T_commit to every log, and makes the versions visible at the backups. After C3 the transaction
+/// may be acknowledged.
 async fn decide(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::DECIDE);
     txn.round.begin();
@@ -299,13 +313,15 @@ async fn decide(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failur
     Ok(())
 }
 
-/// Whether all that the transaction writes, the log too, has its only copy at one node.
+/// Returns whether everything that the transaction writes, including the log, has only one replica and lies on one
+/// node.
 fn is_at_one_node(cx: &Context, txn: &Txn) -> bool {
     matches!(txn.groups[..], [group] if cx.groups.whole().replicas(group) == 1)
 }
 
-/// C3 and C4 where one node has it all: WRITEs of a batch reach a node in their order, so that the decision is in
-/// the log before any version is visible. When they are acknowledged, nothing is on its way any more.
+/// Phases C3 and C4 for a transaction that writes to only one node. The WRITEs of a batch reach a node in their
+/// order, so the decision is in the log before any version is visible. When these WRITEs are acknowledged, no write
+/// of the transaction is on its way any more.
 async fn decide_and_show(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::DECIDE);
     txn.round.begin();
@@ -315,7 +331,8 @@ async fn decide_and_show(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(
     show_and_release(lotus, cx, txn).await
 }
 
-/// Sends the WRITEs that decide and show. When they are acknowledged, all is over.
+/// Sends the WRITEs that decide the transaction and make its versions visible. When these WRITEs are acknowledged,
+/// the transaction is over.
 async fn show_and_release(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
@@ -327,7 +344,7 @@ async fn show_and_release(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     Ok(())
 }
 
-/// Adds the WRITEs of T_commit to every log.
+/// Adds the WRITEs of T_commit to every log that has the transaction's entry.
 fn add_decision(cx: &Context, txn: &mut Txn) {
     let at = decision_at(cx.database().catalog.options().log_bytes);
     let words = decision(txn.tag, txn.stamps.commit);
@@ -344,14 +361,15 @@ fn add_decision(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Gives back the records that the transaction's versions have pushed out. They are used again once no snapshot can ask for them.
+/// Frees the records of old versions that the transaction's versions have replaced. The memory of these old versions
+/// is used again only after no snapshot can read them any more.
 fn discard(cx: &Context, txn: &Txn) {
     for it in txn.written.iter().filter(|it| !it.discarded.is_null()) {
         cx.discard_record(it.discarded, it.table);
     }
 }
 
-/// Adds the WRITEs that make the versions visible, at the replicas (by position) that `choose` names.
+/// Adds the WRITEs that make the versions visible, at the replicas whose position `choose` accepts.
 fn add_visible(cx: &Context, txn: &mut Txn, choose: impl Fn(usize) -> bool) {
     let (Txn { round, written, .. }, groups) = (txn, cx.groups.whole());
     for it in written.iter() {
@@ -362,7 +380,8 @@ fn add_visible(cx: &Context, txn: &mut Txn, choose: impl Fn(usize) -> bool) {
     }
 }
 
-/// C4: makes the versions visible at the primaries. Only the locks wait for it.
+/// Phase C4: makes the versions visible at the primaries. The caller does not wait for these WRITEs; only the release
+/// of the locks waits for them.
 fn show_at_primary(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     enter(cx, phase::SHOW);
     txn.round.begin();
@@ -374,7 +393,7 @@ fn show_at_primary(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     close(cx, txn, posted);
 }
 
-/// Closes the transaction: when its last round is done, its locks are given up.
+/// Closes the transaction: its locks are released when its last round is done.
 fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
     enter(cx, phase::RELEASE);
     txn.written.clear();
@@ -386,7 +405,7 @@ fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
     }
 }
 
-/// Gives up the locks. Their next holders learn the newest timestamp that this node knows.
+/// Releases the locks. The next holders of these locks learn the newest timestamp that this node knows.
 #[inline]
 fn release(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if !txn.held.is_empty() {
@@ -397,8 +416,8 @@ fn release(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Rolls back: gives up blocks and locks. Nothing was written. Waits for nothing, so that it can also run when a
-/// transaction's future is dropped.
+/// Rolls the transaction back: releases its locks and frees the memory that it has allocated. The transaction has
+/// written nothing. This function does not wait, so it can also run when a transaction's future is dropped.
 pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     while let Some(block) = txn.allocated.pop() {
         cx.take_back(block);
@@ -410,20 +429,21 @@ pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// As [`roll_back`], for a transaction that was in doubt and is settled. One of which no log was found may have left
-/// INVISIBLE versions all the same, where the log did not go. Its locks are held still, since they were secured before
-/// anything was sent: the former bytes are written back, and then the locks are given up.
+/// Does the same as [`roll_back`], for a transaction that was in doubt and is settled. If no log entry of the
+/// transaction was found, it may still have left INVISIBLE versions in groups without the entry. The transaction's
+/// locks are still held, because it had secured them before it sent anything. So this function writes the former
+/// bytes back, and then releases the locks.
 pub(super) fn abandon(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if txn.written.is_empty() || cx.has_decided(txn.tag) {
         return roll_back(lotus, cx, txn);
     }
-    // Some of it may have been written.
+    // Some of the transaction's versions may have been written, so the allocated memory is not freed here.
     txn.allocated.clear();
     restore(cx, txn);
 }
 
-/// Writes back the former bytes at every replica, and then gives the locks up. A batch goes to one node alone,
-/// so that one that fails says that this node is gone, and nothing of any other.
+/// Writes the former bytes back at every replica, and then releases the locks. Each batch goes to only one node. If a
+/// batch fails, only its node is down, and the batches to other nodes are not affected.
 fn restore(cx: &Context, txn: &mut Txn) {
     let groups = cx.groups.whole();
     let (mut writes, mut former) = (Vec::new(), Vec::new());
@@ -444,7 +464,7 @@ fn restore(cx: &Context, txn: &mut Txn) {
     cx.close_restored(writes, (&mut txn.held, (txn.tag, txn.coordinator)));
 }
 
-/// Returns how far into the slot the former bytes begin.
+/// Returns the offset, in the slot, at which the former bytes begin.
 fn former_at(cx: &Context, it: &Written) -> usize {
     match cx.table(it.table).slot.record {
         _ if it.came => 0,

@@ -1,8 +1,8 @@
-//! LOTUS's execute phase with locks: E1 locks, E2 tables of versions, E3 records.
+//! LOTUS's execute phase with locks: E1 takes locks, E2 reads version tables, E3 reads records.
 //!
-//! Invariant: all locks of a fetch are granted before anything of it is read, and none is given up before the
-//! transaction ends. So the transaction works on the versions that it has read, without another look at them. The locks lie in
-//! compute nodes; memory nodes execute READs alone.
+//! Invariant: all locks of a fetch are granted before the fetch reads anything, and the transaction releases no lock
+//! before it ends. Because of these locks, the transaction relies on the versions that it has read, and does not
+//! validate them. The locks lie in compute nodes; memory nodes execute only READs in this phase.
 
 use super::find::{self, Place};
 use super::switches::{Lotus, enter, on, phase};
@@ -18,7 +18,7 @@ use tarn_store::placement::catalog::Table;
 use tarn_store::placement::shard_map::shard_of_address;
 use tarn_store::schema::Cells;
 
-/// Fetches every entry that is not fetched yet.
+/// Fetches every entry that was not fetched before.
 pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.notes.is_mistaken() {
         return Err(Failure::Usage);
@@ -27,7 +27,7 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
         return Err(again_after(cx, failure));
     }
     txn.ordered.has_own = false;
-    // This holds if this future is dropped.
+    // If this future is dropped, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     let outcome = match txn.intent {
         Intent::ReadOnly => snapshot::fetch(lotus, cx, txn).await,
@@ -37,7 +37,7 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     outcome
 }
 
-/// The caller went on after a fetch that failed, or that it gave up: the transaction can only end.
+/// The failure of a fetch that follows a failed or dropped fetch. The transaction can only end.
 #[cold]
 fn again_after(cx: &Context, failure: Failure) -> Failure {
     if failure != Failure::Usage {
@@ -65,7 +65,8 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
     go_through(lotus, cx, txn, 0).await
 }
 
-/// Fetches the remaining entries round by round, under locks or on a snapshot. `looks` is how often undecided versions were looked at.
+/// Fetches the remaining entries in rounds, under locks or on a snapshot. `looks` is the number of times that
+/// undecided versions were read.
 pub(super) async fn go_through(
     lotus: &Lotus,
     cx: &Context,
@@ -95,13 +96,13 @@ pub(super) async fn go_through(
         if locks {
             insert::provide(cx, txn).await?;
         }
-        // Entries that are added from now on go into the next round.
+        // Entries that are added after this point belong to the next round.
         txn.round.begin();
         snapshot::look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
     }
 }
 
-/// Begins the way of the entries that are read without a lock.
+/// Begins the search for the slots of entries that are read without a lock.
 fn begin_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     for index in txn.fetched..txn.entries.len() {
         if txn.entries[index].progress == Progress::Lock && !cached::take(lotus, cx, txn, index)? {
@@ -111,20 +112,21 @@ fn begin_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failu
     Ok(())
 }
 
-/// Entries before `fetched` are fetched.
+/// Moves `fetched` past the entries that are fetched.
 pub(super) fn advance(txn: &mut Txn) {
     let rest = txn.entries[txn.fetched..].iter();
     txn.fetched += rest.take_while(|entry| entry.progress == Progress::Done).count();
 }
 
-/// E1: asks for every lock that is wanted; all replies are there before it returns.
+/// Phase E1: requests every lock that the entries need. Returns after all replies have arrived.
 async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let waits = |entry: &Entry| entry.progress == Progress::Lock;
     if !txn.entries[txn.fetched..].iter().any(waits) {
         return Ok(());
     }
     enter(cx, phase::LOCK);
-    // Transactions that are over by now give up their locks, if their end was only not seen yet.
+    // Some transactions may be over without this thread having noticed it. This call releases the locks of such
+    // transactions first.
     cx.advance_closing();
     for index in txn.fetched..txn.entries.len() {
         if waits(&txn.entries[index]) && !lotus.reads_snapshot(txn, index) {
@@ -141,7 +143,8 @@ async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure>
     Ok(())
 }
 
-/// Asks for the record's lock, and for its bucket's if the record may come: then no other transaction makes a slot there.
+/// Requests the record's lock. If the record may be inserted, also requests its bucket's lock, so that no other
+/// transaction fills a slot there.
 fn ask(cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
     let table = cx.table(entry.table);
@@ -158,26 +161,29 @@ fn ask(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// The lock of the bucket that an entry's way leads to.
+/// Returns the name of the lock of the bucket to which an entry's search leads.
 fn bucket_name(txn: &Txn, index: usize) -> LockName {
     let entry = &txn.entries[index];
     LockName::bucket(entry.table.0, txn.lookup(entry).directory)
 }
 
-/// An entry has its locks: it is looked for, or it was there before under a weaker one.
+/// Continues with an entry whose locks were granted: begins the search for its record, or uses the record that was
+/// read before under a weaker lock.
 fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) -> Result<(), Failure> {
     let entry = txn.entries[index];
     if entry.found && lotus.is_snapshot() {
-        // It was read without a lock: is it still the newest?
+        // The record was read without a lock, so the transaction reads its version again and checks that it is still
+        // the newest.
         txn.entries[index].progress = Progress::Direct;
         return Ok(());
     }
     if entry.found {
-        // It has not changed since it was read: the weaker lock was not given up.
+        // The record has not changed since it was read, because the transaction has kept its weaker lock since.
         let is_apart = cx.table(entry.table).slot.is_out_of_line();
         match is_apart && entry.cells != Cells::NONE && entry.payload == BufferOffset::default() {
             true => txn.entries[index].progress = Progress::Body,
-            // It was changed already, and is now to go: its payload is not the former one any more.
+            // The transaction has already changed this record and now deletes it, so the payload is not the record's
+            // former one any more.
             false if entry.writable => txn.entries[index].progress = Progress::Done,
             false => become_ready(cx, txn, index),
         }
@@ -195,7 +201,7 @@ fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) -> Resul
     Ok(())
 }
 
-/// E2 and E3: adds the READs of every entry that is not fetched yet.
+/// Phases E2 and E3: adds the READs of every entry that was not fetched yet.
 fn plan(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     txn.looks.clear();
     for index in txn.fetched..txn.entries.len() {
@@ -212,13 +218,13 @@ fn plan(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// E3: the READ of the version that the entry shows.
+/// Phase E3: adds the READ of the version that the entry shows.
 pub(super) fn plan_record(cx: &Context, txn: &mut Txn, index: usize) {
     let Txn { entries, round, .. } = txn;
     let entry = &mut entries[index];
     let slot = &cx.table(entry.table).slot;
     if entry.body.is_null() {
-        // A slot of a chain, of which no image was kept.
+        // The transaction kept no image of this slot in a chain, so the slot is read again.
         entry.image = round.read(cx.groups.primary(entry.address), slot.slot_bytes);
         return;
     }
@@ -228,7 +234,7 @@ pub(super) fn plan_record(cx: &Context, txn: &mut Txn, index: usize) {
     entry.payload = at;
 }
 
-/// Takes in everything that the round brought.
+/// Handles all answers of the round.
 fn absorb(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<Vec<(usize, usize)>, Failure> {
     let mut undecided = Vec::new();
     for index in txn.fetched..txn.entries.len() {
@@ -263,7 +269,8 @@ fn absorb(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<Vec<(usize, usiz
     Ok(undecided)
 }
 
-/// The way of one that may come can lead to another bucket than was thought, whose lock it then needs.
+/// The search of an insert can lead to another bucket than the one whose lock was requested. In this case the insert
+/// also needs the other bucket's lock.
 fn look_elsewhere(txn: &mut Txn, index: usize) {
     let entry = &txn.entries[index];
     let comes = entry.mode == Mode::Insert && !entry.found;
@@ -272,7 +279,7 @@ fn look_elsewhere(txn: &mut Txn, index: usize) {
     }
 }
 
-/// Takes in the newest version of a table of versions, which was read under the record's lock.
+/// Handles the newest version in a version table that was read under the record's lock.
 pub(super) fn take_versions(
     lotus: &Lotus,
     cx: &Context,
@@ -295,7 +302,8 @@ pub(super) fn take_versions(
     }
     let newest = slot.newest_committed(image);
     if let Some(newest) = &newest {
-        // Its writer may have died before it told the owner of the lock.
+        // The writer of this version may have died before it told the timestamp to the lock's owner, so this node
+        // notes the timestamp now.
         cx.timestamps.observe(cx, newest.version);
     }
     let is_new = |it: &Committed| it.version > stamps.start;
@@ -314,13 +322,13 @@ pub(super) fn take_versions(
     Ok(())
 }
 
-/// The entry's record is there, in this version.
+/// Notes that the entry's record exists, in this version.
 pub(super) fn show(entry: &mut Entry, newest: Committed) {
     entry.found = true;
     entry.version = Version::from_word(newest.version.0);
 }
 
-/// Where the payload of a version is, or is to be read.
+/// Notes the place of a version's payload, or that the payload must still be read.
 pub(super) fn take_place(entry: &mut Entry, table: &Table, round: &Round, shown: Committed) {
     let slot = &table.slot;
     entry.progress = Progress::Done;
@@ -341,7 +349,8 @@ pub(super) fn take_place(entry: &mut Entry, table: &Table, round: &Round, shown:
     }
 }
 
-/// Whether the record that was read is the version that the entry shows: its memory may be another's by now.
+/// Returns whether the record that was read is the version that the entry shows. By now the memory of the record may
+/// belong to another record.
 pub(super) fn is_it(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> bool {
     let slot = &cx.table(entry.table).slot;
     let RecordLayout::Cells(cells) = slot.record else { return true };
@@ -368,7 +377,7 @@ fn absorb_record(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) -> Re
     Ok(())
 }
 
-/// The record is fetched; one that is to be changed gets a payload of its own.
+/// Marks the entry as fetched. If the transaction will change the record, the entry gets a new payload.
 fn become_ready(cx: &Context, txn: &mut Txn, index: usize) {
     let Txn { entries, round, .. } = txn;
     let entry = &mut entries[index];
@@ -379,7 +388,7 @@ fn become_ready(cx: &Context, txn: &mut Txn, index: usize) {
     }
     entry.writable = true;
     entry.old_payload = entry.payload;
-    // Of a record that goes, too: it may come again.
+    // A record that is deleted also gets a new payload, because the transaction may insert it again.
     if !slot.is_out_of_line() || entry.cells != Cells::NONE {
         let new = reserve_payload(round, cx.table(entry.table));
         round.copy_within(entry.old_payload, new, slot.payload_bytes);
@@ -387,7 +396,8 @@ fn become_ready(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Reserves room for a payload, and for the bytes that are written before it where it lies apart.
+/// Reserves room for a payload. If payloads lie outside their slots, also reserves room for the bytes that are
+/// written before the payload.
 pub(super) fn reserve_payload(round: &mut Round, table: &Table) -> BufferOffset {
     let slot = &table.slot;
     match slot.record {
@@ -396,7 +406,7 @@ pub(super) fn reserve_payload(round: &mut Round, table: &Table) -> BufferOffset 
     }
 }
 
-/// A slot of this key whose record is deleted, or was never committed.
+/// Handles a slot that contains the entry's key, but whose record is deleted or was never committed.
 fn take_tombstone(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     note_absent(lotus, cx, txn, index);
     let entry = &mut txn.entries[index];
@@ -406,19 +416,19 @@ fn take_tombstone(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// There is no slot of this key.
+/// Handles the case that no slot contains the entry's key.
 fn take_absent(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     note_absent(lotus, cx, txn, index);
     let entry = &mut txn.entries[index];
-    // One that is to come waits for its slot.
+    // An insert now waits until it gets a slot.
     (entry.stable, entry.progress) = match entry.mode {
         Mode::Insert => (true, Progress::Locate),
         _ => (false, Progress::Done),
     };
 }
 
-/// Notes that the key is absent, as of the newest timestamp that this node knows: the lock's former holder has told it. On a snapshot, as of
-/// T_start.
+/// Notes that the key is absent, as of the newest timestamp that this node knows; the lock's former holder has told
+/// this timestamp. On a snapshot, the key is absent as of T_start.
 fn note_absent(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let as_of = if lotus.is_snapshot() { txn.stamps.start } else { cx.timestamps.known(cx) };
     let entry = &mut txn.entries[index];

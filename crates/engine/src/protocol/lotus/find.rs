@@ -1,11 +1,13 @@
-//! The way from a key to its slot, and so to its table of versions: for transactions with locks and without.
+//! The search from a key to its slot, and so to its version table, for transactions with and without locks.
 //!
-//! Invariant: a slot keeps its key unless a split moves it or a sweep empties it, and an insert
-//! makes a slot under the bucket's lock before any version in it is visible. A slot moves or is emptied under its key's lock,
-//! and while its bucket's directory record is marked. So a transaction that holds the key's lock finds the slot, or it is not there. To
-//! a transaction without the lock, a key is absent if it is in no line of its bucket, and the directory record was the same, unmarked,
-//! before the first of the lines was read and after the last. It is then absent as of any moment from the directory's VERSION on. Before
-//! that it may have been there.
+//! Invariant: a slot keeps its key unless a split moves the key or a sweep empties the slot. An insert fills a slot
+//! under the bucket's lock before any version in the slot is visible. A slot is moved or emptied only under its key's
+//! lock, and while its bucket's directory record is marked. So a transaction that holds the key's lock finds the
+//! key's slot if there is one. For a transaction without the lock, a key is absent under two conditions. The first
+//! condition is that the key is in no line of its bucket. The second condition is that the directory record was the
+//! same, and unmarked, before the bucket's first line was read and after its last line was read. Under these two
+//! conditions the key is absent at every moment from the directory record's VERSION on. Before that VERSION, the key
+//! may have been present.
 
 use super::switches::{Lotus, enter, on, phase};
 use crate::site::Context;
@@ -18,31 +20,33 @@ use tarn_store::index::hash::{Answer, Wanted, home};
 use tarn_store::index::hash_of;
 use tarn_store::placement::catalog::Table;
 
-/// A round's answer about an entry's slot.
+/// The result, from one round's answers, of the search for an entry's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// The entry's address and image are the slot's.
+    /// The slot was found: the entry's address and image are now the slot's.
     There,
-    /// There is no slot of this key.
+    /// No slot contains this key.
     Absent,
-    /// Another round is needed.
+    /// The search for the slot needs another round.
     More,
-    /// Records of its bucket are being moved.
+    /// A split is moving records of the key's bucket.
     Changing,
 }
 
-/// Whether the table's buckets are split: slots of one line move, and are whole wherever they are read.
+/// Returns whether the table's buckets can be split. Only slots of one cache line can move, because each read of such
+/// a slot is consistent.
 pub(super) fn may_grow(table: &Table) -> bool {
     table.slot.is_one_line()
 }
 
-/// Whether a key's home says whether it is there: its key is a word, and it has a home.
+/// Returns whether a key's home bin shows whether the key is in that bin. A home bin shows this if the key is a word
+/// and the table has home bins.
 fn has_home(table: &Table) -> bool {
     table.slot.full_key_bytes == 0 && !table.slot.by_bucket
 }
 
-/// Begins the way: where the record was last seen, at its home, or in the index. An insert that finds nothing
-/// needs all of its bucket.
+/// Begins the search: at the record's cached address, in its home bin, or in the index. An insert whose key is absent
+/// needs its whole bucket, so it begins at the bucket.
 pub(super) fn begin(cx: &Context, txn: &mut Txn, index: usize) {
     let Txn { entries, lookups, .. } = txn;
     let entry = &mut entries[index];
@@ -62,7 +66,7 @@ pub(super) fn begin(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Adds the next READs of the way.
+/// Adds the next READs of the search.
 pub(super) fn plan(cx: &Context, txn: &mut Txn, index: usize) {
     let Txn { entries, lookups, round, .. } = txn;
     let entry = &mut entries[index];
@@ -87,7 +91,8 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Takes in the answers of the READs. `by_lock`: the key's lock is held, so that its slot does not move.
+/// Handles the answers to the READs of the search. `by_lock` is true if the transaction holds the key's lock, so the
+/// key's slot does not move.
 pub(super) fn absorb(
     lotus: &Lotus,
     cx: &Context,

@@ -1,11 +1,14 @@
-//! The cost of an ideal lock at memory nodes: a counter of holders in each compute node, and an FAA when it leaves zero
-//! and when it comes back to zero. LOTUS's evaluation compares with it (§8.4, Figure 17).
+//! The cost of an ideal lock at memory nodes. Each compute node counts the holders of a lock, and sends an FAA when
+//! the count leaves zero and when it returns to zero. LOTUS's evaluation compares the system with such locks (§8.4,
+//! Figure 17).
 //!
-//! Invariant: nothing rests on these FAAs. Lock tables say whose a lock is, as ever. An FAA adds zero to a word of the
-//! coordinator's own log area in the group of the locked record. So it goes to the memory node to which an ideal lock's would go, changes no
-//! byte, and leaves nothing to recover. It goes with the READ that follows the grant and with the last WRITEs, without a
-//! round of its own. A node's own grants are counted by their holders; another node's grants, which cost messages as well, one by
-//! one. Locks of index nodes are left out.
+//! Invariant: no other code relies on the results of these FAAs. The lock tables decide as usual which transaction
+//! holds a lock. An FAA adds zero to a word of the coordinator's own log area, in the group of the locked record.
+//! Each FAA goes to the memory node that would have the ideal lock, but it changes no byte and leaves nothing for
+//! recovery. The FAA is sent in the same round as the READ after the grant, or in the same round as the commit's last
+//! WRITEs. So the FAA needs no round of its own. For locks that this node grants, the holders are counted. For locks
+//! that another node grants, which also cost messages, each grant counts by itself. The FAAs do not cover locks of
+//! index nodes.
 
 use super::switches::{Lotus, on};
 use crate::services::lock::name::{LockName, NameKind};
@@ -17,7 +20,7 @@ use tarn_store::index::hash::home;
 use tarn_store::index::hash_of;
 use tarn_store::schema::TableId;
 
-/// An entry's locks were granted: their FAAs go with its READ.
+/// Adds the FAAs for an entry's granted locks to the round of the entry's READ.
 #[inline]
 pub(super) fn take(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
@@ -31,7 +34,7 @@ pub(super) fn take(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Adds the FAAs of the locks that are given up when the round is done.
+/// Adds the FAAs for the locks that are released after the round is done.
 #[inline]
 pub(super) fn add_given_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if lotus.switches.is_on(on::LOCKS_APART) {
@@ -42,7 +45,8 @@ pub(super) fn add_given_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     names.into_iter().for_each(|name| add(cx, txn, name));
 }
 
-/// Sends the FAAs where nothing else is sent. They are not waited for.
+/// Sends the FAAs in a round of their own, if the transaction sends no other round. The transaction does not wait for
+/// these FAAs.
 #[inline]
 pub(super) fn give_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if lotus.switches.is_on(on::LOCKS_APART) {
@@ -51,7 +55,7 @@ pub(super) fn give_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     txn.round.begin();
     add_given_up(lotus, cx, txn);
     if !txn.round.is_empty() {
-        // Whatever becomes of it: it changes nothing.
+        // An error of this round does not matter, because the FAAs change nothing.
         let _ = cx.port.post_detached(&mut txn.round);
     }
 }

@@ -1,8 +1,8 @@
-//! Room for LOTUS's inserts: a slot for every key that is known to be absent.
+//! Room for LOTUS's inserts: finds a slot for every key that is known to be absent.
 //!
-//! Invariant: the transaction holds the bucket's lock, so that a slot that was free when the bucket was read is free;
-//! no two inserts of a transaction take one. The former bytes of the slot's first line are kept: an undone insert
-//! leaves them so.
+//! Invariant: the transaction holds the bucket's lock, so a slot that was free when the bucket was read is still
+//! free. No two inserts of a transaction take the same slot. The former bytes of the slot's first line are kept,
+//! because undoing the insert writes them back.
 
 use super::execute::reserve_payload;
 use crate::site::Context;
@@ -15,7 +15,7 @@ use tarn_store::index::growth::Shard;
 use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use tarn_store::placement::catalog::Table;
 
-/// Gives a slot to every insert that waits for one.
+/// Gives a slot to every insert that does not have one yet.
 pub(super) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     for index in txn.fetched..txn.entries.len() {
         let entry = txn.entries[index];
@@ -43,15 +43,16 @@ pub(super) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
                 entry.image = image;
                 take_slot(cx, txn, index);
             }
-            // Its present bytes are read first.
+            // The slot's present bytes must be read first.
             None => (entry.body, entry.progress) = (Address::NULL, Progress::Body),
         }
     }
     Ok(())
 }
 
-/// Whether slots of deleted records take the room in an insert's bucket, or in its chain: then they are emptied first. Not
-/// if that was tried in vain, as it is while others look at those records.
+/// Returns whether deleted records fill slots in an insert's bucket, or in its chain. If the function returns true, a
+/// sweep must empty these slots first. Returns false if a sweep was already tried without success, as happens while
+/// other transactions use those records.
 fn wants_sweep(txn: &Txn, index: usize, table: &Table) -> bool {
     let lookup = txn.lookup(&txn.entries[index]);
     let next_at = lookup.tail.plus(DIRECTORY_NEXT_AT);
@@ -68,7 +69,7 @@ fn wants_sweep(txn: &Txn, index: usize, table: &Table) -> bool {
         || in_bucket.any(|image| table.slot.is_tombstone(txn.round.bytes(image, slot_bytes)))
 }
 
-/// The insert has a slot, whose image is known: its row is zeros until set.
+/// Gives the insert its slot, whose image is known. All bytes of the new row are zero until the caller sets them.
 pub(super) fn take_slot(cx: &Context, txn: &mut Txn, index: usize) {
     let Txn { entries, round, .. } = txn;
     let entry = &mut entries[index];
@@ -78,8 +79,8 @@ pub(super) fn take_slot(cx: &Context, txn: &mut Txn, index: usize) {
     (entry.progress, entry.writable) = (Progress::Done, true);
 }
 
-/// A free slot that no other insert of this transaction takes, and its image if there is one: of the bucket
-/// itself, or the one that was seen last.
+/// Returns a free slot that no other insert of this transaction takes. The slot is in the bucket itself, or is the
+/// free slot that the search has found last. If the slot's image was read, returns the image, too.
 fn free_slot(txn: &Txn, index: usize, table: &Table) -> Option<(Address, Option<BufferOffset>)> {
     let lookup = txn.lookup(&txn.entries[index]);
     let slot_bytes = table.slot.slot_bytes;
@@ -91,13 +92,13 @@ fn free_slot(txn: &Txn, index: usize, table: &Table) -> Option<(Address, Option<
     });
     let is_free = |image| table.slot.is_free(txn.round.bytes(image, slot_bytes));
     let image_of = |address| in_bucket.clone().find(|it| it.0 == address).map(|it| it.1);
-    // The one that the look-up prefers: at the key's home, if there is one.
+    // The search prefers this slot, which is in the key's home bin if possible.
     let seen = lookup.free.map(|(address, _)| (address, image_of(address)));
     let others = in_bucket.clone().filter(|it| is_free(it.1)).map(|(at, image)| (at, Some(image)));
     seen.into_iter().chain(others).find(|(address, _)| !is_taken(txn, index, *address))
 }
 
-/// Whether another insert of this transaction has the slot.
+/// Returns whether another insert of this transaction has taken the slot.
 fn is_taken(txn: &Txn, index: usize, slot: Address) -> bool {
     let takes = |(at, it): (usize, &Entry)| {
         at != index && it.mode == Mode::Insert && !it.found && it.address == slot
@@ -105,8 +106,8 @@ fn is_taken(txn: &Txn, index: usize, slot: Address) -> bool {
     txn.entries.iter().enumerate().any(takes)
 }
 
-/// The bucket's chain is full: a new block, whose first slot the insert takes. NEXT of the last block is written
-/// at C1, under the bucket's lock.
+/// The bucket's chain is full, so this function adds a new overflow block. The insert takes the block's first slot.
+/// The NEXT pointer of the chain's previous last block is written in C1, under the bucket's lock.
 async fn extend_chain(
     cx: &Context,
     txn: &mut Txn,

@@ -1,8 +1,8 @@
-//! LOTUS: locks in compute nodes, several versions in memory nodes.
+//! LOTUS: a protocol with locks in compute nodes and several versions of each record in memory nodes.
 //!
 //! After Hu, Zuo, Hu, Chen, Wang and Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks";
-//! the variant `literal` is the paper's text. Where that text, read literally, loses serializability or data, we
-//! deviate; each deviation is a switch, and each switch that can be taken off is a planted bug
+//! the variant `literal` follows the paper's text exactly. We deviate where the paper's text, followed exactly, loses
+//! serializability or data. Each deviation is a switch, and each switch that can be turned off is a planted bug
 //! (docs/protocols/lotus.md has the table).
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
@@ -15,11 +15,11 @@
 //! | the version tables are remembered | - 1 | |
 //! | another node grants the locks | + 1: the LOCK messages of one fetch and their replies | |
 //!
-//! A packed record's versions lie in its table: there is no round for the record. No verb of a transaction is an
-//! atomic of a memory node.
+//! The versions of a packed record lie in its version table, so no separate round reads the record. No transaction
+//! sends an atomic verb to a memory node.
 //!
 //! # Not built yet
-//! Growth of tables whose slots take several lines.
+//! Tables whose slots take several cache lines cannot grow yet.
 
 mod add;
 mod cached;
@@ -71,9 +71,9 @@ impl Described for Lotus {
         phases: PHASES,
         limits: LIMITS,
         aborts: ABORTS,
-        // An undone version was INVISIBLE, and no transaction has seen it.
+        // An undone version was INVISIBLE before, so no transaction has seen it.
         undone: |_, _| None,
-        // A node that no mark has reached is as it was.
+        // A node whose mark was not written has not changed.
         undone_node: |old, _| Some(Undone::if_found(nodes::undone_version(old))),
     };
 
@@ -95,7 +95,7 @@ impl Structure for Lotus {
         }
     }
 
-    /// Of a leaf it is not known which of its entries came or went, nor when.
+    /// A leaf does not show which of its entries were added or removed, nor when.
     fn takes_leaf(&self, txn: &Txn, version: Version) -> Result<(), AbortReason> {
         match self.starts_writers() && nodes::is_newer(version, txn.stamps.start) {
             true => Err(AbortReason::WriteConflict),
@@ -112,7 +112,7 @@ impl Structure for Lotus {
         commit::commit_structure(self, cx, txn).await
     }
 
-    /// The READ goes out when the lock is granted: see [`Structure::send`].
+    /// The READ is sent after the lock is granted; see [`Structure::send`].
     fn ask(
         &self,
         cx: &Context,
@@ -125,7 +125,8 @@ impl Structure for Lotus {
         (index, txn.round.read(cx.groups.primary(address), len_bytes))
     }
 
-    /// Buckets and records are locked by the names that inserts and writers have. A slot without a record is its bucket's.
+    /// Buckets and records are locked under the same lock names that inserts and writers use. The lock of a slot
+    /// without a record is its bucket's lock.
     fn ask_part(
         &self,
         cx: &Context,
@@ -155,7 +156,7 @@ impl Structure for Lotus {
         prepare::log_bytes(txn)
     }
 
-    /// All locks are granted before anything is read.
+    /// All locks of the round are granted before anything is read.
     async fn send(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         txn.held.collect(cx, txn.tag).await?;
         Ok(cx.port.execute(&mut txn.round).await?)
@@ -177,7 +178,7 @@ impl Structure for Lotus {
     }
 }
 
-/// Records with several versions, under locks in compute nodes.
+/// Access to records with several versions, under locks in compute nodes.
 pub struct Versions;
 
 impl RecordAccess<Lotus> for Versions {
@@ -224,7 +225,7 @@ impl RecordAccess<Lotus> for Versions {
     }
 }
 
-/// The log of versions.
+/// The log in which LOTUS records the versions that a transaction writes.
 pub struct VersionLog;
 
 impl Log<Lotus> for VersionLog {
@@ -281,7 +282,7 @@ impl Protocol for Lotus {
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         match txn.in_doubt {
             true => commit::abandon(self, cx, txn),
-            // Prepared bytes that were not sent do not matter: the locks may not hold any more.
+            // Bytes that were prepared but not sent must not be written, because the locks may be lost by now.
             false => self.rollback(cx, txn),
         }
     }
@@ -295,12 +296,12 @@ impl Protocol for Lotus {
         if !find::may_grow(cx.table(shard.table)) {
             return Ok(Grown::TooLarge);
         }
-        // The locks of the growth before are given up when all of it is over.
+        // The locks of the previous growth are released only when all its rounds are over.
         commit::settle_log(self, cx, txn).await?;
         cx.advance_closing();
         let grown = buckets::restructure(self, cx, txn, shard).await;
         if matches!(grown, Err(Failure::Abort(_))) {
-            // Locks come all or none: a shorter row is refused less often.
+            // All locks are granted, or none is; so the next try requests fewer buckets, which is refused less often.
             cx.growth.note_fit(shard, false);
         }
         grown
@@ -319,8 +320,9 @@ impl Protocol for Lotus {
 
     async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
         match self.keeps(Rule::SettleBeforeLog) {
-            // A coordinator that is no more may have left writes on their way. As they end its transaction may
-            // go in doubt, and as that is settled the former bytes may be written back.
+            // A coordinator that has ended may have left writes on their way. When these writes end, its transaction
+            // may become a transaction in doubt. When that transaction is settled, its former bytes may be written
+            // back.
             true => Ok(!cx.is_closing(coordinator)
                 && cx.is_number_free(coordinator).await?
                 && !cx.is_closing(coordinator)

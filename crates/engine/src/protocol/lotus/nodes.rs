@@ -1,10 +1,13 @@
-//! LOTUS's part of ordered indexes: the locks of nodes, the protection of leaves, and the WRITEs of nodes in a commit.
+//! LOTUS's use of ordered indexes: the locks of tree nodes, the protection of leaves, and the WRITEs of nodes in a
+//! commit.
 //!
-//! Invariant: nodes have one version, counted in timestamps. Their locks lie in compute nodes like all others. LOCK in
-//! the node is a mark, which the lock's holder writes before any byte of the node changes, and leaves until all of it
-//! is decided. So a node that is free, with a VERSION not above T_start, shows its state at T_start, if it was
-//! read after T_start was taken: a transaction with a T_commit up to T_start had marked it before. A resolver that undoes a change
-//! counts VERSION on, and sees to it that every later T_commit is above that: no VERSION comes twice.
+//! Invariant: a tree node has one version, whose number is derived from a timestamp. The locks of tree nodes lie in
+//! compute nodes, like all other locks. The LOCK word in a tree node is only a mark. The lock's holder writes the
+//! mark before any byte of the node changes, and removes it after the whole change is decided. Assume that a node was
+//! read after T_start was taken, without a mark and with a VERSION not above T_start. Such a node shows its state at
+//! T_start, because a transaction with a T_commit up to T_start had marked the node before. A resolver that undoes a
+//! change raises the node's VERSION, and makes every later T_commit higher than that. Because of this, no VERSION of
+//! a tree node occurs twice.
 
 use super::switches::{enter, phase};
 use crate::services::lock::name::{LockMode, LockName};
@@ -16,11 +19,11 @@ use tarn_store::ids::{AbortReason, Failure, Timestamp};
 use tarn_store::layout::{LOCK_AT, VERSION_AT, Version, version_at};
 use tarn_store::placement::shard_map::shard_of_address;
 
-/// LOCK and VERSION.
+/// The number of bytes of LOCK and VERSION.
 pub(super) const HEAD_BYTES: usize = 16;
 const _: () = assert!(LOCK_AT == 0 && VERSION_AT == 8);
 
-/// Notes a lock, whose node is read after it; returns its index.
+/// Notes a lock, after whose grant the node is read. Returns the index of this lock in the transaction's locks.
 pub(super) fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
@@ -32,18 +35,19 @@ pub(super) fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 
     index
 }
 
-/// A node's lock. Its address is of one index alone, so that the table need not be told.
+/// Returns the name of a tree node's lock. A node's address belongs to only one index, so the name does not contain
+/// the table.
 pub(super) fn name(address: Address) -> LockName {
     LockName::node(0, address)
 }
 
-/// Whether a node may have changed after `start`.
+/// Returns whether a node may have changed after `start`.
 pub(super) fn is_newer(version: Version, start: Timestamp) -> bool {
     version.counter() > version_at(start).counter()
 }
 
-/// Locks for reading the leaves that scans have shown since the last time, and looks at each again, under its lock:
-/// the transaction works on the leaves that were shown.
+/// Takes locks for reading on the leaves that scans have read since the last call. Reads each leaf again under its
+/// lock, and checks that it has not changed.
 pub(super) async fn protect(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let first = txn.checks.iter().position(|check| !check.covered).unwrap_or(txn.checks.len());
     if first == txn.checks.len() {
@@ -70,17 +74,18 @@ pub(super) async fn protect(cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The nodes that are changed.
+/// Returns the locks of the tree nodes that the transaction changes.
 pub(super) fn changed(txn: &Txn) -> impl Iterator<Item = &Lock> {
     txn.locks.iter().filter(|lock| lock.writes)
 }
 
-/// Groups in which a node changes.
+/// Returns the groups that contain a changed tree node.
 pub(super) fn groups(txn: &Txn) -> impl Iterator<Item = GroupId> {
     changed(txn).map(|lock| lock.address.group())
 }
 
-/// Nodes that change get T_commit. Until it is taken the history has a version of them that no transaction can see.
+/// Sets T_commit as the version of the changed tree nodes. Until T_commit is taken, the history contains a version of
+/// these nodes that no transaction can see.
 pub(super) fn stamp(txn: &mut Txn, commit: Option<Timestamp>) {
     let unseen = || Version::from_word(1 << 62 | (txn.tag.word() & ((1 << 62) - 1)));
     let version = commit.map_or_else(unseen, version_at);
@@ -89,12 +94,14 @@ pub(super) fn stamp(txn: &mut Txn, commit: Option<Timestamp>) {
     leaves.for_each(|leaf| leaf.new_version = version);
 }
 
-/// VERSION of a node once a change was undone that had found it at `former`. Those of commits are even.
+/// Returns the VERSION of a tree node after a change was undone; `former` is the VERSION before the change. VERSIONs
+/// that come from commits are even, so this one is odd.
 pub(super) fn undone_version(former: u64) -> u64 {
     (former + 1) | 1
 }
 
-/// C1: adds the marks of the group's nodes at one replica. They come before any byte of them.
+/// Phase C1: adds the WRITEs that mark the group's tree nodes at one replica. The marks are written before any other
+/// byte of these nodes.
 pub(super) fn add_marks(cx: &Context, txn: &mut Txn, group: GroupId, position: usize) {
     let Txn { round, locks, tag, .. } = txn;
     let mut of_group =
@@ -109,7 +116,8 @@ pub(super) fn add_marks(cx: &Context, txn: &mut Txn, group: GroupId, position: u
     }
 }
 
-/// C3 and C4: adds the WRITEs that take the marks off, with T_commit, at the replicas that `choose` names.
+/// Phases C3 and C4: adds the WRITEs that remove the marks and set T_commit, at the replicas whose position `choose`
+/// accepts.
 pub(super) fn add_free(cx: &Context, txn: &mut Txn, choose: impl Fn(usize) -> bool) {
     let (Txn { round, locks, .. }, groups) = (txn, cx.groups.whole());
     for lock in locks.iter().filter(|lock| lock.writes) {

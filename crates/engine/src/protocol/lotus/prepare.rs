@@ -1,9 +1,10 @@
-//! Prepares the bytes that LOTUS's commit writes: for each record that changes a version, the cell that leads to it, and the former bytes
-//! that recovery must know.
+//! Prepares the bytes that LOTUS's commit writes. For each record that changes, these bytes are a new version, the
+//! cell that leads to the version, and the former bytes that recovery needs.
 //!
-//! Invariant: a version goes over the oldest that is shown, never over the newest committed unless there is but one
-//! place. PREV_TS remembers a discarded version. All bytes of C1 are pieces, in the order in which they must
-//! arrive at a node: a version before its cell, of a slot that comes to be used its later lines before the first.
+//! Invariant: a new version overwrites the oldest version in the table. A new version overwrites the newest committed
+//! version only if the table has just one place. PREV_TS keeps the timestamp of a discarded version. All bytes of C1
+//! are pieces, in the order in which they must arrive at a node. A version comes before its cell. If a free slot is
+//! filled, its later lines come before its first line.
 
 use super::nodes;
 use super::switches::Lotus;
@@ -23,14 +24,14 @@ use tarn_store::log::pieces::OldBytes;
 use tarn_store::log::versions::{self, Writing};
 use tarn_store::placement::catalog::Table;
 
-/// Bytes of a packed record from its first version on.
+/// The number of bytes of a packed record, from its first version on.
 pub(super) const PACKED_BYTES: usize = LINE_BYTES - PACKED_VERSIONS_AT;
 
-/// Whether this entry changes its record.
+/// Returns whether this entry changes its record.
 #[inline]
 pub(super) fn changes(entry: &Entry) -> bool {
     if entry.mode == Mode::Update {
-        return entry.writable && entry.dirty.0 != 0; // most that change anything
+        return entry.writable && entry.dirty.0 != 0; // most entries that change a record
     }
     entry.writable
         && match entry.mode {
@@ -40,11 +41,11 @@ pub(super) fn changes(entry: &Entry) -> bool {
         }
 }
 
-/// Gathers the bytes of C1 and the log's entry; may wait for memory. Nothing is written yet.
+/// Gathers the bytes of C1 and the log entry. The function may wait for memory. Nothing is written to memory yet.
 pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.stamps.lower = cx.timestamps.known(cx);
     txn.written.clear();
-    // So far there are links of chains, which inserts have gathered.
+    // Up to here, the pieces contain only links of chains, which inserts have added.
     for index in 0..txn.entries.len() {
         let entry = txn.entries[index];
         if !changes(&entry) {
@@ -75,7 +76,7 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
     Ok(())
 }
 
-/// Length of the transaction's log entry.
+/// Returns the number of bytes of the transaction's log entry.
 pub(super) fn log_bytes(txn: &Txn) -> usize {
     let former = txn.written.iter().map(|it| it.former_bytes).sum();
     let old = node_bytes(txn).map(|piece| (piece.len_bytes as usize).next_multiple_of(8));
@@ -85,14 +86,16 @@ pub(super) fn log_bytes(txn: &Txn) -> usize {
         + versions::nodes_bytes(nodes, pieces, bytes)
 }
 
-/// Ends of chains, and the blocks that they lead to from now on.
+/// Returns the links that the transaction writes: the place of each NEXT pointer, and the block to which it will
+/// point.
 pub(super) fn links(txn: &Txn) -> impl Iterator<Item = (Address, Address)> {
     let block = |piece: &PendingWrite| Address::from_word(txn.round.word(piece.new));
     txn.pieces.iter().filter(|piece| is_link(piece)).map(move |piece| (piece.address, block(piece)))
 }
 
-/// Blocks in which no record comes, since their inserts were taken back, lead nowhere: they are given back, the last of a
-/// chain first. A link is written where a record comes behind it, and logged only then: recovery writes it again.
+/// Frees overflow blocks that contain no record because their inserts were taken back. The last block of a chain is
+/// freed first. A link is written and logged only if a record is in a block after it. Recovery writes logged links
+/// again.
 #[inline]
 pub(super) fn drop_vain_links(cx: &Context, txn: &mut Txn) {
     if !txn.allocated.is_empty() {
@@ -122,18 +125,19 @@ fn drop_links(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// A link is the only piece of 8 bytes that replaces nothing: everything else of records is a cell at least, and
-/// slots of nodes, which may have 8 bytes, know the bytes that they replace.
+/// A link is the only piece of 8 bytes that replaces no old bytes. Other pieces of records have at least the size of
+/// a cell, and slots of tree nodes, which may have 8 bytes, have old bytes.
 fn is_link(piece: &PendingWrite) -> bool {
     piece.len_bytes == 8 && piece.old == piece.new
 }
 
-/// Bytes of nodes that must come back if the transaction is undone. Those of slots that were not in use need not.
+/// Returns the pieces of tree nodes whose old bytes must be restored if the transaction is undone. The old bytes of
+/// slots that were not in use need not be restored.
 fn node_bytes(txn: &Txn) -> impl Iterator<Item = &PendingWrite> {
     txn.pieces.iter().filter(|piece| piece.logged)
 }
 
-/// Writes the log's entry into the buffer; where, and its length.
+/// Writes the log entry into the buffer. Returns the log entry's place in the buffer and its length.
 pub(super) fn encode_log(txn: &mut Txn) -> (BufferOffset, usize) {
     let (len, links) = (log_bytes(txn), links(txn).collect::<Vec<_>>());
     let nodes: Vec<_> = nodes::changed(txn).map(|it| (it.address, it.old_version)).collect();
@@ -149,7 +153,7 @@ pub(super) fn encode_log(txn: &mut Txn) -> (BufferOffset, usize) {
     (at, len)
 }
 
-/// A version as the log has it.
+/// Returns the description of a version for the log entry.
 #[inline(always)]
 pub(super) fn writing(it: &Written) -> Writing {
     Writing {
@@ -162,9 +166,10 @@ pub(super) fn writing(it: &Written) -> Writing {
     }
 }
 
-/// Chooses the place of the entry's version and its PREV_TS. Returns them, and whether the slot comes to be used. A slot that is free has
-/// nothing to overwrite. Nor has one in which nothing was ever committed: a life left it that died within C1, perhaps at one
-/// copy alone, so that all of the slot is to be written at each.
+/// Chooses the place of the entry's new version, and its PREV_TS. Returns the place with PREV_TS, and whether the
+/// version fills a free slot. A free slot has no version to overwrite. A slot in which nothing was ever committed
+/// also counts as free. An incarnation that died during C1 left such a slot, perhaps at only one replica, so the
+/// whole slot is written at every replica.
 fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place, bool), Failure> {
     let slot = &cx.table(entry.table).slot;
     let image = txn.round.bytes(entry.image, slot.slot_bytes);
@@ -184,22 +189,22 @@ fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place
     Ok((Place { cell: chosen.cell, prev_ts: chosen.prev_ts, discarded }, false))
 }
 
-/// When slots of the bucket to which an insert comes were emptied last, or its records moved, or 0: the key may have been
-/// there before.
+/// Returns the time when slots of the insert's bucket were last emptied, or its records moved; 0 if that never
+/// happened. Before the returned time, the key may have been in the bucket.
 fn emptied_at(txn: &Txn, entry: &Entry) -> Timestamp {
     let directory = match entry.lookup == NO_LOOKUP {
         true => Version::NEVER,
         false => txn.lookup(entry).directory_version,
     };
     match directory.counter() > Version::LOADED.counter() {
-        // One that was undone counts as the next.
+        // A change that was undone counts as the next timestamp.
         true => Timestamp(directory.counter().div_ceil(2)),
         false => Timestamp::ZERO,
     }
 }
 
-/// Notes the memory of the versions that are given up with a record that goes, beside that of the one which its place is
-/// taken from.
+/// When a record is deleted, notes the memory that its old versions occupy, except the version whose place the
+/// deletion takes.
 fn give_up_versions(txn: &mut Txn, table: &Table, entry: &Entry, (cells, place): (Cells, usize)) {
     let (slot, bytes) = (&table.slot, table.slot.body_bytes() as u32);
     let image = txn.round.bytes(entry.image, slot.slot_bytes);
@@ -213,16 +218,16 @@ fn give_up_versions(txn: &mut Txn, table: &Table, entry: &Entry, (cells, place):
     }
 }
 
-/// A place for a version.
+/// The place in a version table for a new version.
 #[derive(Clone, Copy)]
 struct Place {
     cell: usize,
     prev_ts: Timestamp,
-    /// The record of the version that goes, if it lies apart.
+    /// The memory of the version that is overwritten, if this version lies outside the slot.
     discarded: Address,
 }
 
-/// A version apart: its record, and the cell that leads to it.
+/// Prepares a version that lies outside its slot: its record, and the cell that leads to it.
 async fn prepare_cell(
     lotus: &Lotus,
     cx: &Context,
@@ -286,7 +291,7 @@ async fn prepare_cell(
     Ok(())
 }
 
-/// A packed version: the record's line from its first version on, at once.
+/// Prepares a packed version: one piece has the record's whole line from its first version on.
 fn prepare_packed(
     lotus: &Lotus,
     cx: &Context,
@@ -341,7 +346,8 @@ fn prepare_packed(
     Ok(())
 }
 
-/// Returns the bytes that recovery writes back: of a slot that came to be used its first line, else the bytes that are overwritten.
+/// Returns the bytes that recovery writes back. If a free slot was filled, these bytes are the slot's first line;
+/// otherwise they are the bytes that the version overwrites.
 fn former(entry: &Entry, came: bool, at: usize, bytes: usize) -> (BufferOffset, usize) {
     match came {
         true => (entry.image, LINE_BYTES),
@@ -349,7 +355,7 @@ fn former(entry: &Entry, came: bool, at: usize, bytes: usize) -> (BufferOffset, 
     }
 }
 
-/// The record of a version: it is complete before any cell leads to it.
+/// Adds the record of a version. The whole record is written before any cell leads to it.
 fn add_record(txn: &mut Txn, table: &Table, entry: &Entry, record: Address) {
     let slot = &table.slot;
     let start = BufferOffset(entry.payload.0 - slot.payload_at as u32);
@@ -358,7 +364,8 @@ fn add_record(txn: &mut Txn, table: &Table, entry: &Entry, record: Address) {
     add_piece(txn, record, start, bytes);
 }
 
-/// Makes the image of a slot that comes to be used, without a version but with the timestamps of discarded ones.
+/// Makes the image of a slot that is filled for the first time, without a version but with the timestamps of
+/// discarded versions.
 fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOffset {
     let slot = &table.slot;
     let image = txn.round.reserve_lines(slot.slot_bytes);
@@ -369,7 +376,7 @@ fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOf
         txn.round.set_word(image.plus(SHAPE_AT), shape);
     }
     if let RecordLayout::Cells(cells) = slot.record {
-        // The former lines may have been of another record.
+        // The former lines of the slot may belong to another record, so all cells are reset.
         for cell in 0..cells.count() {
             let at = cells.cell_at(cell) + CELL_PREV_TS_AT;
             let prev_ts = txn.round.word(entry.image.plus(at));
@@ -382,7 +389,7 @@ fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOf
     image
 }
 
-/// The first line comes last: where KEY is, all of the slot is.
+/// The first line is written last, so a KEY in memory shows that the whole slot is written.
 fn slot_pieces(txn: &mut Txn, slot: Address, image: BufferOffset, bytes: usize) {
     if bytes > LINE_BYTES {
         add_piece(txn, slot.plus(LINE_BYTES), image.plus(LINE_BYTES), bytes - LINE_BYTES);

@@ -1,14 +1,17 @@
-//! LOTUS's recovery: transactions are finished or undone from their logs, many at once.
+//! LOTUS's recovery: completes or undoes many transactions together, from their logs.
 //!
-//! The rule: a transaction has committed if a log that can be read has its T_commit, or any of its cells is visible
-//! at a member. Otherwise it is undone: the former bytes are written back where its own bytes are, and its entries
-//! are made invalid. A transaction that has committed gets T_commit into all its logs. Then it is made visible where it is not, at the
-//! backups, and only then at the primaries. Links of chains are written forward in either case.
+//! The rule: a transaction has committed if a readable log entry has its T_commit, or if any of its cells is visible
+//! at a member. A transaction that has not committed is undone: recovery writes the former bytes back wherever the
+//! transaction's own bytes are, and makes its log entries invalid. If a transaction has committed, recovery writes
+//! T_commit into all its logs. Next, recovery makes the versions of a committed transaction visible where they are
+//! not, first at the backups and then at the primaries. Links of chains are written in both cases.
 //!
-//! Invariant: idempotent, with one resolver at a time, wherever an earlier one died. It rests on: nothing of the owner
-//! lands any more; no transaction writes a cell that is the owner's before its locks are given up, which is when its life is
-//! recovered or its own node has resolved it, and then all its logs have T_commit if it has committed. So a cell with neither
-//! its bytes nor those of before says nothing: replicas may differ in cells that were left INVISIBLE without a log.
+//! Invariant: recovery is idempotent with one resolver at a time, at whichever step an earlier resolver died.
+//! Recovery relies on three facts. No write of the owner lands any more. No other transaction writes a cell of the
+//! owner before the owner's locks are released. The locks are released only when the owner's incarnation is
+//! recovered, or its own node has resolved the transaction. When these locks are released, all logs of a committed
+//! transaction have T_commit. So a cell with neither the transaction's bytes nor the former bytes gives no evidence.
+//! Replicas may differ in cells that were left INVISIBLE without a log entry.
 
 use super::nodes::{HEAD_BYTES, undone_version};
 use super::switches::{Lotus, on};
@@ -27,11 +30,11 @@ use tarn_store::log::versions::{
 };
 use tarn_store::log::{Entry, SETTLING};
 
-/// A transaction as LOTUS's recovery knows it: its log, and, once that was looked for, when it committed.
+/// A transaction in LOTUS's recovery: its log entry, and its T_commit after recovery has found it.
 pub struct Left {
     log: VersionLog,
     commit: Option<Timestamp>,
-    /// Copies of its entry that do not have T_commit.
+    /// The copies of the log entry that do not contain T_commit.
     undecided: Vec<Target>,
 }
 
@@ -55,32 +58,33 @@ type Unsettled = crate::steps::settle::Unsettled<Left>;
 /// The state of a version at one replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// It is there, INVISIBLE.
+    /// The transaction's version is there, and is INVISIBLE.
     Invisible,
-    /// It is there, visible as of this.
+    /// The transaction's version is there, and is visible as of this timestamp.
     Visible(Timestamp),
-    /// The former bytes.
+    /// The bytes from before the transaction are there.
     Former,
-    /// Other bytes: of a later holder of the record's lock, or of an undecided version that was left without a log.
+    /// Other bytes are there. These bytes belong to a later holder of the record's lock, or to an undecided version
+    /// that was left without a log entry.
     Other,
 }
 
-/// One version at one replica.
+/// A copy of one version, at one replica.
 struct Copy {
-    /// Of which transaction, of those that are settled.
+    /// The index of the transaction among those that are settled.
     left: usize,
-    /// Which of its versions.
+    /// The index of the version among the transaction's versions.
     version: usize,
-    /// Where the bytes lie that are former in its log.
+    /// The place of the bytes whose former values are in the transaction's log entry.
     target: Target,
-    /// 0 is the primary's.
+    /// The replica's position; 0 is the primary.
     position: usize,
     state: State,
-    /// The bytes.
+    /// The bytes that recovery has read at this place.
     words: Vec<u64>,
 }
 
-/// Decides all of them.
+/// Decides the outcomes of all transactions.
 pub(super) async fn decide(
     lotus: &Lotus,
     cx: &Context,
@@ -111,7 +115,7 @@ pub(super) async fn decide(
     Ok(())
 }
 
-/// Looks for T_commit in every copy of each entry.
+/// Searches for T_commit in every copy of each log entry.
 async fn find_decisions(cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
     let at = decision_at(cx.database().catalog.options().log_bytes);
     let (mut wishes, mut places) = (Vec::new(), Vec::new());
@@ -125,7 +129,8 @@ async fn find_decisions(cx: &Context, left: &mut [Unsettled]) -> Result<(), Fail
     let answers = Bulk::new(cx).run(&wishes).await?;
     for ((index, copy), answers) in places.into_iter().zip(answers.chunks_exact(2)) {
         let entry = &mut left[index].entry;
-        // Another's entry, which may be over, has its own.
+        // If the area contains another transaction's entry, its decision belongs to that transaction, which may be
+        // over.
         let has_it = answers[0].word().is_some_and(|tag| tag & !SETTLING == entry.tag().word());
         let Answer::Done(bytes) = &answers[1] else { continue };
         let words = to_words(bytes);
@@ -142,7 +147,7 @@ fn to_words(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }
 
-/// How far into a slot the bytes begin that a log has of a version.
+/// Returns the offset, in a slot, at which the former bytes of a version begin.
 fn former_at(cx: &Context, version: &LoggedVersion) -> usize {
     match (version.came, cx.table(version.table).slot.record) {
         (true, _) => 0,
@@ -151,7 +156,7 @@ fn former_at(cx: &Context, version: &LoggedVersion) -> usize {
     }
 }
 
-/// Returns the state of every version at every live replica that counts.
+/// Returns the state of every version at every live replica on a member of its group.
 async fn look(cx: &Context, left: &[Unsettled]) -> Result<Vec<Copy>, Failure> {
     let groups = cx.groups.whole();
     let (mut copies, mut wishes) = (Vec::new(), Vec::new());
@@ -178,7 +183,7 @@ async fn look(cx: &Context, left: &[Unsettled]) -> Result<Vec<Copy>, Failure> {
     Ok(seen)
 }
 
-/// Returns the state that these words show, which stand where the version's former ones stood.
+/// Returns the state that `words` show, which were read at the place of the version's former bytes.
 fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64]) -> State {
     let from = former_at(cx, version);
     let word = |at: usize| words[(at - from) / 8];
@@ -191,25 +196,26 @@ fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64])
             (word(cell + CELL_TXN_AT), word(cell))
         }
     };
-    // LOCK is a mark, and no part of the former bytes.
+    // LOCK is only a mark, and does not belong to the former bytes.
     let skipped = usize::from(from == LOCK_AT);
     let is_former = words[skipped..] == version.former[skipped..];
     judged(writer == tag.word(), VersionWord::from_word(seen), is_former)
 }
 
-/// Of a version whose writer's tag `is_same`.
+/// Returns the state of a version; `is_same` tells whether the writer's tag is the transaction's tag.
 fn judged(is_same: bool, seen: VersionWord, is_former: bool) -> State {
     match is_same {
         true if seen.is_invisible() => State::Invisible,
-        // A cell keeps its writer for ever, and a thread's tags come again: the former bytes may say the same tag.
-        // It is this transaction's only with a timestamp that it did not have before.
+        // A cell keeps its writer's tag for ever, and a thread uses its tags again after a long time. So the bytes
+        // from before the transaction may contain the same tag. The version belongs to this transaction only if its
+        // timestamp differs from the one before the transaction.
         true if !is_former => State::Visible(seen.timestamp()),
         _ if is_former => State::Former,
         _ => State::Other,
     }
 }
 
-/// Makes the outcome of each final: see the module's text for the order.
+/// Makes the outcome of each transaction final. The module's text describes the order of the writes.
 pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
     let copies = look(cx, left).await?;
     let (mut links, mut back, mut backups, mut primaries) = (vec![], vec![], vec![], vec![]);
@@ -262,9 +268,10 @@ pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
     Ok(())
 }
 
-/// Adds the WRITEs that make nodes final that are still marked at any replica: T_commit for a transaction that has committed; for others
-/// their old bytes first, and then [`undone_version`]. T_commit of later commits must be above that, so that timestamps
-/// are taken until it is left behind.
+/// Adds the WRITEs that settle tree nodes which are still marked at any replica. For a committed transaction, these
+/// WRITEs set T_commit. For other transactions, these WRITEs restore the old bytes first, and then set
+/// [`undone_version`]. Every later T_commit must be higher than the version of an undone node, so timestamps are
+/// taken until they are higher.
 async fn settle_nodes(
     cx: &Context,
     left: &[Unsettled],
@@ -312,7 +319,7 @@ async fn settle_nodes(
     Ok(())
 }
 
-/// The bytes of an INVISIBLE version, visible as of `at`.
+/// Returns the bytes of an INVISIBLE version, changed so that the version is visible as of `at`.
 fn visible(cx: &Context, version: &LoggedVersion, words: &[u64], at: Timestamp) -> Vec<u8> {
     let mut words = words.to_vec();
     let from = former_at(cx, version);
@@ -332,8 +339,8 @@ fn visible(cx: &Context, version: &LoggedVersion, words: &[u64], at: Timestamp) 
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Waits until the next timestamp of every node is above theirs. Nothing else is left to do: the owners of their locks give them up, once
-/// the life is recovered.
+/// Waits until the next timestamp of every node is higher than the T_commit of these transactions. Nothing else must
+/// be done here: the nodes that own the locks release them after the incarnation is recovered.
 pub(super) async fn release(cx: &Context, left: &[Unsettled]) {
     for commit in left.iter().filter_map(|each| each.entry.commit) {
         cx.timestamps.observe(cx, commit);
@@ -345,7 +352,8 @@ pub(super) async fn release(cx: &Context, left: &[Unsettled]) {
 mod tests {
     use super::*;
 
-    /// A thread's tags come again after 2^34 transactions: the former bytes may bear the tag of the present writer.
+    /// A thread uses the same tags again after 2^34 transactions, so the former bytes may contain the tag of the
+    /// present writer.
     #[test]
     fn an_older_version_belongs_to_no_transaction_despite_its_tag() {
         let [early, late] = [5, 9].map(|at| VersionWord::committed(Timestamp(at)));
@@ -353,7 +361,8 @@ mod tests {
         assert_eq!(judged(true, early, true), State::Former);
         assert_eq!(judged(true, late, false), State::Visible(Timestamp(9)));
         assert_eq!(judged(true, open, false), State::Invisible);
-        // Its own bytes are never those of before, but for this: to be taken back, which changes nothing.
+        // The transaction's own bytes never equal the former bytes, except in this case. To undo such a version
+        // changes nothing.
         assert_eq!(judged(true, open, true), State::Invisible);
         assert_eq!(judged(false, early, true), State::Former);
         assert_eq!(judged(false, late, false), State::Other);

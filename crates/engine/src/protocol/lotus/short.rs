@@ -1,11 +1,14 @@
-//! LOTUS's short way for the most common transactions: records whose versions lie in their slots, found at home, read
-//! or updated, under locks or on a snapshot. Their commit is [`super::short_commit`].
+//! LOTUS's short code path for the most common transactions. The records of these transactions have their versions in
+//! their slots, are found in their home bins, and are read or updated, under locks or on a snapshot.
+//! [`super::short_commit`] has the commit of these transactions.
 //!
-//! Invariant: it asks and sends the same as [`super::execute`] and [`super::snapshot`] would, byte by byte and in the same order: all locks,
-//! then the READs. It is short because it passes over the entries once a round. The slot's next image is made when the record is
-//! fetched, so that the caller's payload lies where it is written from. Unusual records go on in those files. Where memory is near, visits
-//! stand where rounds would ([`crate::steps::access::sought`]), and a record that is not at home is looked for in its bucket before the index
-//! is asked.
+//! Invariant: this file requests and sends exactly the same bytes as [`super::execute`] and [`super::snapshot`]
+//! would, in the same order: first all locks, then the READs. The short path saves time because it goes over the
+//! entries only once per round. The slot's next image is made when the record is fetched, so the caller's payload
+//! already lies in the bytes that the commit writes. `execute` and `snapshot` handle records in any other state. If
+//! the processor can load memory directly (near memory), visits to memory take the place of rounds
+//! ([`crate::steps::access::sought`]). A record that is not in its home bin is then searched in its bucket before the
+//! index is used.
 
 use super::execute::{advance, take_versions};
 use super::snapshot;
@@ -27,11 +30,11 @@ use tarn_store::index::hash::home;
 use tarn_store::layout::{Geometry, Packed, RecordLayout, Version};
 use tarn_store::placement::catalog::Table;
 
-/// The undecided entries, with the cells in question.
+/// The entries whose versions are undecided, each with the undecided cell.
 type Undecided = Vec<(usize, usize)>;
 
-/// Notes a record that is asked for, if it is looked for at its home and has its versions there. Returns whether
-/// it is noted.
+/// Notes a requested record for the short path, if the record is searched in its home bin and has its versions there.
+/// Returns whether the record was noted.
 #[inline(always)]
 pub(super) fn note(
     cx: &Context,
@@ -41,7 +44,7 @@ pub(super) fn note(
     entry: &mut Entry,
 ) -> bool {
     let is_common = matches!(added.mode, Mode::Read | Mode::Update) && !cx.remembers;
-    // A snapshot's first READ in a table without homes brings the whole bucket.
+    // In a table without home bins, the first READ of a snapshot brings the whole bucket.
     let has_home = txn.intent == Intent::ReadWrite || !table.slot.by_bucket;
     let is_noted = is_common && has_home && matches!(table.slot.record, RecordLayout::Packed(_));
     if is_noted {
@@ -51,14 +54,14 @@ pub(super) fn note(
     is_noted
 }
 
-/// Returns whether all records that are to be fetched were noted.
+/// Returns whether all records of this fetch were noted.
 #[inline]
 pub(super) fn fetches(cx: &Context, txn: &mut Txn) -> bool {
     let noted = std::mem::take(&mut txn.at_home);
     noted > 0 && txn.fetched + noted == txn.entries.len() && !cx.has_ordered
 }
 
-/// Begins a fetch under locks that need no message, so that only the lines have to be waited for.
+/// Begins a fetch whose locks need no message, so the fetch waits only for its cache lines.
 #[inline]
 pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
     let is_plain = txn.intent == Intent::ReadWrite && txn.notes.is_plain() && txn.failed.is_none();
@@ -73,13 +76,14 @@ pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option
     if !fetches(cx, txn) {
         return None;
     }
-    // This holds if the fetch is dropped.
+    // If the fetch is dropped, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     ask(cx, txn, near);
     Some(near)
 }
 
-/// E1 to E3 of the fetch that [`begin`] has begun. Returns `None` if not all of it was shown at once: [`fetch_others`] goes on.
+/// Performs the phases E1 to E3 of the fetch that [`begin`] has begun. Returns `None` if some records could not be
+/// shown immediately. In that case [`fetch_others`] continues the fetch.
 #[inline]
 pub(super) fn end(
     lotus: &Lotus,
@@ -102,8 +106,9 @@ pub(super) fn end(
     }
 }
 
-/// Locks and reads the records that are to be fetched. Records that are not at home, or unusual there, are left to be looked for. The
-/// locks are taken right before the READs, when all lines have had time to come, those of the locks too.
+/// Locks and reads the records of this fetch. Records that are not in their home bins, or are in an unusual state
+/// there, are searched later. The locks are taken immediately before the READs, when all prefetched lines, including
+/// the lines of the locks, have had time to arrive.
 #[inline]
 pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let near = cx.port.near();
@@ -121,8 +126,8 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     Ok(())
 }
 
-/// Reads on a snapshot the records that are to be fetched; returns the undecided entries. Records that are not at home are left to be looked
-/// for.
+/// Reads the records of this fetch on a snapshot. Returns the undecided entries. Records that are not in their home
+/// bins are searched later.
 #[inline]
 pub(super) async fn fetch_as_of(
     lotus: &Lotus,
@@ -139,7 +144,8 @@ pub(super) async fn fetch_as_of(
     look(txn, near, Shown { lotus, cx, start }).await
 }
 
-/// Asks for the homes: where memory is near for their lines and those of their locks, else in a round that is not sent yet.
+/// If memory is near, prefetches the lines of the home bins and of their locks. If memory is not near, plans READs of
+/// the home bins in a round that is not sent yet.
 #[inline(always)]
 fn ask_homes(cx: &Context, txn: &mut Txn, near: Option<DirectMemory<'_>>) {
     let Some(near) = near else {
@@ -153,7 +159,8 @@ fn ask_homes(cx: &Context, txn: &mut Txn, near: Option<DirectMemory<'_>>) {
     ask(cx, txn, near);
 }
 
-/// E2 and E3: reads the homes, and where memory is near the buckets of records that are not at home.
+/// Phases E2 and E3: reads the home bins. If memory is near, also reads the buckets of records that are not in their
+/// home bins.
 #[inline(always)]
 async fn look(
     txn: &mut Txn,
@@ -167,8 +174,8 @@ async fn look(
     }
 }
 
-/// Takes in the records that were not shown at once, and reads the buckets of those that are not at home, when their lines have had time
-/// to come.
+/// Handles the records that could not be shown immediately. The function also reads the buckets of records that are
+/// not in their home bins, after the buckets' lines have had time to arrive.
 pub(super) async fn fetch_others(
     lotus: &Lotus,
     cx: &Context,
@@ -180,7 +187,7 @@ pub(super) async fn fetch_others(
     Ok(())
 }
 
-/// Does the same as [`fetch_others`], under locks or on a snapshot.
+/// Does the same as [`fetch_others`], both under locks and on a snapshot.
 async fn look_elsewhere(
     txn: &mut Txn,
     near: DirectMemory<'_>,
@@ -195,7 +202,7 @@ async fn look_elsewhere(
     }
     let mut undecided = Vec::new();
     for index in txn.fetched..txn.entries.len() {
-        // Entries that are fetched by now, or that ask the index, have nothing left to take in.
+        // Entries that are already fetched, or that use the index, need nothing here.
         if txn.entries[index].progress == Progress::Lock {
             shown.weigh(txn, index, &mut undecided)?;
         }
@@ -203,7 +210,7 @@ async fn look_elsewhere(
     Ok(undecided)
 }
 
-/// Sends the round that asks for the homes, and takes in its answers.
+/// Sends the round that reads the home bins, and handles its answers.
 async fn send(txn: &mut Txn, shown: Shown<'_>) -> Result<Undecided, Failure> {
     let cx = shown.cx;
     for _ in txn.fetched..txn.entries.len() {
@@ -225,7 +232,7 @@ async fn send(txn: &mut Txn, shown: Shown<'_>) -> Result<Undecided, Failure> {
     Ok(undecided)
 }
 
-/// Shows versions: the newest under the lock, or the one as of a T_start.
+/// The rule by which versions are shown: under a lock, the newest version; on a snapshot, the version as of T_start.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
     lotus: &'a Lotus,
@@ -234,8 +241,8 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Takes in a record whose line was read, if no version is on its way there. Returns whether it was taken in; if not, nothing has
-    /// changed. `next` is room for the slot's next image.
+    /// Shows the version of a record whose line was read, if no other version is being written there. Returns whether
+    /// a version was shown; if not, nothing has changed. `next` is the room for the slot's next image.
     #[inline(always)]
     fn show(
         self,
@@ -255,7 +262,7 @@ impl Shown<'_> {
         true
     }
 
-    /// Does the same as [`Shown::show`] for an image in the buffer, where it makes room.
+    /// Does the same as [`Shown::show`] for an image in the buffer, and reserves the room for the next image itself.
     #[inline(always)]
     fn show_image(self, entry: &mut Entry, round: &mut Round) -> bool {
         let packed = packed(self.cx.table(entry.table));
@@ -265,7 +272,7 @@ impl Shown<'_> {
         }
     }
 
-    /// Takes in a record that was not shown at once, in the general way.
+    /// Handles a record that could not be shown immediately, by the code for all kinds of records.
     fn weigh(self, txn: &mut Txn, index: usize, undecided: &mut Undecided) -> Result<(), Failure> {
         if self.start.is_none() {
             return take_versions(self.lotus, self.cx, txn, index);
@@ -276,8 +283,9 @@ impl Shown<'_> {
     }
 }
 
-/// Reads the homes of the records that are to be fetched, and shows their versions. Returns whether all were shown. A record that is not
-/// at home is left as [`Progress::Home`]; one that was read and not shown, as it was.
+/// Reads the home bins of the records of this fetch, and shows their versions. Returns whether all records were
+/// shown. A record that is not in its home bin is left in the state [`Progress::Home`]. A record that was read but
+/// not shown keeps its state.
 #[inline(never)]
 fn show_homes(txn: &mut Txn, near: DirectMemory<'_>, shown: Shown<'_>) -> Result<bool, Failure> {
     let cx = shown.cx;
@@ -285,7 +293,7 @@ fn show_homes(txn: &mut Txn, near: DirectMemory<'_>, shown: Shown<'_>) -> Result
     let wanted = &mut entries[*fetched..];
     (0..wanted.len()).for_each(|_| enter(cx, phase::LOCATE));
     let (count, table) = (wanted.len(), cx.table(wanted[0].table));
-    // Each has a line, and one behind it for the slot's next image.
+    // Each record gets one line of the buffer, followed by a line for the slot's next image.
     let images = round.reserve_lines(count * 2 * LINE_BYTES);
     let mut showing = Showing { shown, left: 0 };
     let to = (wanted, round, images);
@@ -297,13 +305,13 @@ fn show_homes(txn: &mut Txn, near: DirectMemory<'_>, shown: Shown<'_>) -> Result
     Ok(left == 0)
 }
 
-/// Shows records that were found, and counts those that were not shown at once.
+/// Shows records that were found, and counts the records that could not be shown immediately.
 struct Showing<'a> {
     shown: Shown<'a>,
     left: usize,
 }
 
-/// A record at home: there is a line behind its own for the slot's next image.
+/// Handles a record in its home bin. The line after the record's own line is for the slot's next image.
 impl Take<Entry, { 2 * LINE_WORDS }> for Showing<'_> {
     #[inline(always)]
     fn take(&mut self, entry: &mut Entry, room: &mut [u64; 2 * LINE_WORDS], found: Found) {
@@ -314,7 +322,7 @@ impl Take<Entry, { 2 * LINE_WORDS }> for Showing<'_> {
     }
 }
 
-/// A record in its bucket: it is shown later.
+/// Handles a record in its bucket, which is shown later.
 impl Take<Entry, LINE_WORDS> for Showing<'_> {
     fn take(&mut self, entry: &mut Entry, _: &mut [u64; LINE_WORDS], found: Found) {
         (entry.address, entry.image) = (found.slot.address(), found.image);
@@ -322,8 +330,8 @@ impl Take<Entry, LINE_WORDS> for Showing<'_> {
     }
 }
 
-/// Reads the buckets of the records that are not at home. As in a table without homes, any slot that has the key is the record's. For a
-/// record that is not there either the index is asked.
+/// Reads the buckets of the records that are not in their home bins. As in a table without home bins, any slot with
+/// the key belongs to the record. If a record is not in its bucket either, a lookup in the index begins.
 fn read_buckets(
     txn: &mut Txn,
     memory: (DirectMemory<'_>, &Table),
@@ -337,7 +345,7 @@ fn read_buckets(
     Ok(())
 }
 
-/// Asks for the lines of all homes, and for those of their locks in this node's table.
+/// Prefetches the lines of all home bins, and the lines of their locks.
 #[inline(never)]
 fn ask(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
     if txn.intent == Intent::ReadWrite {
@@ -347,7 +355,7 @@ fn ask(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
     near.ask::<{ Geometry::SLOTS_PER_BIN }>(homes);
 }
 
-/// Asks for the lines of the locks, in the tables of the nodes that grant them.
+/// Prefetches the lines of the locks, in the lock tables of the nodes that grant them.
 #[inline(always)]
 fn ask_locks(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
     let services = cx.node_services();
@@ -364,7 +372,8 @@ fn ask_locks(cx: &Context, txn: &Txn, near: DirectMemory<'_>) {
 #[inline(never)]
 fn lock(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::LOCK);
-    // Transactions that are over by now give up their locks, if their end was only not seen yet.
+    // Some transactions may be over without this thread having noticed it. This call releases the locks of such
+    // transactions first.
     cx.advance_closing();
     let Txn { entries, held, fetched, .. } = txn;
     let asked = |entry: &Entry| {
@@ -392,8 +401,9 @@ fn lock(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Takes in the newest version of a record whose slot was read under its lock, if no version is on its way there. If the record changes,
-/// makes the slot's next image, in which the caller's payload lies. Returns whether it was taken in; if not, nothing has changed.
+/// Handles the newest version of a record whose slot was read under its lock, if no other version is being written
+/// there. If the transaction updates the record, makes the slot's next image, which contains the caller's payload.
+/// Returns whether the version was shown; if not, nothing has changed.
 #[inline(always)]
 pub(super) fn take_newest(
     lotus: &Lotus,
@@ -412,8 +422,8 @@ pub(super) fn take_newest(
     true
 }
 
-/// Shows the newest version of a line that was read under its lock, if nothing is on its way there: which it is, and whether
-/// the slot's next image is wanted, which [`make_next`] makes.
+/// Shows the newest version in a line that was read under its lock, if no other version is being written there.
+/// Returns the index of this version, and whether [`make_next`] must make the slot's next image.
 #[inline(always)]
 fn show_newest(
     lotus: &Lotus,
@@ -428,7 +438,8 @@ fn show_newest(
         Mode::Update if lotus.switches.is_on(on::KEEP_NEWEST) => true,
         _ => return None,
     };
-    // Its writer may have died before it told the owner of the lock.
+    // The writer of this version may have died before it told the timestamp to the lock's owner, so this node notes
+    // the timestamp now.
     cx.timestamps.observe(cx, word.timestamp());
     (entry.found, entry.progress) = (true, Progress::Done);
     entry.version = Version::from_word(word.word());
@@ -436,7 +447,8 @@ fn show_newest(
     Some((newest, changes))
 }
 
-/// Makes a slot's next image of its line: the caller's payload lies where it is written from.
+/// Makes a slot's next image from its line. The caller's payload lies in this image, so the commit writes it without
+/// a copy.
 #[inline(always)]
 fn make_next(
     entry: &mut Entry,
@@ -447,15 +459,15 @@ fn make_next(
     let place = 1 - newest;
     let (from, to) = (packed.payload_at(newest) / 8, packed.payload_at(place) / 8);
     *words = *line;
-    // Where two versions share a line, a payload is a word.
+    // If two versions share a line, each payload is one word.
     words[to] = line[from];
     entry.old_payload = entry.payload;
     entry.payload = next.plus(to * 8);
     (entry.place, entry.writable) = (place as u8, true);
 }
 
-/// Shows the newest version of a line that was read without a lock, if nothing is on its way there and it is the
-/// snapshot's. Whether that was it; if not, nothing has changed.
+/// Shows the newest version in a line that was read without a lock, if no other version is being written there and
+/// the version belongs to the snapshot. Returns whether the version was shown; if not, nothing has changed.
 #[inline(always)]
 fn show_as_of(
     start: Timestamp,
@@ -474,7 +486,7 @@ fn show_as_of(
     }
 }
 
-/// How a table's records lie that were noted.
+/// Returns the layout of the records of a table whose records were noted.
 #[inline(always)]
 pub(super) fn packed(table: &Table) -> Packed {
     match table.slot.record {

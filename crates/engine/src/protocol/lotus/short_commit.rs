@@ -1,8 +1,10 @@
-//! The WRITEs of a short commit: of records whose versions lie in their slots, all in one group that has one copy.
+//! The WRITEs of a short commit. The records of a short commit have their versions in their slots, and all lie in one
+//! group with one replica.
 //!
-//! Invariant: the bytes are those of [`super::prepare`] and [`super::commit`]: the log's entry, then the slots' next images, INVISIBLE; with
-//! T_commit the decision, then the visible versions. One plan of WRITEs says so, whether rounds bring them or stores; the images
-//! were made when the records were fetched ([`super::short`]).
+//! Invariant: the bytes are the same as those of [`super::prepare`] and [`super::commit`]. First come the log entry
+//! and the slots' next images with INVISIBLE versions; after T_commit come the decision and the visible versions. The
+//! same plan of WRITEs is used by rounds and by stores. The images were made when the records were fetched
+//! ([`super::short`]).
 
 use super::prepare::{PACKED_BYTES, changes};
 use super::short::packed;
@@ -17,18 +19,18 @@ use tarn_store::ids::{Mode, Timestamp};
 use tarn_store::layout::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Version, VersionWord};
 use tarn_store::log::versions::{Replacing, decision_at};
 
-/// The WRITEs that a commit needs.
+/// The kind of WRITEs that a commit needs.
 #[derive(Clone, Copy)]
 pub(super) enum Weight {
-    /// Nothing.
+    /// The commit writes nothing.
     Nothing,
-    /// So many versions, as they are written here.
+    /// A short commit with the given number of versions.
     Short(usize),
-    /// Anything.
+    /// A commit of any other kind.
     Any,
 }
 
-/// Returns the WRITEs that the transaction's commit needs.
+/// Returns the kind of WRITEs that the transaction's commit needs.
 #[inline]
 pub(super) fn weigh(cx: &Context, txn: &Txn) -> Weight {
     let (mut count, mut first, mut is_short) = (0, Address::NULL, true);
@@ -55,13 +57,14 @@ pub(super) fn weigh(cx: &Context, txn: &Txn) -> Weight {
     }
 }
 
-/// The log's entry of a short commit.
+/// The log entry of a short commit.
 type LogEntry<'a> = Replacing<'a, VERSIONS_WORDS>;
 
-/// Words of a slot from its first version on.
+/// The number of words of a slot, from its first version on.
 pub(super) const VERSIONS_WORDS: usize = PACKED_BYTES / 8;
 
-/// The entries of a short commit that change their records: as [`changes`], of those that [`weigh`] has let through.
+/// Returns the entries of a short commit that change their records. These are the same entries as those that
+/// [`changes`] accepts, if [`weigh`] has allowed a short commit.
 #[inline(always)]
 fn written(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
     entries.iter().filter(|entry| is_written(entry))
@@ -72,7 +75,7 @@ fn is_written(entry: &Entry) -> bool {
     entry.place != NO_PLACE && entry.dirty.0 != 0
 }
 
-/// The log's WRITE of C1: the log area, and the entry's place and length in the buffer.
+/// The WRITE of the log entry in C1: the log area, and the entry's place and length in the buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Logged {
     pub(super) area: Target,
@@ -80,7 +83,7 @@ pub(super) struct Logged {
     pub(super) len: usize,
 }
 
-/// Makes the bytes that C1 writes: the slots' next images with their versions INVISIBLE, and the log's entry.
+/// Makes the bytes that C1 writes: the slots' next images with INVISIBLE versions, and the log entry.
 #[inline(always)]
 pub(super) fn make_invisible(cx: &Context, txn: &mut Txn, versions: usize) -> Logged {
     enter(cx, phase::INVISIBLE);
@@ -106,7 +109,7 @@ pub(super) fn make_invisible(cx: &Context, txn: &mut Txn, versions: usize) -> Lo
 /// A WRITE: its target, and its bytes in the buffer.
 type Write = (Target, BufferOffset);
 
-/// C1's WRITEs after the log's: of [`VERSIONS_WORDS`] words each.
+/// Returns the WRITEs of C1 that follow the log entry. Each of these WRITEs has [`VERSIONS_WORDS`] words.
 #[inline(always)]
 pub(super) fn invisible(entries: &[Entry], area: Target) -> impl Iterator<Item = Write> {
     written(entries).map(move |entry| {
@@ -115,7 +118,7 @@ pub(super) fn invisible(entries: &[Entry], area: Target) -> impl Iterator<Item =
     })
 }
 
-/// C4's WRITEs, after the decision's: of a word each.
+/// Returns the WRITEs of C4, which follow the decision. Each of these WRITEs has one word.
 #[inline(always)]
 pub(super) fn visible(entries: &[Entry], area: Target) -> impl Iterator<Item = Write> {
     written(entries).map(move |entry| {
@@ -124,13 +127,13 @@ pub(super) fn visible(entries: &[Entry], area: Target) -> impl Iterator<Item = W
     })
 }
 
-/// Where the decision goes.
+/// Returns the place of the decision in the log area.
 #[inline(always)]
 pub(super) fn decision_in(cx: &Context, area: Target) -> Target {
     area.plus(decision_at(cx.database().catalog.options().log_bytes))
 }
 
-/// Notes the versions that C1 writes: for C3, and for a resolver that undoes them.
+/// Notes the versions that C1 writes, for C3 and for a resolver that may undo them.
 pub(super) fn note_written(cx: &Context, txn: &mut Txn) {
     let Txn { entries, written, .. } = txn;
     written.clear();
@@ -152,13 +155,14 @@ pub(super) fn note_written(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Where the slot's next image is, of an entry that has one: a line of the buffer, in which the payload lies.
+/// Returns the place of the slot's next image, for an entry that has one. The image is a line of the buffer that
+/// contains the entry's payload.
 #[inline(always)]
 fn next_image(entry: &Entry) -> BufferOffset {
     BufferOffset(entry.payload.0 & !(LINE_BYTES as u32 - 1))
 }
 
-/// C2: the versions are given T_commit.
+/// Phase C2: sets T_commit as the version of the changed entries.
 #[inline(always)]
 pub(super) fn stamp(cx: &Context, txn: &mut Txn, commit: Timestamp) {
     txn.stamps.commit = commit;

@@ -1,9 +1,10 @@
-//! LOTUS's read-only transactions: a snapshot, without locks.
+//! LOTUS's read-only transactions, which read a snapshot without locks.
 //!
-//! Invariant: a reader sees the versions that were committed at or before T_start, which is taken before the first READ: a version
-//! that belongs to the snapshot was in its place, if only as INVISIBLE, before T_start was given (see
-//! [`tarn_store::layout::choose()`]). An INVISIBLE version that may belong to it is read again; after a bound its writer's
-//! log is asked. Nothing was written and nothing is held, so that the transaction is over with its last READ.
+//! Invariant: a reader sees the versions that were committed at or before T_start, which is taken before the first
+//! READ. Every version of the snapshot was in its place, at least as INVISIBLE, before T_start was given (see
+//! [`tarn_store::layout::choose()`]). An INVISIBLE version that may belong to the snapshot is read again. After a
+//! limited number of such reads, the log of its writer is read. A read-only transaction has written nothing and holds
+//! no lock, so it is over after its last READ.
 
 use super::execute::{self, advance, show, take_place};
 use super::nodes::is_newer;
@@ -16,12 +17,12 @@ use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Timestamp};
 use tarn_store::layout::{Choice, RecordLayout, Version, VersionWord};
 use tarn_store::log::versions::{DECISION_BYTES, decided, decision_at};
 
-/// Undecided versions are read so many times before a log is asked.
+/// The number of times that undecided versions are read before the logs of their writers are read.
 const LOOKS_BEFORE_LOG: usize = 3;
-/// And so many times in all before the transaction gives up.
+/// The maximum number of times that undecided versions are read; after that the transaction aborts.
 const LOOKS_MAX: usize = 8;
 
-/// Fetches every entry that is not fetched yet.
+/// Fetches every entry that was not fetched before.
 pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.entries[txn.fetched..].iter().any(|entry| entry.mode != Mode::Read) {
         return Err(AbortReason::NeedsLocks.into());
@@ -39,8 +40,8 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     execute::go_through(lotus, cx, txn, looks).await
 }
 
-/// These entries are undecided, with the cells in question, in so many looks by now: are they to be read again, or
-/// their writers' logs to be asked?
+/// Counts one more read of the given undecided entries. If the number of reads is high enough, reads the logs of the
+/// cells' writers; at the maximum, aborts.
 pub(super) async fn look_again(
     lotus: &Lotus,
     cx: &Context,
@@ -60,7 +61,7 @@ pub(super) async fn look_again(
     }
 }
 
-/// Takes T_start, once, before anything is read.
+/// Takes T_start once, before the transaction reads anything.
 pub(super) async fn begin(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if (txn.entries.is_empty() && !txn.ordered.pending) || txn.stamps.of == Some(txn.tag) {
         return Ok(());
@@ -71,8 +72,8 @@ pub(super) async fn begin(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The version of the snapshot, from the table of versions that was read; the cell that stands in the way, if one
-/// does.
+/// Chooses the version of the snapshot in the version table that was read. Returns the undecided cell, if one
+/// prevents the choice.
 pub(super) fn choose(
     lotus: &Lotus,
     cx: &Context,
@@ -83,7 +84,8 @@ pub(super) fn choose(
     let entry = &mut entries[index];
     let table = cx.table(entry.table);
     let image = round.bytes(entry.image, table.slot.slot_bytes);
-    // Its life may have been recovered since the cell was read, which then was not the last word.
+    // The writer's incarnation may have been recovered after the cell was read, so the cell that was read may have
+    // changed since.
     let is_as_read = || cx.database().membership.view() == stamps.view;
     let stray = |txn: u64| lotus.is_stray(cx, txn) && is_as_read();
     match table.slot.choose(image, stamps.start, lotus.rules(), stray) {
@@ -101,23 +103,24 @@ pub(super) fn choose(
     Ok(None)
 }
 
-/// Whether a key that is in no slot of its bucket may have been in one at T_start: slots were emptied since.
+/// Returns whether a key that is in no slot of its bucket may have been in one at T_start, because slots were emptied
+/// since.
 pub(super) fn may_have_been(lotus: &Lotus, txn: &Txn, index: usize) -> bool {
     let emptied = txn.lookup(&txn.entries[index]).directory_version;
     let has_start = lotus.starts_writers() || lotus.reads_snapshot(txn, index);
     has_start && is_newer(emptied, txn.stamps.start) && lotus.switches.is_on(on::TOO_OLD)
 }
 
-/// The key is absent as of T_start.
+/// Notes that the key is absent as of T_start.
 pub(super) fn settle_absent(txn: &mut Txn, index: usize) {
     let entry = &mut txn.entries[index];
     (entry.found, entry.progress) = (false, Progress::Done);
     entry.version = Version::from_word(txn.stamps.start.0);
 }
 
-/// Reads the decisions of these cells' writers. A cell whose transaction is decided is seen as visible. It is
-/// decided if all members of a group have it in their logs: one alone may die with the coordinator, and then the
-/// decision is lost.
+/// Reads the decisions of the writers of these cells from their logs. If a cell's transaction is decided, the cell is
+/// treated as visible. A transaction is decided if all members of a group have the decision in their logs. A decision
+/// at only one member can be lost when this member and the coordinator die.
 #[cold]
 async fn ask_logs(
     lotus: &Lotus,
@@ -149,14 +152,14 @@ async fn ask_logs(
         };
         if let Some(commit) = commit {
             set_visible(cx, txn, (index, cell), commit);
-            // If another cell stands in the way, both are read again.
+            // If another undecided cell also prevents the choice, both cells are read again.
             choose(lotus, cx, txn, index)?;
         }
     }
     Ok(())
 }
 
-/// Returns the writer of an undecided cell, and its number.
+/// Returns the tag of the transaction that wrote an undecided cell, and its coordinator's number.
 fn writer(cx: &Context, txn: &Txn, entry: &Entry, cell: usize) -> Option<(OwnerTag, u32)> {
     let slot = &cx.table(entry.table).slot;
     let RecordLayout::Cells(cells) = slot.record else { return None };

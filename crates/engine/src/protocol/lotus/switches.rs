@@ -1,6 +1,7 @@
-//! LOTUS with its switches: their names, its phases, its reasons to abort, and the rules that follow from them.
+//! LOTUS and its switches: the names of the switches, its phases, its reasons to abort, and the rules that follow
+//! from the switches.
 //!
-//! Invariant: all other files of LOTUS rest on this one, and this one on none of them.
+//! Invariant: all other files of LOTUS may use this file, and this file uses none of them.
 
 use crate::cluster::info::{Isolation, Limit, Only, Switch, Switches};
 use crate::cluster::rules::{OURS, PUBLISHED, phase_number, rule, rule_number};
@@ -10,7 +11,7 @@ use crate::transaction::working_set::{Intent, Txn};
 use tarn_store::ids::{AbortReason, Mode};
 use tarn_store::layout::{Discards, Rules};
 
-/// The numbers of its own rules.
+/// The numbers of LOTUS's own rules.
 pub(super) mod on {
     use super::*;
     pub const LOWER_BOUND: usize = rule_number(SWITCHES, "lower-bound");
@@ -158,7 +159,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
 ];
 
-/// The numbers of the phases that it enters itself.
+/// The numbers of the phases that LOTUS's own code enters.
 pub(super) mod phase {
     use super::*;
     pub const CACHED: usize = phase_number(PHASES, "cached");
@@ -221,13 +222,13 @@ pub(super) const ABORTS: &[AbortReason] = &[
     AbortReason::User,
 ];
 
-/// The protocol with its switches.
+/// The protocol LOTUS with its switches.
 pub struct Lotus {
     pub(super) switches: Switches,
 }
 
 impl Lotus {
-    /// Which rules versions are chosen by.
+    /// Returns the rules by which a version is chosen from a version table.
     #[inline]
     pub(super) fn rules(&self) -> Rules {
         let discards =
@@ -237,30 +238,32 @@ impl Lotus {
         Rules { lower_bound, discards, keep_newest }
     }
 
-    /// Whether it offers snapshot isolation and no more.
+    /// Returns whether the variant offers only snapshot isolation.
     #[inline]
     pub(super) fn is_snapshot(&self) -> bool {
         self.switches.isolation() == Isolation::SnapshotIsolation
     }
 
-    /// Returns whether transactions that write have a T_start: records that they change must not be newer.
+    /// Returns whether transactions that write have a T_start. Transactions with a T_start may not change a record
+    /// with a version after T_start.
     #[inline]
     pub(super) fn starts_writers(&self) -> bool {
         self.is_snapshot() || !self.switches.is_on(on::NEWEST_IN_SR)
     }
 
-    /// Whether this entry is read from a snapshot, without a lock.
+    /// Returns whether this entry is read from a snapshot, without a lock.
     #[inline]
     pub(super) fn reads_snapshot(&self, txn: &Txn, index: usize) -> bool {
         self.scans_snapshot(txn) && txn.entries[index].mode == Mode::Read
     }
 
-    /// Returns whether the leaves that this transaction scans are of its snapshot, and not locked.
+    /// Returns whether the leaves that this transaction scans belong to its snapshot and are not locked.
     pub(super) fn scans_snapshot(&self, txn: &Txn) -> bool {
         txn.intent == Intent::ReadOnly || self.is_snapshot()
     }
 
-    /// Returns whether a recovered life left an INVISIBLE version without a log: then it counts as none.
+    /// Returns whether an INVISIBLE version was left, without a log entry, by an incarnation that is recovered. Such
+    /// a version counts as absent.
     #[inline]
     pub(super) fn is_stray(&self, cx: &Context, txn: u64) -> bool {
         self.switches.is_on(on::STRAY_CELLS) && is_stray(cx, txn)

@@ -1,12 +1,12 @@
-//! Absorbs the answers of a round of Motor's execute phase.
+//! Handles the answers of the rounds of Motor's execute phase.
 //!
-//! Invariant: all answers of a round are absorbed before any of them aborts the transaction, so that it is known
-//! which locks were granted. If the caller was shown a record without a lock, it is unchanged when the lock comes, or
-//! the transaction aborts.
+//! Invariant: all answers of a round are handled before any of them aborts the transaction, so that the transaction
+//! knows which locks were granted. If the caller has already seen a record that was read without a lock, the record
+//! must be unchanged when the lock is granted. If such a record has changed, the transaction aborts.
 //!
-//! A declared reader is shown the state of its T_start. A free head that was read after T_start was taken has every
-//! version up to T_start. The reason: a writer takes its T_commit under the lock, and releases the lock when all is
-//! written.
+//! A transaction that was declared read-only sees the state at its T_start. If the head of a record was read after
+//! T_start was taken, and is not locked, it names every version up to T_start. The reason is that a writer takes its
+//! T_commit while it holds the lock, and releases the lock after all its writes.
 
 use super::Motor;
 use super::execute::{HEAD_BYTES, comes_along};
@@ -25,19 +25,19 @@ use tarn_store::layout::{LOCK_AT, NEWEST_AT, Shown, VALUE_AT, VERSION_AT, Versio
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
 
-/// The outcome of a declared reader's round.
+/// The outcome of one round of a transaction that reads a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Look {
-    /// Every entry makes progress.
+    /// No entry must be read again because of another transaction's lock.
     Fine,
-    /// Some entry must be read again; the reason to abort, if that does not help.
+    /// Some entry must be read again. This outcome contains the reason to abort if reading again does not help.
     Again(AbortReason),
 }
 
-/// The outcome of one entry's answer, or its verdict on the transaction.
+/// The outcome of one entry's answer, or the reason to abort the transaction.
 type Taken = Result<Look, AbortReason>;
 
-/// Absorbs all answers of the round. Returns the first reason to abort, after all grants are known.
+/// Handles all answers of the round. Returns the first reason to abort, after it has noted which locks were granted.
 pub(super) fn absorb(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<Look, Failure> {
     note_grants(txn, !motor.keeps(Rule::ReleaseGranted));
     let mut verdict = Ok(Look::Fine);
@@ -94,7 +94,7 @@ fn absorb_lookup(
             entry.body = value_at(txn, entry);
             cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
             if entry.watched && moved && motor.keeps(Rule::ValidateReads) {
-                return Err(AbortReason::VersionChanged); // the caller was shown a record that is gone
+                return Err(AbortReason::VersionChanged); // the record that the caller has seen is deleted or moved
             }
             settle_found(motor, cx, txn, entry, table, consistent)
         }
@@ -102,8 +102,8 @@ fn absorb_lookup(
     }
 }
 
-/// A declared reader reads a record again that another transaction holds. Any other transaction that finds the lock
-/// aborts.
+/// A transaction that reads a snapshot reads a record again if another transaction holds the record's lock. Any other
+/// transaction that finds the record locked aborts.
 fn refused(motor: &Motor, txn: &Txn, entry: &Entry, why: AbortReason) -> Taken {
     match motor.reads_snapshot(txn) && entry.mode == Mode::Read {
         true => Ok(Look::Again(why)),
@@ -111,7 +111,7 @@ fn refused(motor: &Motor, txn: &Txn, entry: &Entry, why: AbortReason) -> Taken {
     }
 }
 
-/// Goes on with a record whose head was read, and is not locked by this transaction.
+/// Continues with a record whose head was read, and which this transaction has not locked.
 fn settle_found(
     motor: &Motor,
     cx: &Context,
@@ -134,7 +134,7 @@ fn settle_found(
     }
     if !consistent {
         entry.progress = match entry.mode {
-            // The head is read again under the lock. A bucket that loses a record is locked, too.
+            // The head is read again under the record's lock. A delete also locks the bucket that loses the record.
             Mode::Update | Mode::Delete => Progress::Lock,
             Mode::Read | Mode::Insert => Progress::Direct,
         };
@@ -143,7 +143,7 @@ fn settle_found(
     let version = match value::shown(motor, txn, entry, table) {
         Shown::Newest(version) | Shown::Older(_, version) => version,
         Shown::TooOld => return Err(AbortReason::TooOld),
-        // The record came after the snapshot, so an insert of it is too late.
+        // The record was inserted after the snapshot, so this transaction's insert comes too late.
         Shown::Absent(_) if entry.mode == Mode::Insert => return Err(AbortReason::VersionChanged),
         Shown::Absent(version) => {
             (entry.found, entry.version, entry.progress) = (false, version, Progress::Done);
@@ -154,7 +154,7 @@ fn settle_found(
     show(motor, entry, version)?;
     entry.progress = match entry.mode {
         Mode::Update | Mode::Delete => Progress::Lock,
-        // The caller of an insert sees a record that exists already.
+        // If the record already exists, the caller of an insert sees this record.
         Mode::Read | Mode::Insert if entry.cells != Cells::NONE => Progress::Body,
         Mode::Read | Mode::Insert => Progress::Done,
     };
@@ -173,11 +173,11 @@ fn be_shown(motor: &Motor, txn: &Txn, entry: &mut Entry) {
 fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     entry.found = false;
     if entry.watched && motor.keeps(Rule::ValidateReads) {
-        return Err(AbortReason::VersionChanged); // the caller was shown that the record exists
+        return Err(AbortReason::VersionChanged); // the caller has already seen the record as present
     }
     entry.version = txn.lookup(entry).directory_version;
     if entry.mode == Mode::Insert {
-        // `provide_blocks` decides its slot.
+        // `provide_blocks` decides which slot the new record gets.
         entry.progress = Progress::Lock;
         entry.address = Address::NULL;
         return Ok(Look::Fine);
@@ -187,8 +187,8 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     let (address, version) = (txn.lookup(entry).directory, entry.version);
     if motor.reads_snapshot(txn) {
         if !entry.stable {
-            // The chain was read block by block. A record that has gone or moved since the directory was read may
-            // have existed at the snapshot.
+            // The chain was read block by block, so the read is not consistent. A record that was deleted or moved
+            // since the directory record was read may have existed at the snapshot.
             txn.lookups[entry.lookup as usize].look_again();
             entry.progress = Progress::Locate;
             return Ok(Look::Fine);
@@ -201,7 +201,7 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     }
     let held = txn.lock_on(address).map(|lock| txn.locks[lock as usize]);
     match held.filter(|lock| lock.verb == HELD) {
-        // The lock may have come after the bucket was read: a chain is read block by block.
+        // The lock may have been granted only after the bucket was read, because a chain is read block by block.
         Some(lock) if lock.old_version != version && motor.keeps(Rule::ProtectAbsent) => {
             return Err(AbortReason::IndexChanged);
         }
@@ -214,7 +214,7 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     Ok(Look::Fine)
 }
 
-/// Notes the version that was read. Refuses another version than the caller was shown before.
+/// Notes the version that was read. Aborts if this version differs from the version that the caller has seen before.
 fn show(motor: &Motor, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
     if entry.watched && entry.version != version && motor.keeps(Rule::ValidateReads) {
         return Err(AbortReason::VersionChanged);
@@ -223,7 +223,7 @@ fn show(motor: &Motor, entry: &mut Entry, version: Version) -> Result<(), AbortR
     Ok(())
 }
 
-/// Absorbs a head that was read at its remembered place, perhaps with its value.
+/// Handles the head of a record that was read at its cached address, perhaps together with its value.
 fn absorb_head(
     motor: &Motor,
     cx: &Context,
@@ -256,7 +256,7 @@ fn value_at(txn: &Txn, entry: &Entry) -> Address {
     Address::from_word(txn.round.word(entry.image.plus(VALUE_AT)))
 }
 
-/// Absorbs a head that was read behind its lock, perhaps with its value.
+/// Handles the head of a record that was read after its lock in the same batch, perhaps together with its value.
 fn absorb_lock(
     motor: &Motor,
     cx: &Context,
@@ -275,7 +275,7 @@ fn absorb_lock(
     }
     if entry.mode != Mode::Update {
         let version = take_directory(txn, entry, table, motor.keeps(Rule::ProtectAbsent))?;
-        // A bucket does not tell which of its keys came or went.
+        // A bucket does not show which of its keys were added or removed, so a newer bucket counts as a conflict.
         conflicts(motor, txn, version)?;
     }
     let head = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
@@ -289,7 +289,8 @@ fn absorb_lock(
         return take_lock(entry);
     }
     if !is_still_there(txn, entry, table) || value_at(txn, entry) != entry.body {
-        // The lock stays on whichever record lives there now, and is released at the end like the others.
+        // The lock stays on the record that is now at this place, and is released at the end of the transaction, like
+        // the other locks.
         cx.cache.borrow_mut().forget(entry.table, entry.key);
         let why = if is_direct { AbortReason::StaleAddress } else { AbortReason::VersionChanged };
         return Err(why);
@@ -307,8 +308,8 @@ fn absorb_lock(
     take_lock(entry)
 }
 
-/// Under snapshot isolation: no other transaction may have written the record since the snapshot, if this one is to
-/// write it.
+/// Under snapshot isolation, a transaction may write a record only if no other transaction has written it since the
+/// snapshot.
 pub(super) fn conflicts(motor: &Motor, txn: &Txn, newest: Version) -> Result<(), AbortReason> {
     match motor.reads_snapshot(txn) && !is_seen_at(newest, txn.stamps.start) {
         true => Err(AbortReason::VersionChanged),
@@ -316,14 +317,14 @@ pub(super) fn conflicts(motor: &Motor, txn: &Txn, newest: Version) -> Result<(),
     }
 }
 
-/// Ends the fetch of a locked record: all of it is here.
+/// Ends the fetch of a locked record, because everything of it has been read.
 fn take_lock(entry: &mut Entry) -> Result<(), AbortReason> {
     entry.progress = Progress::Done;
-    entry.watched = false; // the lock protects it now
+    entry.watched = false; // now the lock protects the record
     Ok(())
 }
 
-/// Absorbs a value that was read after its head.
+/// Handles a value that was read after its head.
 fn absorb_value(
     motor: &Motor,
     cx: &Context,
@@ -339,7 +340,8 @@ fn absorb_value(
         be_shown(motor, txn, entry);
         return Ok(Look::Fine);
     }
-    // Another transaction is changing the record, or was: a declared reader begins anew with this record.
+    // Another transaction changes the record, or changed it during the read. A transaction that reads a snapshot
+    // reads this record again from its head on.
     let again = value::block_of(entry).plus(table.slot.body_bytes());
     let lock = match value_bytes(table) > tarn_fabric::address::LINE_BYTES {
         true => txn.round.word(again.plus(LOCK_AT)),

@@ -1,9 +1,10 @@
-//! Motor's commit: take a timestamp, validate, write, acknowledge, unlock.
+//! Motor's commit: takes a timestamp, validates, writes, awaits the acknowledgements, unlocks.
 //!
-//! Invariants: T_commit is taken under all locks, and before reads are validated. No data are written before
-//! validation has passed. At each node the undo log precedes the data. No lock is released before every replica has
-//! acknowledged its data, or has it earlier in the same batch. An abort releases exactly the locks that were granted.
-//! The switches give these up one after the other; without all of them it is the published system.
+//! Invariants: the transaction takes T_commit while it holds all locks, and before it validates its reads. The
+//! transaction writes no data before validation has passed. At each node the undo log comes before the data. The
+//! transaction releases no lock before every replica has acknowledged its data, or has received the data earlier in
+//! the same batch. An abort releases exactly the locks that were granted. Each switch that is off removes one of
+//! these invariants; with all of them off, the commit is that of the published system.
 
 use super::nodes::stamp;
 use super::prepare::{changes, prepare};
@@ -56,8 +57,8 @@ pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result
     write_and_unlock(motor, cx, txn).await
 }
 
-/// Commits a structural transaction, under a timestamp of its own. So earlier snapshots do not take its result for
-/// theirs, and later ones do.
+/// Commits a structural transaction under a timestamp of its own. So earlier snapshots do not see the changed nodes
+/// as their own state, and later snapshots do.
 pub(super) async fn commit_structure(
     motor: &Motor,
     cx: &Context,
@@ -83,7 +84,7 @@ async fn write_and_unlock(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
     Ok(())
 }
 
-/// Returns whether all reads of a transaction without locks were of one moment.
+/// Returns whether all reads of a transaction without locks belong to one moment.
 pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
     if txn.intent == Intent::ReadOnly {
         return true;
@@ -93,16 +94,17 @@ pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
     }
     txn.locks.is_empty()
         && match &txn.entries[..] {
-            // The entries of one leaf are of one moment, those of several leaves are not.
+            // The entries of one leaf belong to one moment, but the entries of several leaves do not.
             [] => txn.checks.len() <= 1,
-            // Not if the record was seen absent first, and present later.
+            // The reads of one record belong to different moments if the transaction first saw the record absent and
+            // later present.
             [only] => only.stable && txn.checks.len() + usize::from(only.watched) <= 1,
             _ => false,
         }
 }
 
-/// Sends undo log and data to every replica, each node's in one batch. From here on only memory says how the
-/// transaction ends.
+/// Sends the undo log and the data to every replica. Each node receives the log and its data in one batch. From here
+/// on, only the contents of the memory nodes tell whether the transaction has committed.
 async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, phase::WRITE);
     let log = motor.switches.is_on(on::UNDO_LOG).then(|| encode_undo(txn));
@@ -137,9 +139,9 @@ async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure
     Ok(())
 }
 
-/// Sends the log, and the writes that no head leads to yet. The heads follow when every replica has these. Where
-/// every version is whole, the first batch has all versions: each replaces an INVISIBLE version with one that no head
-/// names.
+/// Sends the log, and the writes to which no head leads yet. The heads are sent after every replica has acknowledged
+/// these writes. If every version is stored whole, this first batch contains all new versions. A version that no head
+/// names yet has the role of an INVISIBLE version.
 async fn write_apart(
     cx: &Context,
     txn: &mut Txn,
@@ -157,7 +159,7 @@ async fn write_apart(
     Ok(())
 }
 
-/// Adds the unlocks as the published form does: by WRITE behind the data, at every replica of a written record.
+/// Adds the unlocks as the published system does: by WRITEs after the data, at every replica of a written record.
 fn add_unlocks_everywhere(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     let Txn { round, locks, .. } = txn;
@@ -171,7 +173,7 @@ fn add_unlocks_everywhere(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Releases every granted lock; no transaction waits for it.
+/// Releases every lock that was granted. The transaction does not wait for the release.
 fn unlock(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     txn.round.begin();

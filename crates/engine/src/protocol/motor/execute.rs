@@ -1,9 +1,10 @@
-//! Motor's execute phase: finds, locks and reads the records of a block. This file sends; [`super::absorb`] takes in
-//! the answers.
+//! Motor's execute phase: finds, locks and reads the records of a block. This file sends the rounds;
+//! [`super::absorb`] handles the answers.
 //!
-//! Invariant: a record that will be written is locked, and its head is read again behind the lock, in one batch. Its
-//! value is read behind or after that. A declared reader takes T_start before it reads anything, and reads heads
-//! before the values to which they lead.
+//! Invariant: if the transaction will write a record, it locks the record and reads its head again after the lock, in
+//! one batch. The record's value is read after the lock in the same batch, or in a later round. A transaction that
+//! reads a snapshot takes T_start before it reads anything. Such a transaction reads each head before the value to
+//! which the head leads.
 
 use super::absorb::{Look, absorb};
 use super::switches::{on, phase};
@@ -23,13 +24,13 @@ use tarn_store::layout::DIRECTORY_BYTES;
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
 
-/// How often one fetch of a snapshot reads records again that others hold, before it gives up.
+/// The number of times that one fetch of a snapshot reads locked records again before the transaction aborts.
 const LOOKS_AGAIN: u32 = 3;
 
-/// Bytes of a head that are compared: LOCK and VERSION.
+/// The number of bytes of a head that are compared: LOCK and VERSION.
 pub(super) const HEAD_BYTES: usize = 16;
 
-/// Adds an entry for a record: at its remembered place, or by the index.
+/// Adds an entry for a record, which will be read at its cached address or searched in the index.
 pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
     let Added { key, full_key, mode, cells, .. } = added;
     let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
@@ -49,8 +50,8 @@ pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> H
     handle
 }
 
-/// Prepares a fetched record for a further operation: its cells are read in their place, its lock is taken there, or
-/// its bucket is read.
+/// Prepares a fetched record for a further operation: a read of more cells at their place, the lock of the record, or
+/// a read of its bucket.
 pub(super) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     match further {
         Upgrade::Cells => txn.entries[index].progress = Progress::Direct,
@@ -59,7 +60,7 @@ pub(super) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrad
     }
 }
 
-/// Fetches every entry that is not fetched yet.
+/// Fetches every entry that was not fetched before.
 pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.notes.is_mistaken() {
         return Err(Failure::Usage);
@@ -72,7 +73,7 @@ pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
     if txn.stamps.of != Some(txn.tag) {
         txn.stamps = Stamps { of: Some(txn.tag), ..Stamps::NONE };
     }
-    // This holds if the future is dropped.
+    // If the future is dropped, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     let outcome = fetch_all(motor, cx, txn).await;
     txn.failed = outcome.err();
@@ -117,13 +118,14 @@ async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fai
         if wants_blocks(txn) {
             provide_blocks(cx, txn).await?;
         }
-        // Verbs that are added from now on go into the next round.
+        // Verbs that are added after this point belong to the next round.
         txn.round.begin();
     }
     Ok(())
 }
 
-/// Ends a transaction whose caller went on after a fetch that failed, or that it gave up. Returns the failure.
+/// Handles a fetch that follows a fetch which failed or was dropped. The transaction can only end. Returns the
+/// failure of the earlier fetch, or a usage error.
 #[cold]
 fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     suspect_all_locks(txn);
@@ -134,7 +136,7 @@ fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     cx.explain(Explanation::usage("fetch", "one more", allowed))
 }
 
-/// Adds the next verbs of every entry that is not fetched yet.
+/// Adds the next verbs of every entry that was not fetched yet.
 fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
     for index in txn.fetched..txn.entries.len() {
         let mut entry = txn.entries[index];
@@ -167,8 +169,8 @@ fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// READs a head at its remembered place. A head of several lines is read between two READs of its first words. The
-/// value is read in the same batch if its address is remembered.
+/// Adds the READ of a head at its cached address. If the head has several cache lines, its first words are read once
+/// before it and once after it. If the value's address is cached, the value is read in the same batch.
 fn plan_head(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     enter(cx, phase::READ_HEAD);
     let target = cx.groups.primary(entry.address);
@@ -187,7 +189,8 @@ fn plan_head(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
     }
 }
 
-/// Returns whether a value is read in its head's batch. Where every version is whole, only its head knows its place.
+/// Returns whether a value is read in the same batch as its head. If every version is stored whole, the value cannot
+/// be read together with its head, because only the head tells the newest version's place.
 #[inline]
 pub(super) fn comes_along(motor: &Motor, entry: &Entry) -> bool {
     motor.switches.is_on(on::READ_TOGETHER)
@@ -197,7 +200,8 @@ pub(super) fn comes_along(motor: &Motor, entry: &Entry) -> bool {
         && entry.mode != Mode::Insert
 }
 
-/// Asks for the lock and READs the head, in one batch, so that the head is read under the lock. Then READs the value.
+/// Adds the request for the lock and the READ of the head in one batch, so that the head is read under the lock. If
+/// the value can be read in the same batch, adds the READ of the value after that.
 fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     enter(cx, phase::LOCK);
     let target = cx.groups.primary(entry.address);
@@ -212,8 +216,8 @@ fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
     }
 }
 
-/// Asks for the lock on the bucket's directory record, and READs the record. Returns whether the transaction had not
-/// asked for the lock before.
+/// Adds the request for the lock on the bucket's directory record, and the READ of this record. Returns whether this
+/// is the transaction's first request for this lock.
 fn plan_directory(cx: &Context, txn: &mut Txn, entry: &mut Entry) -> bool {
     let directory = txn.lookup(entry).directory;
     let held = txn.lock_on(directory);

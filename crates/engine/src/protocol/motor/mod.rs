@@ -1,10 +1,11 @@
-//! Motor: several versions of each record, locks beside them, one-sided verbs only.
+//! Motor: several versions of each record, with locks beside the records; only one-sided verbs are used.
 //!
 //! After Zhang, Hua, Yang, "Motor: Enabling Multi-Versioning for Distributed Transactions on Disaggregated Memory",
-//! OSDI 2024. The variants `literal` and `measured` follow its public code, which later papers measured (Hu, Zuo, Hu,
-//! Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", among them). We had no
-//! copy of the paper: where its text says more than its code, we do not know it. The losses of that form under crashes
-//! and concurrency, and the remedies of `corrected`, are in docs/protocols/motor.md.
+//! OSDI 2024. The variants `literal` and `measured` follow Motor's public code, which later papers measured (Hu, Zuo,
+//! Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", among them). We had
+//! no copy of the paper. If the paper's text says more than the public code, we do not know it.
+//! docs/protocols/motor.md describes the data that the public code loses under crashes and concurrency, and the
+//! corrections in the variant `corrected`.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -50,22 +51,22 @@ use tarn_store::ids::Failure;
 use tarn_store::layout::LayoutKind;
 use tarn_store::placement::catalog::{Options, Table};
 
-/// The number of versions of a record, unless the database asks for another.
+/// The number of versions of a record, if the database's options do not set another number.
 const VERSIONS: u8 = 2;
 
-/// Undoing a write leaves the version that readers name unchanged.
+/// Undoing a write does not change the version by which readers name the record.
 fn undone(_: WriteKind, _: u64) -> Option<u64> {
     None
 }
 
-/// The protocol with its switches.
+/// The protocol Motor with its switches.
 pub struct Motor {
     switches: Switches,
 }
 
 impl Motor {
-    /// Returns whether all reads are of one moment, T_start: those of a transaction that was declared to read only,
-    /// and all under snapshot isolation.
+    /// Returns whether all reads of the transaction belong to one moment, T_start. The answer is true for
+    /// transactions that were declared read-only, and for all transactions under snapshot isolation.
     fn reads_snapshot(&self, txn: &Txn) -> bool {
         txn.intent == Intent::ReadOnly || self.switches.isolation() == Isolation::SnapshotIsolation
     }
@@ -95,7 +96,7 @@ impl Described for Motor {
     }
 }
 
-/// Records with several versions: a transaction reads the newest one, or the one of its snapshot.
+/// Access to records with several versions. A transaction reads the newest version, or the version of its snapshot.
 pub struct Versions;
 
 impl RecordAccess<Motor> for Versions {

@@ -1,9 +1,9 @@
-//! Motor's own part in indexes: how leaves are protected, and how a structural transaction commits.
+//! Motor's use of indexes: the protection of leaves, and the commit of structural transactions.
 //!
-//! Invariant: a node, directory record or header has the VERSION of the T_commit under which it changed last, as
-//! records have. After an undone commit it has one more than that commit's. Take a leaf that was read after T_start
-//! was taken, is free, and has a VERSION not above T_start. It shows the entries of T_start, since it has not changed
-//! after that. A snapshot need not validate it.
+//! Invariant: the VERSION of a node, directory record or header is the T_commit of the transaction that changed it
+//! last, as for records. After such a commit was undone, the VERSION is higher by 1 than that T_commit. Assume that a
+//! leaf was read after T_start was taken, is not locked, and has a VERSION not above T_start. Such a leaf shows the
+//! entries at T_start, because it has not changed after T_start. So a snapshot need not validate such a leaf.
 
 use super::absorb::conflicts;
 use super::switches::on;
@@ -29,7 +29,7 @@ impl Structure for Motor {
         }
     }
 
-    /// A leaf does not tell which of its entries came or went, nor when.
+    /// A leaf does not show which of its entries were added or removed, nor when.
     fn takes_leaf(&self, txn: &Txn, version: Version) -> Result<(), AbortReason> {
         conflicts(self, txn, version)
     }
@@ -44,7 +44,7 @@ impl Structure for Motor {
     }
 }
 
-/// Gives this version to directory records, headers and nodes that change.
+/// Sets this version for the directory records, headers and nodes that the transaction changes.
 pub(super) fn stamp(txn: &mut Txn, version: Version) {
     let changes = txn.locks.iter_mut().filter(|it| it.kind == LockKind::Directory && it.writes);
     changes.for_each(|lock| lock.new_version = version);

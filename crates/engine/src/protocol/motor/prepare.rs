@@ -1,8 +1,10 @@
-//! The writes of Motor's commit: the new value, the delta that leads back, the head that names both.
+//! The writes of Motor's commit: the new value, the delta that leads back to the old value, and the head that names
+//! both.
 //!
-//! Invariant: where the new VERSION of a record is, the whole new record is: the head's first line is written last,
-//! VERSION with NEWEST. Each piece has the old bytes, except a delta and its cell. Undoing turns these into zeros:
-//! then the oldest version is missing, and none is wrong.
+//! Invariant: if the new VERSION of a record is in memory, the whole new record is in memory. The head's first line,
+//! with VERSION and NEWEST, is therefore written last. Each piece carries the old bytes that it replaces, except a
+//! delta and its cell. Undoing sets a delta and its cell to zero. After such an undo the oldest version is missing,
+//! but no version is wrong.
 
 use super::Motor;
 use super::nodes::stamp;
@@ -23,7 +25,7 @@ use tarn_store::layout::{
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
 
-/// Returns whether an entry is to be written.
+/// Returns whether the transaction writes this entry's record.
 pub(super) fn changes(entry: &Entry) -> bool {
     entry.lock != NO_LOCK
         && match entry.mode {
@@ -33,9 +35,10 @@ pub(super) fn changes(entry: &Entry) -> bool {
         }
 }
 
-/// Gathers the bytes to write, under the transaction's T_commit.
+/// Gathers the bytes to write, with the transaction's T_commit as the new version.
 pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // Takes the entries out of the transaction, so that each can be read while the rest changes.
+    // Takes the entries out of the transaction, so that the loop can read an entry while it changes the rest of the
+    // transaction.
     let mut entries = std::mem::take(&mut txn.entries);
     let version = version_at(txn.stamps.commit);
     for entry in entries.iter_mut().filter(|entry| changes(entry)) {
@@ -43,7 +46,8 @@ pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fail
         match entry.mode {
             Mode::Insert if entry.void => {
                 give_back_body(cx, txn, entry.body);
-                // The insert that was taken back may have made the bucket's chain longer.
+                // Even an insert that was taken back may have made the bucket's chain longer, so the directory record
+                // gets a new version.
                 set_new_version(txn, entry.directory_lock, version);
                 continue;
             }
@@ -78,7 +82,7 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     let Some(cell) = cell else {
         return head_pieces(txn, entry, (head, entry.image), NEWEST_AT + 8);
     };
-    // Undoing leaves the cell without a version.
+    // If the update is undone, the cell contains no version.
     let old = copy_of(txn, entry.image, table.slot.slot_bytes);
     let deltas = deltas(table);
     let (after, undone) = match deltas.is_whole() {
@@ -105,13 +109,14 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     head_pieces(txn, entry, (head, old), NEWEST_AT + 8);
 }
 
-/// Adds the first line of a head, up to `end`. VERSION is a piece of its own, since undoing raises it.
+/// Adds the first line of a head, up to the offset `end`. VERSION is a piece of its own, because undoing raises the
+/// VERSION.
 fn head_pieces(txn: &mut Txn, entry: &Entry, images: (BufferOffset, BufferOffset), end: usize) {
     piece(txn, entry.address, images, VERSION_AT, 8);
     piece(txn, entry.address, images, KEY_AT, end - KEY_AT);
 }
 
-/// Adds `len` bytes from `at` on behind `base`; the buffer has their new and old images.
+/// Adds `len` bytes at the offset `at` from `base`. The buffer has their new and their old image.
 fn piece(
     txn: &mut Txn,
     base: Address,
@@ -134,7 +139,7 @@ fn copy_of(txn: &mut Txn, image: BufferOffset, bytes: usize) -> BufferOffset {
     copy
 }
 
-/// Adds the delta: the old bytes of the changed columns.
+/// Adds the piece of the delta, which contains the old bytes of the changed columns.
 fn delta_piece(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     let payload_bytes = table.slot.payload_bytes;
     let delta = txn.round.reserve_lines(payload_bytes.next_multiple_of(WORD_BYTES));
@@ -149,8 +154,8 @@ fn delta_piece(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     piece(txn, entry.body.plus(at), (delta, zeros), 0, len);
 }
 
-/// Adds the new version, in the place of a cell's. No head names it before the new head does; undoing leaves it
-/// without a name.
+/// Adds the new version, which is stored whole at the place of a cell's version. No head names this version until the
+/// new head is written; after undoing, no head names it either.
 fn whole_piece(txn: &mut Txn, entry: &Entry, table: &Table, (cell, version): (usize, Version)) {
     let (new, deltas) = (block_of(entry), deltas(table));
     let place = deltas.place_of(image_words(txn, entry.image, table), cell);
@@ -164,8 +169,8 @@ fn whole_piece(txn: &mut Txn, entry: &Entry, table: &Table, (cell, version): (us
     });
 }
 
-/// Adds STAMP and the changed columns. They are one piece if one line holds the whole value, so that both change at
-/// once.
+/// Adds the pieces of STAMP and of the changed columns. If one cache line holds the whole value, STAMP and columns
+/// are one piece, so that both change together.
 fn value_pieces(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {
     let new = block_of(entry);
     let old = BufferOffset(entry.old_payload.0 - STAMP_BYTES as u32);
@@ -206,7 +211,7 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     txn.round.set_word(head.plus(VALUE_AT), entry.body.to_word());
     txn.round.set_word(head.plus(NEWEST_AT), version.word());
     if deltas(table).cells() > 0 {
-        // From the bucket's last change until now, there was no such record.
+        // The record was absent from the bucket's last change until now.
         let old = Version::from_word(floor.word()).absent();
         let words = DeltaCell { old, columns: Cells::NONE, delta: 0 }.words();
         for (index, word) in words.into_iter().enumerate() {
@@ -214,8 +219,8 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
         }
     }
     txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
-    // A slot without a record: the bytes that it held do not matter, but its VERSION and KEY do, so the first line is
-    // last.
+    // The slot contains no record, so only the old VERSION and KEY are logged; they lie in the first line, which is
+    // written last.
     let end = slot.used_bytes().next_multiple_of(WORD_BYTES);
     for (from, to, logged) in [(LINE_BYTES, end, false), (VERSION_AT, end.min(LINE_BYTES), true)] {
         if to > from {
@@ -240,7 +245,7 @@ fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     let head = copy_of(txn, entry.image, table.slot.slot_bytes);
     txn.round.set_word(head.plus(VERSION_AT), gone.word());
     txn.round.set_word(head.plus(NEWEST_AT), gone.word());
-    // No head leads to any version of a deleted record. Undoing gives the slot its value back.
+    // The new head leads to no version of the deleted record. Undoing gives the slot the pointer to its value back.
     txn.round.set_word(head.plus(VALUE_AT), Address::NULL.to_word());
     head_pieces(txn, entry, (head, entry.image), NEWEST_AT + 8);
     txn.allocated.push(in_place::gone(entry, table));

@@ -1,6 +1,7 @@
 //! Motor's switches, phases and reasons to abort.
 //!
-//! Invariant: each rule's and phase's number is its position in [`SWITCHES`] or [`PHASES`], found by its name.
+//! Invariant: the number of each rule and phase is its position in [`SWITCHES`] or [`PHASES`]; a search by its name
+//! finds the position.
 
 use crate::cluster::info::{Limit, Only, Switch};
 use crate::cluster::rules::Rule;
@@ -105,7 +106,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
 ];
 
-/// The numbers of the phases that Motor enters itself.
+/// The numbers of the phases that Motor's own code enters.
 pub(super) mod phase {
     use super::*;
     pub const LOCATE: usize = phase_number(PHASES, "locate");

@@ -1,13 +1,15 @@
-//! Motor's validation: all reads without a lock must be unchanged.
+//! Motor's validation: checks that all records which were read without a lock are unchanged.
 //!
-//! Invariant: a record counts as unchanged under three conditions, all seen in one READ of one line. Its LOCK is free
-//! (or this transaction's); it is still in its place; and its NEWEST is the version that the caller was shown. A
-//! directory record or a leaf is compared likewise, by its VERSION. A split may have moved the record, and put
-//! another one there that the same transaction wrote: that one has another value's address.
+//! Invariant: a record counts as unchanged under three conditions, which one READ of one line must show together. The
+//! record's LOCK is free (or this transaction's); the record is still in its place; and its NEWEST equals the version
+//! that the caller has seen. A directory record or a leaf is compared in the same way, by its VERSION. A split may
+//! have moved the record, and put another record in its place that the same transaction has written. The check of the
+//! place detects this, because the other record's value has another address.
 //!
-//! These READs are sent after T_commit was taken. Otherwise another transaction may lock a record that was validated,
-//! take a T_commit below this transaction's, and end. By timestamp it came first, but this transaction has not seen
-//! its value. A snapshot between the two would show a state that no order explains.
+//! The READs of the validation are sent after T_commit was taken. If the READs were sent earlier, another transaction
+//! could lock a validated record, take a T_commit lower than this transaction's, and end. By its timestamp that
+//! transaction would come first, but this transaction has not seen its value. A snapshot with a timestamp between the
+//! two would show a state that fits no order of the transactions.
 
 use super::switches::phase;
 use super::{Motor, enter};
@@ -18,10 +20,10 @@ use crate::transaction::working_set::Txn;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::layout::{LOCK_AT, NEWEST_AT, VALUE_AT, VERSION_AT, Version};
 
-/// Bytes of a head up to NEWEST; they lie in one line.
+/// The number of bytes of a head up to the end of NEWEST; they lie in one cache line.
 const HEAD_BYTES: usize = NEWEST_AT + 8;
 
-/// Reads again the heads of all records that were read and not locked, and directory records and leaves likewise.
+/// Reads again the heads of all records that were read and not locked, and the heads of directory records and leaves.
 pub(super) async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let is_needless = txn.checks.iter().all(|check| check.covered)
         && !txn.entries.iter().any(|entry| entry.watched);

@@ -1,11 +1,13 @@
-//! A record's value: how it is read, and whether the bytes that came are of one moment. Older versions are made from
-//! it, or found where every version is whole.
+//! A record's value: how it is read, and how the transaction checks that its bytes belong to one moment. An older
+//! version is computed from the newest value; if every version is stored whole, it is read at its own place.
 //!
-//! Invariant: under the record's lock everything is of one moment. Without the lock, a value in one line is the one
-//! that its STAMP names. A value of several lines, and deltas, need a further READ of the head behind them. They are
-//! of one moment if LOCK is free in it, and LOCK and VERSION are as in the head that led there.
+//! Invariant: all bytes that are read under the record's lock belong to one moment. Without the lock, a value in one
+//! cache line is the version that its STAMP names. A value of several lines, and a value with deltas, need another
+//! READ of the head after them. The bytes of such a value belong to one moment if LOCK is free in the second head,
+//! and its LOCK and VERSION equal those of the first head.
 //!
-//! A STAMP is never that of a commit that was undone: undoing brings the former STAMP back with the former bytes.
+//! No STAMP belongs to a commit that was undone, because undoing writes the former STAMP back together with the
+//! former bytes.
 
 use super::Motor;
 use super::execute::HEAD_BYTES;
@@ -21,10 +23,11 @@ use tarn_store::layout::{
 };
 use tarn_store::placement::catalog::Table;
 
-/// Returns the layout of this table's versions.
+/// Returns the layout of the versions in this table.
 ///
 /// # Panics
-/// If records of the table lie otherwise: a database is planned by its protocol.
+/// The records of the table have another layout. Another layout cannot occur, because the database's own protocol has
+/// planned its tables.
 pub(super) fn deltas(table: &Table) -> Deltas {
     match table.slot.record {
         RecordLayout::Deltas(deltas) => deltas,
@@ -32,24 +35,24 @@ pub(super) fn deltas(table: &Table) -> Deltas {
     }
 }
 
-/// The words of a slot's image.
+/// Returns the words of a slot's image.
 pub(super) fn image_words<'a>(txn: &'a Txn, image: BufferOffset, table: &Table) -> &'a [u64] {
     txn.round.words(image, table.slot.slot_bytes / 8)
 }
 
-/// Bytes of a STAMP and the row behind it.
+/// Returns the number of bytes of a STAMP and the row after it.
 #[inline]
 pub(super) fn value_bytes(table: &Table) -> usize {
     STAMP_BYTES + table.slot.payload_bytes
 }
 
-/// Returns whether the newest value, read without a lock, needs its head once more.
+/// Returns whether the newest value, if it was read without a lock, needs a second READ of its head.
 #[inline]
 pub(super) fn needs_head(motor: &Motor, table: &Table) -> bool {
     value_bytes(table) > LINE_BYTES && motor.switches.is_on(on::CHECK_HEAD)
 }
 
-/// Returns the version that the transaction is to see of a record, by its head.
+/// Returns the version of a record that the transaction must see, according to the record's head.
 pub(super) fn shown(motor: &Motor, txn: &Txn, entry: &Entry, table: &Table) -> Shown {
     let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
     if !motor.reads_snapshot(txn) {
@@ -64,13 +67,14 @@ pub(super) fn shown(motor: &Motor, txn: &Txn, entry: &Entry, table: &Table) -> S
     oldest.map_or(Shown::Newest(newest(image)), |(cell, old)| Shown::Older(cell, old))
 }
 
-/// READs the newest value; the buffer has room for its block.
+/// Adds the READ of the newest value. Reserves room in the buffer for the record's whole block.
 pub(super) fn plan_newest(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let place = deltas(table).newest_place(image_words(txn, entry.image, table));
     plan_place(cx, txn, entry, table, place);
 }
 
-/// READs one of the places of a record's block; the first one if older versions are not whole.
+/// Adds the READ of one of the places in a record's block. If older versions are not stored whole, this is always the
+/// first place.
 fn plan_place(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table, place: usize) {
     let at = deltas(table).place_at(table.slot.payload_bytes, place);
     let target = cx.groups.primary(entry.body).plus(at);
@@ -79,8 +83,8 @@ fn plan_place(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table, pla
     entry.payload = block.plus(STAMP_BYTES);
 }
 
-/// READs the value that the transaction is to see: the newest, with the deltas that lead back from it, or an older
-/// one in its place. READs the head once more if that is needed.
+/// Adds the READs of the value that the transaction must see. The value is either the newest one, with the deltas
+/// that lead back from it, or an older one at its own place. If a second READ of the head is needed, adds it, too.
 pub(super) fn plan(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     if entry.lock != NO_LOCK {
         return plan_newest(cx, txn, entry, table);
@@ -105,7 +109,7 @@ pub(super) fn plan(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry
     }
 }
 
-/// READs the deltas that lead from the newest row back to a cell's version.
+/// Adds the READs of the deltas that lead from the newest row back to a cell's version.
 fn plan_deltas(cx: &Context, txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     let (block, target) = (block_of(entry), cx.groups.primary(entry.body));
     let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
@@ -117,14 +121,14 @@ fn plan_deltas(cx: &Context, txn: &mut Txn, entry: &Entry, table: &Table, cell: 
     }
 }
 
-/// Where the image of an entry's block lies.
+/// Returns the place of the image of an entry's block in the buffer.
 #[inline]
 pub(super) fn block_of(entry: &Entry) -> BufferOffset {
     BufferOffset(entry.payload.0 - STAMP_BYTES as u32)
 }
 
-/// Returns whether the newest value that came with its head belongs to that head. If that needs the head once more,
-/// it was read at `again`.
+/// Returns whether the newest value, which was read together with its head, belongs to that head. If this check needs
+/// a second READ of the head, the second image is at `again`.
 pub(super) fn fits(
     motor: &Motor,
     txn: &Txn,
@@ -139,7 +143,7 @@ pub(super) fn fits(
     stamp == newest(image_words(txn, entry.image, table))
 }
 
-/// Returns whether a head is free, and has not changed.
+/// Returns whether a head was unlocked, and did not change, at its second READ.
 fn is_unchanged(txn: &Txn, entry: &Entry, again: BufferOffset) -> bool {
     let lock = txn.round.word(again.plus(LOCK_AT));
     let is_free = lock == 0 || lock == txn.tag.word();
@@ -151,8 +155,8 @@ fn same_head_but_lock(txn: &Txn, first: BufferOffset, second: BufferOffset) -> b
         || txn.round.word(first.plus(8)) == txn.round.word(second.plus(8))
 }
 
-/// Absorbs a value that was read after its head, without a lock. Returns whether the value belongs to that head.
-/// Makes an older version of it, if the transaction is to see one.
+/// Handles a value that was read after its head, without a lock. Returns whether the value belongs to the head that
+/// was read before it. If the transaction must see an older version, computes it from this value.
 pub(super) fn take(motor: &Motor, txn: &mut Txn, entry: &Entry, table: &Table) -> bool {
     let (block, bytes) = (block_of(entry), table.slot.body_bytes());
     let again = block.plus(bytes);
@@ -175,7 +179,7 @@ pub(super) fn take(motor: &Motor, txn: &mut Txn, entry: &Entry, table: &Table) -
     is_whole
 }
 
-/// Puts the deltas that lead to `cell`'s version over the newest row.
+/// Applies the deltas that lead back to `cell`'s version to the newest row.
 fn go_back(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     let (block, bytes) = (block_of(entry), table.slot.body_bytes());
     let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
@@ -189,7 +193,7 @@ fn go_back(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     }
 }
 
-/// Copies a value that was read under the record's lock, so that the old one stays for the log and the delta.
+/// Copies a value that was read under the record's lock, so that the old value remains for the log and the delta.
 pub(super) fn copy(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let bytes = value_bytes(table).next_multiple_of(8);
     let copy = txn.round.reserve_lines(table.slot.body_bytes());
@@ -198,7 +202,7 @@ pub(super) fn copy(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     entry.payload = copy.plus(STAMP_BYTES);
 }
 
-/// Makes the value of a record that is inserted: zeros.
+/// Makes the value of a record that is inserted; all its bytes are zero.
 pub(super) fn begin(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let bytes = table.slot.body_bytes();
     let block = txn.round.reserve_lines(bytes);

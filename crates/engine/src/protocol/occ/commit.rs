@@ -1,8 +1,9 @@
-//! OCC's commit: validate, log, write, acknowledge each, unlock.
+//! OCC's commit: validates, logs, writes, awaits each acknowledgement, unlocks.
 //!
-//! Invariants: the log is sent when validation has passed with all locks held, so each entry is of a transaction that
-//! was decided to commit. No data are written before every node has acknowledged the log. No lock is released before
-//! every replica has acknowledged its data. An abort releases exactly the locks that were granted.
+//! Invariants: the log entry is sent after validation has passed while all locks are held. Because of this order,
+//! each log entry belongs to a transaction that was decided to commit. A transaction writes no data before every node
+//! has acknowledged its log entry. A transaction releases no lock before every replica has acknowledged its data. An
+//! abort releases exactly the locks that were granted.
 
 use super::{LOG_AFTER_VALIDATION, Occ};
 use crate::site::Context;

@@ -1,8 +1,9 @@
-//! OCC: optimistic concurrency control in four awaited rounds, locks beside single-version records, one-sided verbs only.
+//! OCC: optimistic concurrency control in four rounds that are awaited one after the other. Locks lie beside records
+//! with one version, and only one-sided verbs are used.
 //!
-//! The baseline of OOCC's evaluation (Wu, Zhang, Chen, Liao, Shan, Wu, "OOCC: One-round Optimistic Concurrency
-//! Control for Read-Only Disaggregated Transactions"). The paper calls it FORD-style: FORD without the fused log.
-//! Locks, logs and recovery are those of protocols with undo logs; see docs/protocols/occ.md.
+//! OCC is the baseline of OOCC's evaluation (Wu, Zhang, Chen, Liao, Shan, Wu, "OOCC: One-round Optimistic Concurrency
+//! Control for Read-Only Disaggregated Transactions"). The paper calls this baseline FORD-style: it is FORD without
+//! the fused log. OCC uses the locks, logs and recovery of protocols with undo logs; see docs/protocols/occ.md.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -55,7 +56,7 @@ const SWITCHES: &[Switch] = &[
 ];
 const LOG_AFTER_VALIDATION: usize = rule_number(SWITCHES, "log-after-validation");
 
-/// The protocol with its switches.
+/// The protocol OCC with its switches.
 pub struct Occ {
     switches: Switches,
 }

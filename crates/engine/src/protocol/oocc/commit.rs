@@ -1,12 +1,13 @@
-//! OOCC's commit: raise, validate and log in one round; wait out readers' leases; write; acknowledge; unlock.
+//! OOCC's commit: raises its locks to exclusive ones, validates and logs in one round; waits until readers' leases
+//! have ended; writes; awaits the acknowledgements; unlocks.
 //!
-//! Invariants: all reads without a lock are validated when all locks are held, and none of these lets readers pass
-//! any more. No data are written before validation has passed and the log is acknowledged. A copy has a record's
-//! first line before its others. No lock is released before every replica has acknowledged its data, or has it
-//! earlier in the same batch.
+//! Invariants: the transaction validates all reads without a lock when it holds all locks, and when none of these
+//! locks lets readers pass any more. The transaction writes no data before validation has passed and the log is
+//! acknowledged. At every replica the first line of a record lands before its other lines. The transaction releases
+//! no lock before every replica has acknowledged its data, or has received the data earlier in the same batch.
 //!
-//! A transaction that has logged a record without its writer's name, and does not write it, takes its entry back
-//! before it releases anything.
+//! A transaction may log a record that does not name its writer, and then not write this record. Such a transaction
+//! makes its log entry invalid before it releases any lock.
 
 use super::leases::{ask_readers, begin_wait, end_reading, end_stage, wait_out};
 use super::prepare::{prepare, prepare_growth};
@@ -47,8 +48,8 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
     commit_prepared(oocc, cx, txn, decided).await
 }
 
-/// Commits the growth of an index. Its locks keep readers away from the first, and it has read nothing without a
-/// lock.
+/// Commits the growth of an index (a structural transaction). The locks of this transaction are exclusive from the
+/// beginning, and it has read nothing without a lock.
 pub(super) async fn commit_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     begin_wait(cx, txn).await;
     let decided = prepare_growth(oocc, cx, txn)?;
@@ -58,13 +59,14 @@ pub(super) async fn commit_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> R
 /// The evidence by which recovery knows that a transaction was decided to commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decided {
-    /// The first line of a record, or of an index header, which names its writer.
+    /// The first line of a record, or of an index header, names the transaction as its writer.
     ByFirstLine,
-    /// A mark in a log area of each group, in front of its data: nodes of ordered indexes do not name their writer.
+    /// Each group's log area gets a mark before the group's data, because nodes of ordered indexes do not name their
+    /// writer.
     ByMarks,
 }
 
-/// Commits a transaction that is prepared; the wait for readers has begun.
+/// Commits a prepared transaction, whose wait for readers has already begun.
 async fn commit_prepared(
     oocc: &Oocc,
     cx: &Context,
@@ -92,15 +94,16 @@ async fn commit_prepared(
     Ok(())
 }
 
-/// Returns whether a record is written that does not name its writer, and that has, or may come to have, another
-/// copy. That copy can show the record where its lock is lost.
+/// Returns whether the transaction writes a record that does not name its writer, and that has, or may get, more than
+/// one replica. The reason: if the primary and its LOCK are lost, recovery still finds such a record at another
+/// replica.
 fn is_nameless(cx: &Context, txn: &Txn) -> bool {
     let may_be_lost = |lock: &Lock| !cx.is_only_copy(lock.address.group());
     txn.locks.iter().any(|lock| lock.writes_nameless() && may_be_lost(lock))
 }
 
-/// Raises, in a round of its own, locks that should have been raised before: absences were found in the round of the
-/// locks.
+/// In a round of its own, raises locks to exclusive that should have been raised earlier. Locks must be raised here
+/// if records were found absent in the same round that took the locks.
 async fn raise_before(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
     if !has_intents || is_needless(txn) || !oocc.switches.is_on(on::RAISE_BEFORE_VALIDATION) {
@@ -113,8 +116,9 @@ async fn raise_before(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     raised(txn)
 }
 
-/// Raises the last locks, validates the reads and sends the log, all in one round. Only then looks at any verdict. If
-/// the verdict is no, takes a log back that has records without a writer's name.
+/// In one round, raises the remaining locks, validates the reads and sends the log. The transaction handles the
+/// answers only after the whole round. If the transaction must abort, and its log entry has records that do not name
+/// their writer, makes the entry invalid.
 async fn raise_validate_and_log(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.round.begin();
     if txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent) {
@@ -129,7 +133,7 @@ async fn raise_validate_and_log(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
     add_redo_log(cx, txn);
     let takes_back = oocc.switches.is_on(on::TAKE_LOG_BACK) && is_nameless(cx, txn);
     if takes_back {
-        // If the future is dropped from here on, recovery by the entry decides.
+        // If the future is dropped after this point, recovery decides the outcome by the log entry.
         begin_doubt(cx, txn);
     }
     let verdict = match send(cx, txn).await {
@@ -146,7 +150,7 @@ async fn raise_validate_and_log(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
     verdict
 }
 
-/// Sends a round that may raise locks.
+/// Sends a round that may raise locks to exclusive ones.
 async fn send(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     cx.port.execute(&mut txn.round).await.map_err(|error| {
         suspect_all_locks(txn);
@@ -161,8 +165,8 @@ fn raised(txn: &mut Txn) -> Result<(), Failure> {
     }
 }
 
-/// Adds the log entry for every copy of one group's log area. There are as many copies as that group's data have, so
-/// the entry is lost only with them.
+/// Adds the log entry for every replica of the log area in one group. The log area has as many replicas as the
+/// group's data, so the entry is lost only together with the data.
 fn add_redo_log(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::LOG);
     let (log, group) = (encode_redo(txn), txn.groups[0]);
@@ -172,7 +176,8 @@ fn add_redo_log(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Sends the data to every replica. From here on only memory says how the transaction ends.
+/// Sends the data to every replica. From here on, only the contents of the memory nodes tell whether the transaction
+/// has committed.
 async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn, decided: Decided) -> Result<(), Failure> {
     enter(cx, phase::WRITE);
     begin_doubt(cx, txn);
@@ -208,8 +213,8 @@ async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn, decided: Decided) -> Re
     Ok(())
 }
 
-/// Adds a mark at each copy that is about to be written, in front of the data for its node: a copy that has any
-/// data has the mark.
+/// Adds a mark at each replica that the transaction will write, before the data for its node. So each replica that
+/// has any of the data also has the mark.
 fn add_marks(cx: &Context, txn: &mut Txn) {
     let copies = cx.groups.whole();
     for index in 0..txn.groups.len() {
@@ -220,9 +225,9 @@ fn add_marks(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Adds a mark to the transaction's log: it was decided to commit. A mark is also in front of locks' releases that
-/// are in one batch with the data. If recovery finds locks given back and no mark, it concludes that the coordinator
-/// knew how the transaction ended.
+/// Adds a mark to the transaction's log entry, which shows that the transaction was decided to commit. A mark is also
+/// written before releases of locks that are in the same batch as the data. If recovery finds released locks and no
+/// mark, it concludes that the coordinator knew the transaction's outcome.
 fn add_mark(txn: &mut Txn, log: Target) {
     let Txn { round, tag, .. } = txn;
     let mark = round.reserve(8);
@@ -230,7 +235,7 @@ fn add_mark(txn: &mut Txn, log: Target) {
     round.write_private(log, mark, 8);
 }
 
-/// Releases every lock; no transaction waits for it.
+/// Releases every lock. The transaction does not wait for the release.
 fn unlock(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::UNLOCK);
     txn.round.begin();

@@ -1,13 +1,15 @@
-//! OOCC's use of clocks: readers that were quick enough do not validate, because writers wait. Where memory is near,
-//! and a transaction is one call, a writer announces that it begins to write instead (`read_together`).
+//! OOCC's use of clocks: a reader that was fast enough does not validate its reads, because writers wait before they
+//! write. If memory is near, and a transaction is one call, a writer instead announces that it begins to write
+//! (`read_together`).
 //!
-//! Invariants: a reader opens its window before its first READ is sent, and closes it when its last READ has ended.
-//! The word of leases is the same before and after. A writer's wait begins when its last lock is acknowledged. The
-//! wait is as long as the word says that the writer loads after that.
+//! Invariants: a reader opens its window of time before it sends its first READ, and closes the window when its last
+//! READ has ended. The node's lease word must be the same when the window opens and when it closes. A writer's wait
+//! begins when its last lock is acknowledged. After its last lock is acknowledged, the writer loads the lease word,
+//! and waits for the time that this word states.
 //!
-//! So nothing that the reader found unlocked was written within its window: the lock came after the window's
-//! beginning, and the data a whole wait after the lock. The reader validates records that it found locked in the mode
-//! that lets it pass (docs/protocols/oocc.md).
+//! So no record that the reader found unlocked was written within the reader's window. The lock came after the
+//! beginning of the window, and the data were written a whole waiting time after the lock. The reader validates
+//! records that it found under a lock which lets readers pass (docs/protocols/oocc.md).
 
 use super::{Oocc, enter, on, phase};
 use crate::cluster::lease::{LeaseWord, Stage};
@@ -20,7 +22,8 @@ use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Wait};
 use tarn_store::ids::{Failure, Mode};
 
-/// Fetches every entry that is not fetched yet, in a window that opens before the transaction's first READ.
+/// Fetches every entry that was not fetched before, in a window of time that opens before the transaction's first
+/// READ.
 pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if let Some(word) = opens(cx, txn) {
         txn.leases.reads_since = Some((cx.port.open_window().await, word));
@@ -39,7 +42,7 @@ pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<()
     access::fetch(oocc, cx, txn).await
 }
 
-/// Fetches for a thread whose readers are counted (explicit leases).
+/// Fetches for a thread whose readers are counted at the records that they read (explicit leases).
 async fn fetch_explicitly(
     oocc: &Oocc,
     cx: &Context,
@@ -51,7 +54,7 @@ async fn fetch_explicitly(
         let nobody = cx.nobody_reads(txn).await;
         txn.reading.early.get_or_insert(nobody);
     }
-    // No writer waits for a reader without an open window.
+    // A reader without an open window is not counted, because no writer waits for it.
     let counts = txn.leases.reads_since.is_some();
     if !oocc.switches.is_on(on::COUNT_BEFORE_READING) {
         let fetched = access::fetch(oocc, cx, txn).await;
@@ -66,8 +69,8 @@ async fn fetch_explicitly(
     access::fetch(oocc, cx, txn).await
 }
 
-/// Ends a fetch that [`near::ask`] has begun, like [`fetch`]. The window opens when the lines have had time to come,
-/// since nothing was read before that.
+/// Ends a fetch that [`near::ask`] has begun, in the same way as [`fetch`]. The window opens only after the
+/// prefetched lines have had time to arrive, because nothing was read before that.
 #[inline]
 pub(super) fn fetch_near(
     oocc: &Oocc,
@@ -87,9 +90,10 @@ pub(super) fn fetch_near(
     near::read(oocc, cx, txn, memory)
 }
 
-/// Runs a whole transaction that reads records together. It has committed if no writer has begun to write since its
-/// lines had time to come; this needs no clock. Else it validates. (Where stillness is off, a window opens then, and
-/// reads in lease are committed.)
+/// Runs a whole transaction that reads a batch of records. The transaction has committed if no writer has begun to
+/// write since the prefetched lines have had time to arrive. This check needs no clock. If a writer has begun to
+/// write, the transaction validates its reads. (If the switch for this check is off, a window opens at that time, and
+/// reads within the lease need no validation.)
 #[inline]
 pub(super) fn read_together(
     oocc: &Oocc,
@@ -99,8 +103,8 @@ pub(super) fn read_together(
 ) -> BatchOutcome {
     let stillness = oocc.switches.is_on(on::STILLNESS);
     if !is_again {
-        // A reader that needs no lease follows its changes, too. Otherwise others would wait for its node, and give
-        // it up.
+        // Even a reader that needs no lease follows changes of the lease word. If this reader did not follow a
+        // change, other nodes would wait for this node to confirm the change, and finally treat the node as failed.
         let word = cx.node.read_lease();
         if stillness {
             together.moment = Some(memory.moment());
@@ -126,7 +130,8 @@ pub(super) fn read_together(
     }
 }
 
-/// Returns which reads since then must be validated: only the marked ones, if no writer has begun to write.
+/// Returns which reads must be validated: only the marked reads if no writer has begun to write since the moment
+/// `since`.
 #[inline]
 fn still_since(cx: &Context, since: Option<EpochSnapshot>, memory: DirectMemory<'_>) -> Which {
     if since.is_some_and(|since| memory.is_still(since)) {
@@ -136,8 +141,8 @@ fn still_since(cx: &Context, since: Option<EpochSnapshot>, memory: DirectMemory<
     Which::All
 }
 
-/// Returns the word of a window that is to open now, if one is: before the transaction's first READ, if it only asks
-/// to read.
+/// Returns the lease word if the transaction must open a window now. A window opens before the transaction's first
+/// READ, if the transaction has requested only reads.
 #[inline]
 fn opens(cx: &Context, txn: &Txn) -> Option<LeaseWord> {
     let has_read = txn.fetched != 0 || txn.read_near || !txn.checks.is_empty();
@@ -148,7 +153,7 @@ fn opens(cx: &Context, txn: &Txn) -> Option<LeaseWord> {
     Some(cx.node.read_lease()).filter(|word| word.read_ns() > 0)
 }
 
-/// Ends a transaction that has only read: validates the reads that still need it.
+/// Ends a transaction that has only read, and validates those reads that still need it.
 pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let closed = match txn.leases.reads_since.take() {
         Some((window, word)) => Some((cx.port.close_window(window, word.lease()).await, word)),
@@ -160,7 +165,7 @@ pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
     validate_those(oocc, cx, txn, which).await
 }
 
-/// Ends a transaction like [`end_reading`], without a round.
+/// Ends a transaction like [`end_reading`], but without a round.
 #[inline]
 pub(super) fn end_reading_near(
     oocc: &Oocc,
@@ -172,14 +177,14 @@ pub(super) fn end_reading_near(
     let closed = opened.map(|(window, word)| (memory.close_window(window, word.lease()), word));
     cx.leave_reading(txn);
     let closed = (closed, txn.reading.is_late());
-    // The thread followed the word when the window opened.
+    // This thread followed changes of the lease word when the window opened.
     let which = still_to_see(oocc, cx, closed, || cx.node.kept_read_lease());
     near::validate(oocc, cx, txn, (memory, which))
 }
 
-/// Returns which reads must be validated once the window has closed. Only the marked ones, if no record that was read
-/// unlocked was written between the first READ and the last. Under explicit leases this is known only of a reader
-/// that was counted at all records before it read them.
+/// Returns which reads must be validated after the window has closed. Only the marked reads must be validated if no
+/// record that was found unlocked was written between the first READ and the end of the window. Under explicit leases
+/// this is known only if the reader was counted at all its records before it read them.
 #[inline]
 fn still_to_see(
     oocc: &Oocc,
@@ -201,14 +206,14 @@ fn still_to_see(
     Which::All
 }
 
-/// Begins to time a read-write transaction, if it is one of the sample.
+/// Begins to measure the time of a read-write transaction, if it belongs to the sample.
 fn begin_timing(cx: &Context, txn: &mut Txn) {
     if cx.delays.as_ref().is_some_and(|delays| delays.samples()) {
         txn.leases.timed_since = cx.port.stopwatch();
     }
 }
 
-/// Notes that a timed transaction has ended a stage.
+/// Notes that a measured transaction has ended a stage.
 #[inline]
 pub(super) fn end_stage(cx: &Context, txn: &mut Txn, stage: Stage) {
     if txn.leases.timed_since.is_some() {
@@ -224,14 +229,15 @@ fn note_stage(cx: &Context, txn: &mut Txn, stage: Stage) {
     }
 }
 
-/// Begins the wait for readers, if there is one: all locks are acknowledged.
+/// Begins the wait for readers, if the node's lease word requires a wait. All locks of the transaction are
+/// acknowledged by now.
 pub(super) async fn begin_wait(cx: &Context, txn: &mut Txn) {
     if txn.leases.waits_since.is_none() && cx.node.read_lease().wait_ns() > 0 {
         txn.leases.waits_since = Some(cx.port.begin_wait().await);
     }
 }
 
-/// Under explicit leases: counts the reader of a range at every node of its index before the node is read.
+/// Under explicit leases, counts the reader of a range at every node of its index before the reader reads that node.
 pub(super) fn count_nodes(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     let counts = cx.counts_readers() && oocc.switches.is_on(on::COUNT_BEFORE_READING);
     if counts && txn.leases.reads_since.is_some() {
@@ -239,8 +245,9 @@ pub(super) fn count_nodes(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Under explicit leases: a transaction that has all of its locks asks whether any reader is at their records and
-/// leaves. A growth does not ask: it moves the records by which readers are counted.
+/// Under explicit leases, a transaction that holds all its locks asks the other nodes whether any reader is at the
+/// locked records and leaves. The growth of an index does not ask this, because it moves the records at which readers
+/// are counted.
 pub(super) fn ask_readers(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     if !cx.counts_readers() {
         return;
@@ -253,8 +260,8 @@ pub(super) fn ask_readers(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Returns whether every node that may read has answered that it reads none of the records that are about to be
-/// written.
+/// Returns whether every node that may read has answered that it reads none of the records that this transaction will
+/// write.
 async fn nobody_reads(cx: &Context, txn: &mut Txn) -> bool {
     match txn.reading.early {
         _ if !txn.reading.may_ask => false,
@@ -263,7 +270,7 @@ async fn nobody_reads(cx: &Context, txn: &mut Txn) -> bool {
     }
 }
 
-/// Waits until no reader that missed any of the locks can still be in lease.
+/// Waits until the lease of every reader that did not see one of the transaction's locks has ended.
 pub(super) async fn wait_out(cx: &Context, txn: &mut Txn) {
     let word = cx.node.read_lease();
     if word.wait_ns() == 0 {
@@ -276,7 +283,7 @@ pub(super) async fn wait_out(cx: &Context, txn: &mut Txn) {
     enter(cx, phase::WAIT_OUT);
     let since: Wait = match txn.leases.waits_since.take() {
         Some(since) => since,
-        // There was no lease to wait for when the locks were acknowledged.
+        // When the locks were acknowledged, no lease was in use, so the wait begins only now.
         None => cx.port.begin_wait().await,
     };
     cx.port.end_wait(since, word.wait()).await;

@@ -1,8 +1,9 @@
-//! OOCC: optimistic readers of one round, because writers wait before they write; locks beside records that say their
-//! version in every line, one-sided verbs only.
+//! OOCC: optimistic readers that need only one round, because writers wait before they write. Locks lie beside
+//! records, each line of a record contains its version, and only one-sided verbs are used.
 //!
-//! After the paper "OOCC" (see docs/protocols/oocc.md for its full reference). Its text loses serializability and
-//! data in thirteen places. Each is a switch here, and each rule that `literal` lacks is a planted bug.
+//! After the paper "OOCC" (see docs/protocols/oocc.md for its full reference). Followed exactly, the paper's text
+//! loses serializability or data in thirteen places. Each of these thirteen places is a switch here, and each rule
+//! that the variant `literal` lacks is a planted bug.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -21,7 +22,8 @@
 //! | abort | 1 at lock, 2 at validation; + 1 if it has logged a record of half a line that has copies: take the log back | release |
 //! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 //!
-//! No read costs an atomic. The counts are the same for every number of replicas and every length of records.
+//! No read costs an atomic verb. The numbers of rounds are the same for every number of replicas and every length of
+//! records.
 //!
 //! # Deviations from the published system, each a switch
 //! See [`Oocc::INFO`](crate::protocol::Protocol::INFO).
@@ -53,21 +55,23 @@ use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use tarn_store::layout::{LayoutKind, LockMode, LockWord};
 use tarn_store::placement::catalog::{Options, Table};
 
-/// The protocol with its switches.
+/// The protocol OOCC with its switches.
 pub struct Oocc {
     switches: Switches,
 }
 
 impl Oocc {
-    /// Returns the mode in which a transaction locks records, by the facts that are known so far. Once it has read a
-    /// record that it does not write, or found one absent, its locks must keep readers away. Readers that pass could
-    /// order it both before and behind another transaction.
+    /// Returns the mode in which a transaction locks records, according to the facts that it knows so far. Once the
+    /// transaction has read a record that it does not write, or found a record absent, its locks must be exclusive.
+    /// If the locks let readers pass, these readers could see the transaction both before and after another
+    /// transaction.
     fn lock_mode(&self, txn: &Txn) -> HeldAs {
         let writes_all = || {
             let writes = |mode| mode == Mode::Update;
             txn.checks.is_empty() && txn.entries.iter().all(|entry| writes(entry.mode))
         };
-        // A writer that asks whether records are being read, and waits if so, must have kept readers away by then.
+        // Under explicit leases, a writer asks whether its records are being read. The writer must hold exclusive
+        // locks when it asks, so that no new reader can come.
         let may_pass =
             self.switches.is_on(on::IMPLICIT) || !self.switches.is_on(on::EXCLUSIVE_IF_EXPLICIT);
         let passes = self.switches.is_on(on::INTENT)
@@ -104,7 +108,7 @@ impl Structure for Oocc {
 impl Access for Oocc {
     type Locks = ByCas;
 
-    /// Both modes refuse a writer: it could not get the lock.
+    /// Both modes of a lock refuse a writer, because the writer could not get the lock.
     #[inline(always)]
     fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         match LockWord::from_word(lock).held_against(me) {
@@ -122,8 +126,8 @@ impl Access for Oocc {
         node_locks::ask_as(cx, txn, address, (LockKind::Record, held_as))
     }
 
-    /// Records that are read from now on are not locked. So earlier locks must keep readers away before these reads
-    /// are validated.
+    /// The records that the transaction reads from now on are not locked. So the locks that the transaction already
+    /// holds must be raised to exclusive before these reads are validated.
     fn plan_piggyback(&self, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
         let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
         let is_late = has_intents && self.lock_mode(txn) == HeldAs::Exclusive;
@@ -176,7 +180,7 @@ impl RedoRules for Oocc {
     }
 }
 
-/// Records in lines: reads that took no longer than a lease are not validated.
+/// Access to records in lines; reads that took no longer than a lease are not validated.
 pub struct InLease;
 
 impl RecordAccess<Oocc> for InLease {
@@ -235,7 +239,7 @@ impl RecordAccess<Oocc> for InLease {
 
     #[inline]
     fn reads_together(cx: &Context) -> bool {
-        // A reader that is counted at its records needs a working set.
+        // A thread whose readers are counted at their records uses no batches, because the count needs a working set.
         !cx.counts_readers()
     }
 

@@ -1,9 +1,10 @@
-//! The writes of OOCC's commit: whole records, whose every line has the new version, and directory records behind
-//! them.
+//! The writes of OOCC's commit: whole records, with the new version in every line, and after them directory records.
 //!
-//! Invariant: a record is written whole except for LOCK, whichever columns have changed, with its first line in
-//! front. The first line names its writer. So recovery knows that the writer was decided to commit. In a record of
-//! half a line VERSION shows this. Writes that do not show it come behind: links of chains, then directory records.
+//! Invariant: a record is written whole, except for LOCK, even if only some columns have changed. The first line of a
+//! record is written before its other lines. The first line names the transaction that has written the record. So a
+//! first line in memory shows recovery that this transaction was decided to commit. In a record of half a line, which
+//! names no writer, VERSION shows the decision instead. Writes that do not show the transaction's decision are
+//! written after the records: links of chains, then directory records.
 
 use super::commit::Decided;
 use super::{Oocc, on};
@@ -22,9 +23,10 @@ use tarn_store::placement::catalog::Table;
 
 /// Decides the new versions and gathers the bytes to write.
 pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // The links to new blocks that inserts have put behind their buckets.
+    // The number of links to new overflow blocks, which inserts have added to the chains of their buckets.
     let chains = txn.pieces.len();
-    // Takes the entries out of the transaction, so that each can be read while the rest changes.
+    // Takes the entries out of the transaction, so that the loop can read an entry while it changes the rest of the
+    // transaction.
     let mut entries = std::mem::take(&mut txn.entries);
     for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
         let table = cx.table(entry.table);
@@ -53,9 +55,9 @@ pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     finish(cx, txn, redo_bytes)
 }
 
-/// Completes the writes of an index's growth. The header of a hash index names its writer, and comes first: a record
-/// that moves names its earlier writer, and a directory record names none. Nodes of an ordered index name none,
-/// either. Returns the evidence for recovery.
+/// Completes the writes of an index's growth. The header of a hash index names its writer, so the header is written
+/// first. A record that moves still names its earlier writer, and a directory record names no writer. Nodes of an
+/// ordered index name no writer, either. Returns the evidence that recovery will use.
 pub(super) fn prepare_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<Decided, Failure> {
     let header = txn.locks[0].address.plus(VERSION_AT);
     let first = txn.pieces.iter().position(|piece| piece.address == header);
@@ -66,7 +68,7 @@ pub(super) fn prepare_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result
     Ok(if first.is_some() { Decided::ByFirstLine } else { Decided::ByMarks })
 }
 
-/// Gives new versions to buckets whose chain an insert that was taken back may have made longer.
+/// Raises the versions of buckets whose chains may have become longer because of an insert that was taken back.
 fn lengthen_for_void(txn: &mut Txn) {
     for index in 0..txn.entries.len() {
         let Entry { void, directory_lock, .. } = txn.entries[index];
@@ -76,7 +78,8 @@ fn lengthen_for_void(txn: &mut Txn) {
     }
 }
 
-/// Leaves chains as they were, since no record is inserted: nothing would name the writer.
+/// Removes the new links of chains. The transaction writes no record, so nothing in memory would name the writer of
+/// these links.
 fn shorten_chains(cx: &Context, txn: &mut Txn) {
     while let Some(next) = txn.pieces.pop() {
         let block = Address::from_word(txn.round.word(next.new));
@@ -84,7 +87,7 @@ fn shorten_chains(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Writes a record that is inserted.
+/// Adds the writes of a record that is inserted.
 fn insert(oocc: &Oocc, txn: &mut Txn, entry: &Entry, table: &Table) {
     let directory = txn.locks[entry.directory_lock as usize];
     let former = txn.locks[entry.lock as usize].old_version;
@@ -96,7 +99,7 @@ fn insert(oocc: &Oocc, txn: &mut Txn, entry: &Entry, table: &Table) {
     raise_directory(txn, entry.directory_lock, Version::NEVER);
 }
 
-/// Writes all of a record, with its new contents.
+/// Adds the writes of a whole record with its new contents.
 fn write_record(oocc: &Oocc, txn: &mut Txn, entry: &Entry, (table, version): (&Table, Version)) {
     let slot = &table.slot;
     let Some(lined) = slot.lined() else { unreachable!("every table of this layout is lined") };
@@ -104,7 +107,7 @@ fn write_record(oocc: &Oocc, txn: &mut Txn, entry: &Entry, (table, version): (&T
     txn.locks[entry.lock as usize].nameless = lined.is_half();
     let Txn { round, pieces, tag, .. } = txn;
     let image = match lined.lines() {
-        // The payload is in a copy of the slot already.
+        // The payload already lies in a copy of the slot.
         1 => BufferOffset(entry.payload.0 - slot.payload_at as u32),
         _ => {
             let image = round.reserve_lines(slot.slot_bytes);

@@ -1,6 +1,7 @@
 //! OOCC's switches, phases and reasons to abort.
 //!
-//! Invariant: each rule's and phase's number is its position in [`SWITCHES`] or [`PHASES`], found by its name.
+//! Invariant: the number of each rule and phase is its position in [`SWITCHES`] or [`PHASES`]; a search by its name
+//! finds the position.
 
 use crate::cluster::info::{Limit, Only, Switch};
 use crate::cluster::rules::Rule;
@@ -197,7 +198,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
 ];
 
-/// The numbers of the phases that OOCC enters itself.
+/// The numbers of the phases that OOCC's own code enters.
 pub(super) mod phase {
     use super::*;
     pub const IN_LEASE: usize = phase_number(PHASES, "in_lease");

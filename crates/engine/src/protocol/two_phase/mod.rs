@@ -1,10 +1,12 @@
-//! Two-phase locking without waiting: a transaction locks each record before it reads or writes it, beside the record, and keeps all locks
-//! until it has committed. A lock that another holds is refused, and the transaction aborts.
+//! Two-phase locking without waiting. A transaction locks each record, beside the record, before it reads or writes
+//! it, and keeps all locks until it has committed. If another transaction holds a lock, the request is refused and
+//! the requesting transaction aborts.
 //!
-//! Eswaran, Gray, Lorie, Traiger, "The notions of consistency and predicate locks in a database system", CACM 1976; without waiting:
-//! Bernstein and Goodman, "Concurrency control in distributed database systems", ACM Computing Surveys 1981. A lock has one mode, so that
-//! readers keep one another away. It is here as the plainest system that the shared answers make: the word of a lock is its holder's tag,
-//! old bytes are logged, and recovery is that of every such log.
+//! Eswaran, Gray, Lorie, Traiger, "The notions of consistency and predicate locks in a database system", CACM 1976;
+//! without waiting: Bernstein and Goodman, "Concurrency control in distributed database systems", ACM Computing
+//! Surveys 1981. A lock has only one mode, so a reader's lock also keeps other readers away. This protocol is the
+//! simplest system that the shared parts of protocols make. A lock word is its holder's tag, the log contains old
+//! bytes, and recovery is the one that all such logs use.
 //!
 //! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
@@ -32,12 +34,12 @@ use crate::transaction::working_set::{Leases, LockKind, NO_LOCK, Txn};
 use tarn_fabric::address::Address;
 use tarn_store::ids::Failure;
 
-/// The protocol with its switches.
+/// The protocol for two-phase locking, with its switches.
 pub struct TwoPhase {
     switches: Switches,
 }
 
-/// A lock of one mode, which readers take too.
+/// A kind of lock with only one mode, which readers take, too.
 pub struct ReadsToo;
 
 impl Locks for ReadsToo {
@@ -65,7 +67,7 @@ impl Described for TwoPhase {
 
 impl Structure for TwoPhase {
     async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-        // An entry keeps the lock under which it may be written; a structural transaction has no entries.
+        // An entry whose record may be written keeps its lock here; a structural transaction has no entries.
         let writes =
             txn.entries.is_empty() || txn.entries.iter().any(|entry| entry.lock != NO_LOCK);
         if writes {

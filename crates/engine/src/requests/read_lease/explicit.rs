@@ -1,10 +1,12 @@
-//! How readers under explicit leases are counted and asked for: by a look where nodes are in one process, otherwise by
+//! Explicit leases: how a node counts its readers, and how a writer asks other nodes about readers. Where nodes are
+//! in one process, the writer reads their counts directly. If nodes are in different processes, the writer sends
 //! messages.
 //!
-//! Invariants: a writer that asks has all of its locks. It concludes that there are no readers only when every life
-//! that may read has said so. These are all members that run, looked up after the locks were taken, while no life is
-//! over and not recovered. A life that does not answer counts as reading, and the writer waits out its lease. Lives
-//! that come later find the locks.
+//! Invariants: a writer asks only after it holds all of its locks. The writer concludes that there are no readers
+//! only when every node incarnation that may read has said so. The incarnations that may read are all running
+//! members. The writer looks up the running members after it has taken its locks, while every ended incarnation is
+//! recovered. An incarnation that does not answer counts as reading, and the writer waits until its lease has ended.
+//! Incarnations that join later find the locks.
 //!
 //! ```text
 //! request   {name u64}*                  reply   whether any transaction reads one of them u8
@@ -23,19 +25,20 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::rpc::Peer;
 use tarn_store::ids::Mode;
 
-/// The part of a node's memory that a place belongs to, for the explorer of every order.
+/// For the explorer of every order, the part of a node's state to which a counter of readers belongs.
 fn part(readers: &NodeReaders, place: usize) -> LocalPart {
     LocalPart { node: readers.id.slot, number: (place % usize::from(LOCAL_PARTS)) as u16 }
 }
 
 impl Context {
-    /// Whether readers are counted, for writers that ask.
+    /// Whether the node counts its readers, so that writers can ask about them.
     #[inline]
     pub(crate) fn counts_readers(&self) -> bool {
         self.readers.is_some()
     }
 
-    /// Counts a transaction at all records that it reads and is not counted at. Call it before the READs are sent.
+    /// Counts a transaction at all records that it reads and at which it is not yet counted. Call this function
+    /// before the READs are sent.
     pub(crate) fn enter_reading(&self, txn: &mut Txn) {
         let Some(its) = &self.readers else { return };
         let (node, Txn { entries, reading, .. }) = (&its.node, txn);
@@ -48,7 +51,7 @@ impl Context {
         node.told();
     }
 
-    /// The same for the nodes of ordered indexes that the next round reads.
+    /// Counts a transaction at the nodes of ordered indexes that its next round reads.
     pub(crate) fn enter_nodes(&self, txn: &mut Txn) {
         let Some(its) = &self.readers else { return };
         let (node, Txn { ordered, reading, .. }) = (&its.node, txn);
@@ -70,7 +73,7 @@ impl Context {
         reading.places.push(place as u32);
     }
 
-    /// The transaction's window has closed, or will never close.
+    /// Removes a transaction from the counts. Its window has closed, or will never close.
     #[inline]
     pub(crate) fn leave_reading(&self, txn: &mut Txn) {
         if !txn.reading.places.is_empty() {
@@ -87,7 +90,7 @@ impl Context {
         }
     }
 
-    /// Reports the change to the explorer, and charges virtual time.
+    /// Reports the change of a count to the explorer, and charges virtual time.
     #[inline]
     fn counted_in(&self, node: &NodeReaders, place: usize) {
         if node.transport == Transport::Direct {
@@ -98,8 +101,9 @@ impl Context {
         }
     }
 
-    /// Asks other nodes by messages, if messages are in use. The caller has all of its locks, and has time until it
-    /// writes. A message is sent again for at most `within`, which is a lease: after that time no answer is needed.
+    /// Asks other nodes about readers, if nodes communicate by messages. The caller holds all of its locks, and has
+    /// time until it writes. The thread repeats a message for at most `within`, which is the lease. After that time
+    /// the writer needs no answer.
     pub(crate) fn ask_readers(&self, txn: &mut Txn, within: Nanos) {
         let Some(its) = self.readers.as_ref().filter(|its| its.has_messages()) else { return };
         its.look_around(&*self.database().membership, &self.database().lease_desk);
@@ -117,8 +121,8 @@ impl Context {
         }
     }
 
-    /// Whether no transaction reads the records that this one has locked and is about to write. A node that does not
-    /// answer counts as reading.
+    /// Whether no transaction reads the records that this transaction has locked and is about to write. A node that
+    /// does not answer counts as reading.
     pub(crate) async fn nobody_reads(&self, txn: &mut Txn) -> bool {
         let Some(its) = &self.readers else { return false };
         its.look_around(&*self.database().membership, &self.database().lease_desk);
@@ -129,13 +133,14 @@ impl Context {
         }
         match its.node.transport {
             Transport::Own | Transport::Near | Transport::Direct => self.looked_around(its, txn),
-            // A node that could not be asked may have gone since; then no node was asked.
+            // A node to which no question could be sent may have left since. In that case no question was sent at
+            // all.
             Transport::Rpc if !txn.reading.has_asked => false,
             Transport::Rpc => self.all_deny(its, &mut txn.reading).await,
         }
     }
 
-    /// Looks at each other node's counts. Returns whether none of them has a reader.
+    /// Reads each other node's counts. Returns whether none of them has a reader.
     fn looked_around(&self, its: &ThreadReaders, txn: &Txn) -> bool {
         let others = its.others.borrow();
         let mut all = others.iter().flat_map(|others| &others.all).flatten();
@@ -146,7 +151,7 @@ impl Context {
         !all.any(reads)
     }
 
-    /// Whether a node whose counts can be looked at has a reader of any of the records.
+    /// Whether a node whose counts this thread can read directly has a reader of any of the records.
     fn reads_here(&self, readers: &NodeReaders, txn: &Txn) -> bool {
         if self.port.charges() {
             written(txn).for_each(|_| self.port.charge(Cost::LocalLookup));
@@ -163,10 +168,11 @@ impl Context {
         })
     }
 
-    /// Takes in the answers, until one says that there is a reader. Returns whether none says so.
+    /// Processes the answers, until one answer reports a reader. Returns whether no answer reports a reader.
     async fn all_deny(&self, its: &ThreadReaders, reading: &mut Reading) -> bool {
         poll_fn(|waiting| {
-            // A coroutine that waits must move messages on itself: the thread's service may not run before.
+            // A coroutine that waits must itself process messages, because the thread's service may not run before
+            // the wait ends.
             its.serve(&self.port);
             let mut is_any = false;
             reading.asked.retain_mut(|call| match Pin::new(call).poll(waiting) {
@@ -189,7 +195,8 @@ impl Context {
     }
 }
 
-/// The records and leaves that a transaction writes, or may write. Leaves are locked as directory records are.
+/// The records and leaves that a transaction writes, or may write. Leaves are locked in the same way as directory
+/// records.
 fn written(txn: &Txn) -> impl Iterator<Item = RecordName> {
     let written = txn.entries.iter().filter(|entry| entry.mode != Mode::Read);
     let records = written.map(|entry| RecordName::of(entry.table, entry.key));

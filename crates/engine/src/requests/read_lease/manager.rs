@@ -1,16 +1,18 @@
-//! The manager of leases: it adjusts their length to how long transactions take, and monitors the clocks that leases
-//! rely on.
+//! The lease manager: it adjusts the length of leases to how long transactions take, and monitors the clocks that
+//! leases rely on.
 //!
-//! Invariants: each node that may be asked, or be the manager, runs [`LeaseKeeper::run`]. At most one of them is the
-//! manager; the membership service chooses it. The manager keeps nothing that others rely on. Its nodes keep the
-//! counts, the service keeps the word of record, and a change goes on by acknowledgements alone. So a manager that dies
-//! half-way leaves nothing to repair, and its successor begins with a look of its own. Two managers at a time, one of
-//! them expelled without knowing it, are just two members that ask for changes.
+//! Invariants: each node that may receive a request from the manager, or become the manager, runs
+//! [`LeaseKeeper::run`]. At most one of these nodes is the manager; the membership service chooses it. The manager
+//! stores nothing on which other nodes rely. The members keep the counts, the membership service keeps the lease word
+//! of record, and acknowledgements alone drive a change forward. So a manager that dies in the middle of a change
+//! leaves nothing to repair, and its successor begins by gathering the counts itself. Two managers may exist at the
+//! same time, one of them expelled without knowing it. Two managers at the same time are just two members that
+//! request changes.
 //!
 //! ```text
 //! request   empty                                  reply   how far the node's clock has run u64 | {place u8, count u64}*
 //! ```
-//! After OOCC, section VII, whose manager holds the leases itself and writes them to all nodes.
+//! The design follows OOCC, section VII, whose manager holds the leases itself and writes them to all nodes.
 
 use super::monitor::{ClockMonitor, Sighting};
 use crate::cluster::lease::{Delays, LeasePolicy};
@@ -27,31 +29,32 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rpc::{Answer, HandlerId, Peer, Rpc, RpcConfig};
 
-/// Names the handler that returns a node's counts. STAMP is below.
+/// The number of the handler that returns a node's counts. The handler STAMP has a smaller number.
 pub const DELAYS: HandlerId = HandlerId(9);
-/// How often a keeper looks for calls, and at the word of record.
+/// How often a keeper checks for calls, and reads the lease word of record.
 const LOOK_AGAIN: Nanos = Nanos(20_000);
-/// How often it looks while it waits for an answer or an acknowledgement.
+/// How often a keeper checks while it waits for an answer or an acknowledgement.
 const LOOK_SOON: Nanos = Nanos(1_000);
-/// Datagrams that it takes at a time.
+/// The number of datagrams that a keeper processes in one step.
 const BUDGET: usize = 64;
 
-/// One node's keeper; see the module's text.
+/// The lease keeper of one node; see the module's text.
 pub struct LeaseKeeper {
     cx: Rc<Context>,
     policy: LeasePolicy,
-    /// How other nodes are asked: on the thread of the same number. `None` where all are in one process.
+    /// The messages to other nodes, and the number of the thread that each node answers on. `None` if all nodes are
+    /// in one process.
     rpc: Option<(Rpc, u16)>,
 }
 
-/// The manager's memory from look to look.
+/// The state that the manager keeps from one round of questions to the next.
 #[derive(Default)]
 struct Memory {
     counted: Option<BTreeMap<NodeId, Delays>>,
     clocks: ClockMonitor,
 }
 
-/// The result of one look.
+/// The result of one round of questions to all members.
 #[derive(Default)]
 struct Look {
     counted: BTreeMap<NodeId, Delays>,
@@ -59,15 +62,16 @@ struct Look {
 }
 
 impl LeaseKeeper {
-    /// The keeper of a node in one process with all others; `None` if leases are not to be adjusted, or there are none.
+    /// Creates the keeper of a node in one process with all other nodes. `None` if the length of leases is not
+    /// adjusted, or there are no leases.
     pub fn near(cx: Rc<Context>) -> Option<LeaseKeeper> {
         let policy = cx.database().membership.read_lease_policy()?;
         cx.node.delays()?;
         Some(LeaseKeeper { cx, policy, rpc: None })
     }
 
-    /// The keeper of a node that asks the others by calls, over this thread's messages, which serve no other purpose.
-    /// Each keeper asks the threads of its own number.
+    /// Creates the keeper of a node that calls the other nodes through this thread's messages. The messages of this
+    /// thread serve no other purpose. Each keeper calls the threads with its own thread number.
     pub fn apart(cx: Rc<Context>, config: RpcConfig) -> Option<LeaseKeeper> {
         let keeper = LeaseKeeper::near(cx)?;
         let thread = keeper.cx.port.endpoint().thread;
@@ -81,8 +85,8 @@ impl LeaseKeeper {
         Some(LeaseKeeper { rpc: Some((rpc, thread)), ..keeper })
     }
 
-    /// Answers requests, follows the word of record, and acts as the manager if the service chooses it. It ends when
-    /// its life is over or `goes_on` returns false.
+    /// Answers requests, follows the lease word of record, and acts as the manager if the membership service chooses
+    /// this node. The function ends when the node's incarnation has ended or `goes_on` returns false.
     pub async fn run(&self, goes_on: impl Fn() -> bool) {
         let (port, mut memory) = (&self.cx.port, Memory::default());
         let mut next = port.now() + Nanos(self.policy.every_ns);
@@ -111,7 +115,7 @@ impl LeaseKeeper {
         self.cx.node.read_lease();
     }
 
-    /// One look of the manager, and its consequences.
+    /// Makes one round of the manager: it gathers the counts, and adjusts the lease or expels members.
     async fn manage(&self, memory: &mut Memory, goes_on: &impl Fn() -> bool) {
         let (database, drift) = (self.cx.database(), self.cx.port.drift());
         let (membership, desk) = (&database.membership, &database.lease_desk);
@@ -134,7 +138,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Asks all members that run transactions.
+    /// Gathers the counts of all members that run transactions.
     async fn look(&self, goes_on: &impl Fn() -> bool) -> Look {
         let (database, me) = (self.cx.database(), self.cx.node.id);
         let mut look = Look::default();
@@ -151,7 +155,8 @@ impl LeaseKeeper {
         look
     }
 
-    /// Asks one node; `None` if it does not answer in time. It is asked again at the next look.
+    /// Requests the counts of one node; `None` if the node does not answer in time. The manager requests these counts
+    /// again in the next round.
     async fn ask(
         &self,
         rpc: &Rpc,
@@ -177,7 +182,7 @@ impl LeaseKeeper {
         Delays::decode(counted)
     }
 
-    /// Asks for another length, and waits until all have acknowledged the word with it.
+    /// Requests another lease length, and waits until all members have acknowledged the word with that length.
     async fn adjust(
         &self,
         (from_ns, to_ns): (u32, u32),
@@ -193,7 +198,7 @@ impl LeaseKeeper {
             self.attend();
             let word = membership.read_lease();
             if word.change() != first.change() && word.change() != second {
-                // Another manager has gone on from there.
+                // Another manager has begun a later change.
                 return;
             }
             if word.change() == second && membership.read_lease_missing().is_empty() {

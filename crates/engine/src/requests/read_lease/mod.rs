@@ -1,6 +1,6 @@
-//! Use of readers' leases: which transactions read, how long transactions take, and which clocks run off.
+//! The use of readers' leases: which transactions read, how long transactions take, and which clocks drift too far.
 //!
-//! Invariant: the rule itself is in [`crate::cluster::lease`].
+//! Invariant: the rule that makes leases safe is in [`crate::cluster::lease`].
 
 pub(crate) mod explicit;
 pub mod manager;

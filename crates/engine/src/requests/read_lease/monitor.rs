@@ -1,15 +1,17 @@
-//! Finds clocks that run off: it compares the rates of members' clocks by two readings of each.
+//! Finds clocks that drift too far: it compares the rates of the members' clocks, by two readings of each clock.
 //!
-//! Invariants: a clock that differs from the reference by less than [`OFF_PERCENT`] of the believed drift is never
-//! named, however slow messages are. The reason is that a reading is known to lie between two of the asker's own. A
-//! clock that differs by all of the believed drift is named as soon as messages are quick against the time between two
-//! readings. Then the remaining part exceeds the uncertainty of the rates.
+//! Invariants: the monitor never reports a clock that differs from the reference by less than [`OFF_PERCENT`] of the
+//! believed drift, however slow messages are. The reason is that a reading is known to lie between two readings of
+//! the asking node's own clock. The monitor reports a clock that differs by all of the believed drift as soon as
+//! message delays are short against the time between two readings. Then the remaining part of the drift exceeds the
+//! uncertainty of the rates.
 //!
 //! Leases rely on rates alone: readers trust `lease·(1 − ρ)`, writers wait `lease·(1 + ρ)`, each by its own clock. So
 //! two clocks may differ by almost 2ρ (docs/fault-model.md). Two clocks that differ from one reference by 0.8ρ differ
-//! by 1.6ρ. The reference is the member in the middle, since the asker's own clock may be the one that runs off. Of two
-//! in the middle it is the nearer to the asker's. The compared value is how far a clock has run. An interval that holds
-//! the true time ([`tarn_fabric::port::Port::clock`]) would not do: it is computed from the same clock, and allows for
+//! from each other by 1.6ρ. The reference is the clock with the median rate, since the asking node's own clock may be
+//! the one that drifts too far. If two clocks are in the middle, the reference is the one nearer to the asking node's
+//! clock. The compared value is the time that a clock has advanced. An interval that holds the true time
+//! ([`tarn_fabric::port::Port::clock`]) would not serve, because it is computed from the same clock, and allows for
 //! the believed drift.
 
 use std::collections::BTreeMap;
@@ -17,7 +19,7 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::window::Drift;
 
-/// The percentage of the believed drift that is too much (docs/protocols/oocc.md, "Leases").
+/// The percentage of the believed drift above which a clock counts as wrong (docs/protocols/oocc.md, "Leases").
 pub const OFF_PERCENT: i128 = 80;
 
 const BILLION: i128 = 1_000_000_000;
@@ -25,15 +27,15 @@ const BILLION: i128 = 1_000_000_000;
 /// One reading of a member's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sighting {
-    /// The asker's clock before the member's was read.
+    /// The asking node's clock before the member's clock was read.
     pub before: Nanos,
-    /// The member's clock.
+    /// The reading of the member's clock.
     pub shown: Nanos,
-    /// The asker's clock after that.
+    /// The asking node's clock after the member's clock was read.
     pub after: Nanos,
 }
 
-/// How much faster than the asker's a clock is, in parts of a billion: between these bounds.
+/// How much faster than the asking node's clock a clock runs, in parts per billion: between these two bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rate {
     low: i128,
@@ -41,10 +43,10 @@ struct Rate {
 }
 
 impl Rate {
-    /// The rate of the asker's own clock.
+    /// The rate of the asking node's own clock.
     const OWN: Rate = Rate { low: 0, high: 0 };
 
-    /// The rate between two readings; `None` if they were not apart.
+    /// The rate between two readings; `None` if no time passed between them.
     fn of(first: Sighting, last: Sighting, tick_ns: u32) -> Option<Rate> {
         let tick = i128::from(tick_ns);
         let apart = |from: Nanos, to: Nanos| i128::from(to.0) - i128::from(from.0);
@@ -66,14 +68,15 @@ impl Rate {
     }
 }
 
-/// One asker's knowledge of the others' clocks. A successor begins anew.
+/// One asking node's readings of the other nodes' clocks. A new manager begins without readings.
 #[derive(Clone, Default, Debug)]
 pub struct ClockMonitor {
     first: BTreeMap<NodeId, Sighting>,
 }
 
 impl ClockMonitor {
-    /// Takes in a reading of each member except the asker `by`, and returns the members whose clocks run off.
+    /// Processes one reading of each member except the asking node `by`. Returns the members whose clocks drift too
+    /// far.
     pub fn look(
         &mut self,
         drift: Drift,
@@ -81,7 +84,7 @@ impl ClockMonitor {
         seen: &BTreeMap<NodeId, Sighting>,
     ) -> Vec<NodeId> {
         if drift.ppm() == 0 {
-            // There is one clock, or none.
+            // The nodes share one clock, or the fabric has no clock.
             return Vec::new();
         }
         self.first.retain(|node, _| seen.contains_key(node));
@@ -125,13 +128,14 @@ mod tests {
         NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
     }
 
-    /// The reading of a clock that gains `ppm` parts in a million.
+    /// The reading at true time `at` of a clock that gains `ppm` parts in a million.
     fn shows(at: u64, ppm: i64) -> Nanos {
         Nanos((i128::from(at) * i128::from(1_000_000 + ppm) / 1_000_000) as u64)
     }
 
-    /// Looks at these clocks once a second for a minute, the asker's first, with messages that take `way_ns` each.
-    /// Returns the first second at which a node was named, and the nodes.
+    /// Reads these clocks once a second for a minute, with messages that take `way_ns` in each direction. The first
+    /// clock is the asking node's. Returns the first second in which the monitor reported a node, and the reported
+    /// nodes.
     fn watch(ppm: &[i64], way_ns: u64) -> Option<(u64, Vec<NodeId>)> {
         let drift = Drift::new(BELIEVED_PPM, 1).expect("below a million");
         let mut monitor = ClockMonitor::default();
@@ -171,8 +175,8 @@ mod tests {
 
     #[test]
     fn slow_messages_need_more_looks_but_name_the_clock() {
-        // 20 ms to and fro are 20,000 ppm of a second. Sixty looks are too few to notice 900 ppm; the second look
-        // notices 500,000 ppm.
+        // A round trip of 20 ms is 20,000 ppm of a second. Sixty readings are too few to notice 900 ppm; the second
+        // reading notices 500,000 ppm.
         assert_eq!(watch(&[0, 0, 900], 10_000_000), None);
         assert_eq!(watch(&[0, 0, 500_000], 10_000_000), Some((2, vec![node(2)])));
         let (second, named) = watch(&[0, 0, 2_000], 1_000_000).expect("in a minute");

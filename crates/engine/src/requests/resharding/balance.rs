@@ -1,9 +1,10 @@
-//! Each node's balancing of load: it publishes its own load, looks at the others', and gives its hottest shard away
-//! when the rule says so.
+//! Load balancing by each node: it publishes its own load, reads the other nodes' loads, and gives its hottest shard
+//! away when the rule says so.
 //!
-//! Invariants: in every interval a node writes its own word of the pool and reads those of others, in one round. A word
-//! is never torn, since it is one word. A word that does not change, or belongs to a life that is over, is ignored. One
-//! coroutine of each node does this, so a node moves one shard at a time.
+//! Invariants: in every interval a node writes its own load word in the memory pool and reads the load words of other
+//! nodes, in one round. A load word is never torn, since it is a single word. A node ignores a load word that does
+//! not change, or that belongs to an ended incarnation. One coroutine of each node runs the balancing, so a node
+//! moves one shard at a time.
 //!
 //! ```text
 //! group 0's superblock page, from byte 1,024 on, a word a compute node by its slot
@@ -23,10 +24,10 @@ use tarn_store::placement::catalog::SUPERBLOCK_BYTES;
 use tarn_store::placement::shard_map::ShardId;
 
 const WORDS_AT: u64 = 1_024;
-/// The number of compute nodes that can take part: those of the first slots.
+/// The number of compute nodes that can take part: the nodes of the first slots.
 pub const NODES_MAX: usize = ((SUPERBLOCK_BYTES - WORDS_AT) / 8) as usize;
 
-/// How long it sleeps at a time.
+/// The longest time that the coroutine sleeps in one step.
 const STEP: Nanos = Nanos(1_000_000);
 
 const LATENCY_BITS: u32 = 36;
@@ -39,7 +40,7 @@ fn word_at(slot: NodeSlot) -> Address {
 /// The word that a node publishes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Published {
-    /// How often it has published.
+    /// The number of times that the node has published.
     count: u16,
     incarnation: Incarnation,
     latency_ns: u64,
@@ -62,18 +63,18 @@ impl Published {
     }
 }
 
-/// One node's state.
+/// The state of one node's balancing.
 struct Balancer {
     recent: Recent,
     rule: Rule,
     published: u16,
-    /// By slot: the words of the last look.
+    /// For each slot, the load word at the last reading.
     words: Vec<u64>,
 }
 
 impl Balancer {
-    /// Publishes this node's word and reads all words. Returns the nodes that have published since the last look, and
-    /// their latencies.
+    /// Publishes this node's load word and reads all load words. Returns the nodes that have published since the last
+    /// reading, and their latencies.
     async fn exchange(
         &mut self,
         cx: &Context,
@@ -102,7 +103,7 @@ impl Balancer {
         Ok(latencies)
     }
 
-    /// One interval is over. Returns the shard to give away and its receiver, if the rule says so.
+    /// Applies the rule after one interval. Returns the shard to give away and its receiver, if the rule says so.
     async fn interval(
         &mut self,
         cx: &Context,
@@ -123,11 +124,13 @@ impl Balancer {
     }
 }
 
-/// Publishes this node's load every interval, and moves its hottest shard when it is overloaded, until `stop`. One
-/// coroutine of each of the `nodes` first slots runs this. `report` is told of each move.
+/// Publishes this node's load every interval, and moves its hottest shard when it is overloaded, until `stop` returns
+/// true. One coroutine of each of the first `nodes` slots runs this function. The function calls `report` for each
+/// move.
 ///
 /// # Panics
-/// Unless there are 1 to [`NODES_MAX`] nodes and this is one of them, on `terms` that are valid: our bug.
+/// If there are not 1 to [`NODES_MAX`] nodes, if this node is not one of them, or if `terms` are invalid. Each would
+/// be a bug of the caller.
 pub async fn balance(
     cx: &Context,
     nodes: usize,
@@ -145,12 +148,12 @@ pub async fn balance(
     while !stop() && membership.is_member(cx.node.id) {
         let now = cx.port.now();
         if now < next {
-            // Sleep in steps, so that it ends soon after `stop`.
+            // Sleep in short steps, so that the function ends soon after `stop` returns true.
             cx.port.sleep((next - now).min(STEP)).await;
             continue;
         }
         next = now + terms.interval;
-        // If a round fails, the interval is skipped.
+        // If the round of verbs fails, skip this interval.
         let Ok(Some((shard, to))) = balancer.interval(cx, terms).await else { continue };
         let came = move_shard(cx, shard, to, terms.patience).await;
         report(shard, to, came).await;

@@ -1,16 +1,16 @@
-//! Resharding: another node grants a shard's locks from now on, while transactions run.
+//! Resharding: the right to grant a shard's locks moves to another node, while transactions run.
 //!
-//! - [`moving`]: one move, step by step. `drain`: finds out when all earlier grants are released.
-//! - [`crate::services::shard_load`]: how often a node is asked for locks, and how long its transactions take.
-//!   [`crate::services::shard_rule`]: which node is overloaded, and which takes over. [`mod@balance`]: each node
-//!   publishes, looks at the others, and gives its hottest shard away.
+//! - [`moving`]: one move, step by step. `drain`: detects when all earlier grants are released.
+//! - [`crate::services::shard_load`]: the number of lock requests to a node, and how long its transactions take.
+//!   [`crate::services::shard_rule`]: which node is overloaded, and which node takes over. [`mod@balance`]: each node
+//!   publishes its load, reads the other nodes' loads, and gives its hottest shard away.
 //!
-//! Invariant: resharding affects only speed: whatever the rule decides, a shard has one owner. Locks move and data stay
-//! where they are. So a move costs only the wait for transactions that hold some of the locks.
+//! Invariant: resharding affects only speed: whatever the rule decides, a shard has one owner. Locks move, and data
+//! stay where they are. So a move costs only the wait for transactions that hold some of the shard's locks.
 //!
-//! After Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks" (§4.3,
-//! pass-by-range resharding). We differ in two points: the membership service's map decides, and no message does (L11);
-//! the old owner aborts no transaction (L17), see [`moving`].
+//! The design follows Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated
+//! Locks" (§4.3, pass-by-range resharding). The design differs from the paper in two points. The membership service's
+//! map decides, and no message does (L11). The old owner aborts no transaction (L17), see [`moving`].
 
 pub mod balance;
 pub mod moving;

@@ -1,19 +1,20 @@
-//! One move of a shard: close, drain, tell, give.
+//! One move of a shard, in four steps: close the shard, drain it, send the timestamp, give the shard away.
 //!
-//! Invariants: the owner first closes the shard in the record, so that from then on no node grants its locks. It gives
-//! the shard away only when no transaction holds a lock that it granted there. The owner's greatest timestamp reaches
-//! the receiver before the shard does: so a holder has heard of the commits of all earlier holders. Each change is a
-//! compare-and-set in the record; a message changes nothing (L11). A move that fails, or is dropped half-way, leaves
-//! the shard open at its owner. So locks that are still held are where transactions look for them.
+//! Invariants: the owner first closes the shard in the shard's record, so that from then on no node grants the
+//! shard's locks. The owner gives the shard away only when no transaction holds a lock of the shard. The owner's
+//! greatest timestamp reaches the receiver before the shard does. So each later holder of a lock knows the commit
+//! timestamps of all earlier holders. Each change is a compare-and-set in the record; a message changes nothing
+//! (L11). A move that fails, or whose future is dropped, leaves the shard open at its owner. So transactions find the
+//! locks that are still held at the owner.
 //!
 //! A move waits for holders of locks and does not abort them. In the paper's text the old owner aborts holders that
-//! take longer than 10 ms. One of these may be past C1, and its writes then overwrite those of the next holder (L17).
-//! Asking a holder to give up would save little: a transaction ends within some rounds, and its work would be lost. So
-//! a move is taken back after that time, and is tried again when the rule says so.
+//! take longer than 10 ms. Such a holder may be past C1, and its writes then overwrite those of the next holder
+//! (L17). A request to the holder to abort would gain little, because a transaction ends within some rounds, and its
+//! work would be lost. So after that time the owner takes the move back, and tries it again when the rule says so.
 //!
-//! Deaths: if the owner's life ends, the map says `Recovering` at once, whatever it had said. The heirs get the shard
-//! by the two barriers of docs/sharding.md. If the receiver's life ends before the last step, the map refuses that
-//! step.
+//! Deaths: if the owner's incarnation ends, the map immediately changes the shard's state to `Recovering`, whatever
+//! the state was before. The heirs get the shard by the two barriers of docs/sharding.md. If the receiver's
+//! incarnation ends before the last step, the map refuses that step.
 
 use crate::cluster::membership::ShardChange;
 use crate::services::Planted;
@@ -25,34 +26,35 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
-/// How often a waiting coroutine looks again.
+/// How long a waiting coroutine sleeps before it checks again.
 const LOOK_EVERY: Nanos = Nanos(1_000);
-/// The time after which the planted TRANSFER comes again.
+/// The time after which the planted bug sends TRANSFER again.
 const TWICE_AFTER: Nanos = Nanos(60_000);
 
 /// The result of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Move {
-    /// The receiver grants from now on.
+    /// The receiver grants the shard's locks from now on.
     Made {
         /// When the shard was closed, by this node's clock.
         closed_at: Nanos,
-        /// When the record said that the receiver owns it.
+        /// When the record named the receiver as the owner, by this node's clock.
         given_at: Nanos,
     },
-    /// Holders took too long, or the receiver did not answer, or is no member: the shard stays with its owner.
+    /// The shard stays: the holders of its locks took too long, the receiving node did not answer, or that node is
+    /// no member. The shard stays with its owner.
     TakenBack,
-    /// The shard was not this node's to give, or the receiver has it.
+    /// This node did not own the shard, or the receiver already has it.
     NotOurs,
-    /// This node's life is over: its heirs get its shards.
+    /// This node's incarnation has ended, and its heirs get its shards.
     Lost,
 }
 
-/// A closed shard. It opens again at its owner unless it is given away.
+/// A closed shard. Dropping this value opens the shard again at its owner, unless the shard was given away.
 struct Closed<'a> {
     cx: &'a Context,
     shard: ShardId,
-    /// The record's entry of the shard; `None` once it is given away.
+    /// The record's entry of the shard; `None` after the shard was given away.
     entry: Option<ShardEntry>,
 }
 
@@ -80,13 +82,13 @@ impl<'a> Closed<'a> {
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
         if let Some(entry) = self.entry {
-            // This is refused only if this life is over.
+            // The map refuses this change only if this node's incarnation has ended.
             change(self.cx, self.shard, entry, entry.next(self.cx.node.id, ShardState::Open));
         }
     }
 }
 
-/// Changes the record, and updates the node's view. Returns whether the change was made.
+/// Changes the shard's record, and updates the node's view. Returns whether the change was made.
 fn change(cx: &Context, shard: ShardId, from: ShardEntry, to: ShardEntry) -> bool {
     let membership = &cx.database().membership;
     let made = membership.change_shard(cx.node.id, shard, from, to) == ShardChange::Made;
@@ -94,7 +96,8 @@ fn change(cx: &Context, shard: ShardId, from: ShardEntry, to: ShardEntry) -> boo
     made
 }
 
-/// Gives a shard of this node to another. It waits no longer than `patience` for transactions that hold locks in it.
+/// Gives a shard of this node to another node. The function waits at most `patience` for transactions that hold locks
+/// of the shard.
 pub async fn move_shard(cx: &Context, shard: ShardId, to: NodeId, patience: Nanos) -> Move {
     if to == cx.node.id {
         return Move::NotOurs;
@@ -147,7 +150,7 @@ async fn drain(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
     true
 }
 
-/// Tells the receiver the greatest timestamp that this node knows. Returns whether the receiver has answered.
+/// Sends the receiver the greatest timestamp that this node knows. Returns whether the receiver has answered.
 async fn tell(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
     let known = cx.timestamps.known(cx).max(cx.heard());
     if cx.node_services().transport().is_at_once() {
@@ -166,7 +169,7 @@ async fn tell(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
     }
 }
 
-/// Lets others run, and messages come.
+/// Serves this thread's messages, and lets other coroutines run.
 async fn pause(cx: &Context) {
     cx.serve();
     cx.port.yield_now().await;

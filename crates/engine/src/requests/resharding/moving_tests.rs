@@ -1,7 +1,8 @@
-//! A move of a shard, step by step, and the events that may come between.
+//! Tests of a shard's move, step by step, and of the events that may happen between the steps.
 //!
-//! Invariants checked: a move waits for holders of locks, at the owner and elsewhere, and no transaction gets a lock
-//! meanwhile. A move that fails leaves the shard open where it was. A death of either side leaves at most one owner.
+//! Invariants checked: a move waits for holders of locks, at the owner and at other nodes, and no transaction gets a
+//! lock meanwhile. A move that fails leaves the shard open at its owner. A death of the owner or the receiver leaves
+//! at most one owner.
 
 use super::{Move, move_shard};
 use crate::cluster::membership::{Claim, Heirs, Reopening};
@@ -16,7 +17,7 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{AbortReason, Failure, Timestamp};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
-/// Node 0 owns it at first.
+/// The shard that the tests move; node 0 owns it at first.
 const SHARD: ShardId = ShardId(0);
 const LONG: Nanos = Nanos(10_000_000_000);
 const TRANSPORTS: [Transport; 3] = [Transport::Rpc, Transport::Near, Transport::Direct];
@@ -26,7 +27,7 @@ fn entry(nodes: &[Context]) -> ShardEntry {
 }
 
 fn locked(nodes: &[Context], by: usize) -> Result<LockSet, Failure> {
-    // All earlier messages have arrived, and the map has been read.
+    // Let all earlier messages arrive, so that all nodes have read the map.
     (0..100).for_each(|_| nodes.iter().for_each(Context::serve));
     let mut set = LockSet::default();
     set.ask(&nodes[by], LockName::row(0, 7), SHARD, LockMode::Write);
@@ -132,7 +133,8 @@ fn a_receiver_that_dies_gets_nothing() {
     }
 }
 
-/// The owner dies at every step of the move. The heirs get the shard by the barriers, like any other of its shards.
+/// The owner dies after each step of the move. The heirs get the shard by the two barriers, like any other shard of
+/// the dead owner.
 #[test]
 fn heirs_get_a_shard_whose_owner_dies_while_moving_it() {
     for transport in TRANSPORTS {

@@ -1,18 +1,20 @@
 //! Timestamps: the order of commits, for protocols that keep several versions of a record.
 //!
 //! Invariants, for every source and any crash:
-//! - A commit's timestamp is given once. It is above all timestamps that were given, and all that [`Timestamps::start`]
-//!   returned, before it was asked for.
-//! - A start is at least every timestamp whose transaction was acknowledged before the start was asked for. A reader
-//!   with start S sees the versions at S and below. A transaction that asks for a timestamp after the reader has S gets
-//!   one above S. So the state that the reader sees changes no more.
+//! - Each commit timestamp is given only once. A commit timestamp is above all timestamps that were given, and all
+//!   timestamps that [`Timestamps::start`] returned, before the commit requested it.
+//! - A start timestamp is at least as great as the timestamp of every transaction that was acknowledged before the
+//!   start was requested. A reader with start timestamp S sees the versions at S and below. A transaction that
+//!   requests a timestamp after the reader has S gets a timestamp above S. So the state that the reader sees never
+//!   changes again.
 //! - [`Timestamps::known`] is a Lamport clock (Lamport, "Time, clocks, and the ordering of events in a distributed
 //!   system", CACM 1978): the greatest timestamp that the node has seen. A node that releases a lock sends its clock
-//!   along, and the node that gets the lock [observes](Timestamps::observe) it. So after a grant the clock is at least
-//!   the timestamp of each earlier holder. The timestamp of a commit is above its node's clock when it asked.
+//!   value along, and the node that gets the lock [observes](Timestamps::observe) the value. So after a grant the
+//!   clock is at least the timestamp of each earlier holder. A commit timestamp is above the value of its node's
+//!   clock at the time of the request.
 //!
-//! LOTUS takes timestamps from "a scalable timestamp service in the compute pool" (paper, §5). docs/timestamps.md lists
-//! the errors that a restart of it must avoid. FORD takes none.
+//! LOTUS takes timestamps from "a scalable timestamp service in the compute pool" (paper, §5). docs/timestamps.md
+//! lists the errors that a restart of such a service must avoid. FORD takes no timestamps.
 
 mod pool;
 mod service;
@@ -27,22 +29,23 @@ use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::error::FabricError;
 use tarn_store::ids::{Failure, Timestamp};
 
-/// The place of the timestamps' words in the pool: group 0's superblock page, in the line after the stamp of the plan.
-/// The first word is the counter of [`Timestamps::Pool`] or the bound of a service, the second is the bound's view.
+/// The address of the timestamp words in the pool: group 0's superblock page, in the line after the stamp of the
+/// plan. The first word is the counter of [`Timestamps::Pool`] or the bound of a service, and the second word is the
+/// view of that bound.
 pub fn pool_word() -> Address {
     Address::new(GroupId(0), 64)
 }
 
 impl Context {
-    /// The thread, as a caller of a service.
+    /// This thread, as a caller of the timestamp service.
     fn caller(&self) -> Caller<'_> {
         Caller { membership: &*self.database().membership, node: self.node.id, port: &self.port }
     }
 }
 
 impl Timestamps {
-    /// The greatest timestamp that the node has seen. It is below every timestamp that one of its transactions asks for
-    /// from now on. It needs no message.
+    /// The greatest timestamp that the node has seen. The returned timestamp is below every timestamp that one of the
+    /// node's transactions requests from now on. The function sends no message.
     #[inline]
     pub fn known(&self, cx: &Context) -> Timestamp {
         match self {
@@ -51,21 +54,21 @@ impl Timestamps {
         }
     }
 
-    /// The node has seen this timestamp, with a lock that another transaction released.
+    /// Records that the node has seen this timestamp, which came with a lock that another transaction released.
     #[inline]
     pub fn observe(&self, cx: &Context, seen: Timestamp) {
         match self {
-            // Every timestamp that was given is known.
+            // The process's counter knows every timestamp that it has given.
             Timestamps::Counter => debug_assert!(seen <= cx.database().counter.last()),
             _ => cx.hears(seen),
         }
     }
 
-    /// A timestamp not below that of any transaction that was acknowledged before this call. All timestamps that are
-    /// asked for after it has returned are above it.
+    /// A timestamp that is not below the timestamp of any transaction that was acknowledged before this call. All
+    /// timestamps that are requested after the call has returned are above it.
     ///
     /// # Errors
-    /// The fabric's.
+    /// The fabric's errors.
     #[inline]
     pub async fn start(&self, cx: &Context) -> Result<Timestamp, Failure> {
         let start = match self {
@@ -78,10 +81,11 @@ impl Timestamps {
         Ok(start)
     }
 
-    /// A timestamp above all that this database gave before this call. It is given once.
+    /// A timestamp above all timestamps that this database gave before this call. No other call gets the same
+    /// timestamp.
     ///
     /// # Errors
-    /// The fabric's. A timestamp may then have been used up without being given.
+    /// The fabric's errors. In that case, a timestamp may have been used up without being given.
     #[inline]
     pub async fn commit(&self, cx: &Context) -> Result<Timestamp, Failure> {
         let commit = match self {
@@ -96,11 +100,12 @@ impl Timestamps {
         Ok(commit)
     }
 
-    /// Takes timestamps until one is late enough; every later one is late enough too. A pool's counter whose memory
-    /// node is gone gives none any more, and those of the next configuration are above all of this one.
+    /// Takes timestamps until one is late enough; every later timestamp is late enough too. A counter in the pool
+    /// whose memory node is gone gives no timestamps any more. The timestamps of the next configuration are above all
+    /// timestamps of this configuration.
     ///
     /// # Errors
-    /// Those of [`Timestamps::commit`].
+    /// The same errors as [`Timestamps::commit`].
     pub(crate) async fn pass(
         &self,
         cx: &Context,
@@ -120,9 +125,9 @@ impl Timestamps {
         }
     }
 
-    /// Waits until every node's next timestamp is above `given`. A transaction with this timestamp waits before it is
-    /// acknowledged or releases a lock; a recoverer waits before it releases the transaction's locks. Ready at once
-    /// unless timestamps are taken from clocks.
+    /// Waits until the next timestamp of every node is above `given`. A transaction with this timestamp waits before
+    /// it is acknowledged or releases a lock; a recovering node waits before it releases the transaction's locks. The
+    /// function returns immediately unless timestamps are taken from clocks.
     #[inline]
     pub async fn wait_out(&self, cx: &Context, given: Timestamp) {
         if let Timestamps::Clock(_) = self {

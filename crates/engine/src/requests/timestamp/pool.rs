@@ -1,27 +1,29 @@
-//! Timestamps of the pool: a word that every node adds to.
+//! Timestamps from a counter word in the memory pool, to which every node adds.
 //!
 //! Invariant: atomics at one memory node are in one order, and a READ of the word comes before or after each of them.
-//! Only its group's primary has the current word, so the word of another primary lags behind. Therefore the
-//! configuration's number stands above the count. No two configurations run at once. So a later configuration gives
-//! later timestamps, whatever the word is there (docs/timestamps.md). This source is for the explorer, to which it is
-//! two verbs like any others, and for simulated clusters. It costs one atomic of a memory node for each commit.
+//! Only the primary of the word's group has the current value, so the value at a later primary is older. Therefore
+//! the upper bits of a timestamp hold the configuration's number, and the lower bits hold the count. No two
+//! configurations run at the same time. So a later configuration gives later timestamps, whatever value the word has
+//! there (docs/timestamps.md). The explorer uses this source, because the source consists of two ordinary verbs;
+//! simulated clusters use it too. Each commit costs one atomic of a memory node.
 
 use crate::site::Context;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
 use tarn_store::ids::{ConfigurationNumber, Failure, Timestamp};
 
-/// The bits for timestamps of one configuration.
+/// The number of bits for the timestamps of one configuration.
 const COUNT_BITS: u32 = 40;
 
-/// The timestamp of a count. The word counts from the timestamp of loaded records, since it is zero in fresh memory.
+/// The timestamp for a value of the counter. The counter is zero in fresh memory, so the function adds the timestamp
+/// of loaded records.
 fn timestamp(cx: &Context, count: u64) -> Timestamp {
     let ConfigurationNumber(number) = cx.configuration();
     let changes = number - ConfigurationNumber::FIRST.0;
     Timestamp(Timestamp::LOADED.0 + (changes << COUNT_BITS) + count)
 }
 
-/// The greatest timestamp that was given.
+/// The greatest timestamp that the counter has given.
 pub(super) async fn read(cx: &Context, word: Address) -> Result<Timestamp, Failure> {
     let mut round = Round::new();
     let at = round.read(cx.groups.primary(word), 8);
@@ -29,7 +31,7 @@ pub(super) async fn read(cx: &Context, word: Address) -> Result<Timestamp, Failu
     Ok(timestamp(cx, round.word(at)))
 }
 
-/// The next timestamp.
+/// The next timestamp of the counter.
 pub(super) async fn add(cx: &Context, word: Address) -> Result<Timestamp, Failure> {
     let mut round = Round::new();
     let added = round.faa(cx.groups.primary(word), 1);

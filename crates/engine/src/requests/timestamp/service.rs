@@ -1,16 +1,16 @@
-//! The timestamp service: a node of the compute pool that counts.
+//! The timestamp service: a node of the compute pool that keeps a counter.
 //!
 //! Invariants:
-//! - It gives nothing at or above its *bound*. A bound is at every copy of [`super::pool_word`] before it is used. It
-//!   is written at the primary first and then at the others, so that a copy that is being filled has it in the end as
-//!   well.
-//! - A successor begins at the greatest bound of any live copy. Before that, no member takes timestamps of earlier
-//!   services any more ([`Membership::succeed_timestamper`]), and none of these can write to memory. So the successor
-//!   begins above all timestamps that were ever given (deviation L20: a service that just counts on after a restart
-//!   gives timestamps twice).
+//! - The service gives no timestamp at or above its *bound*. The service writes a bound to every copy of
+//!   [`super::pool_word`] before it uses the bound. The service writes the primary first and then the other copies,
+//!   so that a copy that is being filled has the bound in the end as well.
+//! - A succeeding service begins at the greatest bound of any live copy. Before that, no member accepts timestamps of
+//!   earlier services any more ([`Membership::succeed_timestamper`]), and no earlier service can write to memory. So
+//!   the succeeding service begins above all timestamps that were ever given. (Deviation L20: a service that simply
+//!   continues to count after a restart gives timestamps twice.)
 //!
-//! A window is 2^20 timestamps. It is extended when half of it is used up: one WRITE to each copy for half a million
-//! commits. A restart loses the unused rest, which has no effect.
+//! A window is 2^20 timestamps. The service extends it when half of it is used up, with one WRITE to each copy for
+//! half a million commits. A restart loses the unused rest of the window, which has no effect.
 //!
 //! ```text
 //! request   how many u32: 0 to start               reply   since u64 | first u64: 0 if none can be given now
@@ -31,16 +31,16 @@ use tarn_fabric::round::Round;
 use tarn_fabric::rpc::{Answer, Request};
 use tarn_store::ids::{Failure, Timestamp, ViewNumber};
 
-/// How often it looks whether its window runs out, or whether it may begin.
+/// How often the service checks whether its window is used up, or whether it may begin.
 const LOOK_AGAIN: Nanos = Nanos(20_000);
 
-/// The options of a service.
+/// The options of a timestamp service.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceConfig {
     /// The number of timestamps that one bound allows.
     pub window: u64,
-    /// **Breaks the contract**: a service begins where a fresh one would, and fences no predecessor. It is here so that
-    /// tests prove that they would notice.
+    /// **Breaks the contract**: a service begins where a fresh one would, and fences no predecessor. Tests use this
+    /// flag to prove that they detect the bug.
     #[doc(hidden)]
     pub planted_unfenced: bool,
 }
@@ -51,12 +51,12 @@ impl Default for ServiceConfig {
     }
 }
 
-/// The state that the cores of one service share.
+/// The state that the cores of one timestamp service share.
 #[derive(Debug, Default)]
 struct Count {
     /// The next timestamp to be given.
     next: AtomicU64,
-    /// One more than the last that may be given; 0 while it does not serve.
+    /// One more than the last timestamp that the service may give; 0 while it does not serve.
     bound: AtomicU64,
     since: AtomicU64,
 }
@@ -70,14 +70,14 @@ impl Count {
     }
 }
 
-/// One life of the service; clones are the same life.
+/// One incarnation of the timestamp service; clones of this value share its state.
 #[derive(Clone, Debug)]
 pub struct StampService {
     count: Arc<Count>,
     config: ServiceConfig,
 }
 
-/// It counts as a running try, so that the configuration does not change.
+/// Counts as a running transaction try while it exists, so that the configuration does not change.
 struct Busy<'a>(&'a Context);
 
 impl Drop for Busy<'_> {
@@ -87,7 +87,7 @@ impl Drop for Busy<'_> {
 }
 
 impl StampService {
-    /// A service that does not serve yet.
+    /// Creates a service that does not serve yet.
     ///
     /// # Panics
     /// If the window is empty.
@@ -96,7 +96,8 @@ impl StampService {
         StampService { count: Arc::default(), config }
     }
 
-    /// A service without a bound, and so without memory. It is for measuring the cost of a request.
+    /// Creates a service without a real bound, which needs no memory nodes. A benchmark uses such a service to
+    /// measure the cost of a request.
     pub fn of_no_database() -> StampService {
         let service = StampService::new(ServiceConfig::default());
         service.count.next.store(Timestamp::LOADED.0 + 1, Ordering::Release);
@@ -104,8 +105,8 @@ impl StampService {
         service
     }
 
-    /// The handler that a core of the service runs for [`crate::services::timestamp::STAMP`]; `port` is charged with
-    /// the work.
+    /// The handler that a core of the service runs for [`crate::services::timestamp::STAMP`]. The handler charges the
+    /// work to `port`.
     pub fn handler(
         &self,
         port: Port,
@@ -122,13 +123,14 @@ impl StampService {
         }
     }
 
-    /// Whether it gives out timestamps.
+    /// Whether the service gives timestamps now.
     pub fn serves(&self) -> bool {
         self.count.bound.load(Ordering::Acquire) > 0
     }
 
-    /// Serves on the node of `cx`, from when it may until that life is over or `goes_on` returns false. It succeeds the
-    /// last service, and extends its bound.
+    /// Serves on the node of `cx`, as soon as the membership service allows it, until that node's incarnation has
+    /// ended or `goes_on` returns false. The service first succeeds the previous service, and then extends its own
+    /// bound when needed.
     pub async fn run(&self, cx: &Context, goes_on: impl Fn() -> bool) {
         while goes_on() && cx.database().membership.is_member(cx.node.id) {
             let done = match self.serves() {
@@ -136,7 +138,7 @@ impl StampService {
                 true if self.left() < self.config.window / 2 => self.extend(cx).await,
                 true => Ok(()),
             };
-            // The fabric may allow in the next configuration a step that it refuses now.
+            // The fabric may refuse a step now and allow it in the next configuration.
             if done.is_err() || self.serves() {
                 cx.port.sleep(LOOK_AGAIN).await;
             }
@@ -149,7 +151,7 @@ impl StampService {
         bound.load(Ordering::Acquire).saturating_sub(next.load(Ordering::Acquire))
     }
 
-    /// Succeeds the last service, if no node serves.
+    /// Succeeds the previous service, if no node serves.
     async fn begin(&self, cx: &Context) -> Result<(), Failure> {
         let membership = &cx.database().membership;
         let Succession::Granted { since, before } = membership.succeed_timestamper(cx.node.id)
@@ -158,7 +160,7 @@ impl StampService {
             return Ok(());
         };
         self.count.since.store(since.0, Ordering::Release);
-        // Timestamps that this process's counter gave before there was a service.
+        // Start above the timestamps that this process's counter gave before there was a service.
         let mut given = cx.database().counter.last().0 + 1;
         if !self.config.planted_unfenced {
             let _busy = self.enter(cx).await?;
@@ -171,7 +173,7 @@ impl StampService {
         self.extend(cx).await
     }
 
-    /// Writes a bound beyond the present one to memory, then allows the timestamps below it.
+    /// Writes a bound beyond the present bound to memory, then allows the timestamps below it.
     async fn extend(&self, cx: &Context) -> Result<(), Failure> {
         let _busy = self.enter(cx).await?;
         let Count { next, bound, since } = &*self.count;
@@ -189,7 +191,7 @@ impl StampService {
         Ok(())
     }
 
-    /// The set of copies does not change while the result is held.
+    /// Enters the open configuration. The set of copies does not change while the result exists.
     async fn enter<'a>(&self, cx: &'a Context) -> Result<Busy<'a>, Failure> {
         while !cx.enter() {
             cx.adopt(None).await?;
@@ -198,7 +200,7 @@ impl StampService {
     }
 }
 
-/// The greatest bound that any live copy has.
+/// The greatest bound at any live copy.
 async fn read_bound(cx: &Context, since: ViewNumber) -> Result<u64, Failure> {
     let mut bound = 0;
     for copy in cx.groups.whole().counted(pool_word()) {
@@ -207,7 +209,8 @@ async fn read_bound(cx: &Context, since: ViewNumber) -> Result<u64, Failure> {
         cx.port.execute(&mut round).await?;
         let [found, of] = *round.array::<2>(at);
         if of > since.0 {
-            // Another service has succeeded since: this life is over, and learns it late.
+            // Another service has succeeded this one since: this node's incarnation has ended, and learns this fact
+            // late.
             return Err(cx.port.note_failure(FabricError::Fenced).into());
         }
         bound = bound.max(found);

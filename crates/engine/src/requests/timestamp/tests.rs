@@ -1,7 +1,8 @@
-//! The promises of every source of timestamps, on the local backend.
+//! Tests of the guarantees of every source of timestamps, on the local backend.
 //!
-//! Invariant checked, in one run in which each transaction is acknowledged before the next asks: commits ascend. Each
-//! start lies between the last acknowledged timestamp and the next one given.
+//! Invariant checked, in one run in which each transaction is acknowledged before the next one requests a timestamp:
+//! commit timestamps ascend. Each start timestamp is at least the last acknowledged timestamp, and below the next one
+//! given.
 
 use super::pool_word;
 use crate::cluster::membership::EmbeddedMembership;
@@ -18,7 +19,7 @@ use tarn_store::placement::catalog::Options;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_store::schema::{ColumnType, TableSchema};
 
-/// Threads of two nodes, with timestamps of this kind.
+/// Creates threads of two nodes that use timestamps from the source that `make` creates.
 fn contexts(make: impl Fn() -> Timestamps) -> Vec<Context> {
     let schema = TableSchema::new("t", 10).column("a", ColumnType::U64);
     let options = Options { coordinators_max: 4, spare_bytes: 0, ..Options::default() };
@@ -70,7 +71,7 @@ fn commits_ascend_and_starts_lie_between_them() {
     }
 }
 
-/// A node that gets a lock learns the greatest timestamp of its earlier holders, without a message.
+/// A node that gets a lock learns the greatest timestamp of the lock's earlier holders, without a message.
 #[test]
 fn a_timestamp_that_a_node_has_seen_bounds_its_next_commit() {
     for make in sources() {

@@ -1,8 +1,8 @@
 //! The meaning of the words of a lock bucket.
 //!
-//! Invariant: a slot is free exactly if its word is 0. So the release of the last hold stores 0 and nothing else.
+//! Invariant: a slot is free exactly if its word is 0. So a thread that releases the last hold stores only a 0.
 //! (Layout: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks". We add a bit to the
-//! bucket, and room to spill.)
+//! bucket's header, and spill buckets.)
 //!
 //! ```text
 //! a bucket is a line:  0 header | 8 slot 1 | … | 56 slot 7
@@ -12,51 +12,51 @@
 //! spill    0: none, else 1 + the number of a spill bucket
 //! ```
 
-/// Words of a bucket; in models fewer, so that there are fewer orders to try.
+/// The number of words of a bucket. Loom models use fewer words, so that they have fewer interleavings to try.
 pub(super) const WORDS: usize = if cfg!(loom) { 3 } else { 8 };
-/// Slots of a bucket.
+/// The number of slots of a bucket.
 #[cfg(test)]
 pub const SLOTS: usize = WORDS - 1;
-/// Bytes of a bucket.
+/// The number of bytes of a bucket.
 pub const BUCKET_BYTES: usize = 8 * WORDS;
 /// The greatest number of readers of one lock.
 pub const READERS_MAX: u64 = 127;
 
-/// The bit of a thread that changes the bucket's slots.
+/// The header bit that a thread sets while it changes the bucket's slots.
 pub(super) const BIT: u64 = 1 << 63;
 const SPILL_SHIFT: u32 = 32;
 const SPILL_MASK: u64 = (1 << 31) - 1;
 const COUNT_MASK: u64 = (1 << 32) - 1;
 const HOLDERS_MASK: u64 = 0xff;
 
-/// A writer.
+/// The holders field of a slot that one writer holds.
 pub(super) const WRITER: u64 = 1;
-/// One reader.
+/// The amount that one reader adds to the holders field of a slot.
 pub(super) const READER: u64 = 2;
 
 const _: () = assert!(BUCKET_BYTES == 64 || cfg!(loom));
 const _: () = assert!(READERS_MAX * READER <= HOLDERS_MASK);
 const _: () = assert!(BIT & (SPILL_MASK << SPILL_SHIFT | COUNT_MASK) == 0);
 
-/// The fingerprint of a hash, in its place in a slot.
+/// The bits of a hash that a slot stores, at their position in the slot's word.
 #[inline(always)]
 pub(super) fn fingerprint(hash: u64) -> u64 {
     hash & !HOLDERS_MASK
 }
 
-/// Whether a word that is not 0 belongs to a slot with this fingerprint.
+/// Whether a slot's word, which is not 0, has this fingerprint.
 #[inline(always)]
 pub(super) fn is_of(word: u64, fingerprint: u64) -> bool {
     word ^ fingerprint <= HOLDERS_MASK
 }
 
-/// The holders of a slot.
+/// The holders field of a slot's word.
 #[inline(always)]
 pub(super) fn holders(word: u64) -> u64 {
     word & HOLDERS_MASK
 }
 
-/// Whether another reader may join.
+/// Whether another reader may join the holders of a slot.
 #[inline(always)]
 pub(super) fn takes_readers(word: u64) -> bool {
     let holders = holders(word);
@@ -69,32 +69,32 @@ pub(super) fn without_reader(word: u64) -> u64 {
     if holders(word) == READER { 0 } else { word - READER }
 }
 
-/// The spill bucket behind a bucket.
+/// The spill bucket that is chained behind the bucket with this header.
 #[inline(always)]
 pub(super) fn spill(header: u64) -> Option<u32> {
     (((header >> SPILL_SHIFT) & SPILL_MASK) as u32).checked_sub(1)
 }
 
-/// The spill field; 0 if there is none.
+/// The header's spill field, in its bit position; 0 if no spill bucket is chained.
 #[inline(always)]
 pub(super) fn spill_bits(header: u64) -> u64 {
     header & (SPILL_MASK << SPILL_SHIFT)
 }
 
-/// The header with this spill bucket.
+/// The header with its spill field set to this spill bucket.
 pub(super) fn with_spill(header: u64, spill: Option<u32>) -> u64 {
     let word = spill.map_or(0, |number| u64::from(number) + 1);
     debug_assert!(word <= SPILL_MASK);
     header & !(SPILL_MASK << SPILL_SHIFT) | word << SPILL_SHIFT
 }
 
-/// How many write grants the bucket has seen, modulo 2^32.
+/// The number of write grants that the bucket has seen, modulo 2^32.
 #[inline(always)]
 pub(super) fn count(header: u64) -> u32 {
     (header & COUNT_MASK) as u32
 }
 
-/// The header with one more write grant.
+/// The header with its count of write grants increased by one.
 #[inline(always)]
 pub(super) fn counted(header: u64) -> u64 {
     header & !COUNT_MASK | header.wrapping_add(1) & COUNT_MASK

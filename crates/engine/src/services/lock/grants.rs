@@ -1,8 +1,9 @@
 //! Locks that a compute node has granted to other nodes' transactions.
 //!
-//! Invariants: a transaction is listed while it holds anything here. A release is for the whole transaction, and may be
-//! repeated. The locks of a message are granted together or not at all. The locks of a dead life stay until its
-//! transactions are settled. Until then nothing else guards the records that it had begun to write.
+//! Invariants: a transaction is listed while it holds any lock here. A release covers all locks of a transaction, and
+//! may be repeated. The locks of one message are granted together or not at all. The locks of a dead node's
+//! incarnation stay until its transactions are settled. Until then, only these locks guard the records that its
+//! transactions had begun to write.
 
 use super::holds::Holds;
 use super::message::Ask;
@@ -16,26 +17,26 @@ use tarn_store::placement::shard_map::ShardId;
 #[derive(Default, Debug)]
 struct Granted {
     holds: Holds,
-    /// The shards of these locks, with their epochs: each once.
+    /// The shards of the transaction's locks, with the shards' epochs. Each shard is listed once.
     shards: Vec<(ShardId, u32)>,
 }
 
-/// The grants; see the module's text.
+/// The granted locks of all transactions of other nodes; see the module's text.
 #[derive(Default, Debug)]
 pub struct Grants {
-    /// The holders, in no order. There are about as many as other nodes have coordinators; searching their words costs
-    /// less than keeping them sorted.
+    /// The transactions that hold locks here, in no order. Their number is about the number of coordinators on other
+    /// nodes. A linear search of this list costs less than sorting it.
     txns: Vec<TxnId>,
-    /// Their locks, at the same places.
+    /// The locks of the transactions in `txns`, at the same indexes.
     held: Vec<Granted>,
-    /// Empty entries, kept for their capacity.
+    /// Empty entries that are kept for reuse, because their vectors have capacity.
     spare: Vec<Granted>,
 }
 
 const SPARE_MAX: usize = 64;
 
 impl Grants {
-    /// Locks all of `asks` for `txn`, or nothing more than it had. `on_write` is called as in [`LockTable::acquire`].
+    /// Locks all names of `asks` for `txn`, or no further name. `on_write` is called as in [`LockTable::acquire`].
     pub fn ask(
         &mut self,
         table: &LockTable,
@@ -71,12 +72,12 @@ impl Grants {
         self.txns.iter().position(|it| *it == txn)
     }
 
-    /// Each transaction with its locks.
+    /// All transactions, each with its locks.
     fn all(&self) -> impl Iterator<Item = (TxnId, &Granted)> {
         self.txns.iter().copied().zip(&self.held)
     }
 
-    /// Releases the locks of `txn`. Returns whether it held any.
+    /// Releases all locks of `txn`. Returns whether `txn` held any.
     pub fn release(&mut self, table: &LockTable, txn: TxnId) -> bool {
         let Some(at) = self.place(txn) else { return false };
         self.txns.swap_remove(at);
@@ -89,8 +90,8 @@ impl Grants {
         true
     }
 
-    /// Releases the locks of these lives' transactions, and adds the names to `dropped`. Returns the number of
-    /// transactions.
+    /// Releases the locks of all transactions of the incarnations for which `is_over` is true, and adds the locks'
+    /// names to `dropped`. Returns the number of these transactions.
     pub fn drop_lives(
         &mut self,
         table: &LockTable,
@@ -109,7 +110,7 @@ impl Grants {
         over.len()
     }
 
-    /// The lives that hold anything, each once.
+    /// The node incarnations whose transactions hold any lock here. Each is listed once.
     pub fn lives(&self) -> Vec<NodeId> {
         let mut lives: Vec<NodeId> = self.txns.iter().map(|txn| txn.node()).collect();
         lives.sort_unstable();
@@ -131,24 +132,24 @@ impl Grants {
         self.all().filter(move |(_, granted)| has(granted)).map(|(txn, _)| txn)
     }
 
-    /// The number of transactions that hold anything.
+    /// The number of transactions that hold any lock here.
     pub fn len(&self) -> usize {
         self.txns.len()
     }
 
-    /// Whether no transaction holds anything.
+    /// Whether no transaction holds any lock here.
     pub fn is_empty(&self) -> bool {
         self.txns.is_empty()
     }
 
-    /// A digest of all grants, for code that tells states apart.
+    /// A digest of all grants, for code that compares states.
     pub fn digest(&self) -> u64 {
         use tarn_fabric::rng::mix;
         let one = |(txn, granted): (TxnId, &Granted)| {
             let names = granted.holds.names();
             names.fold(mix(txn.word()), |all, (name, mode)| mix(all ^ name.hash() ^ mode as u64))
         };
-        // The sum does not depend on the order of the list.
+        // The sum does not depend on the order of the list of transactions.
         self.all().map(one).fold(0, u64::wrapping_add)
     }
 }

@@ -1,9 +1,10 @@
 //! The locks of one transaction in one lock table.
 //!
-//! Invariants: the transaction holds each slot once, whatever it asks for and how often. A request for a lock that it
-//! holds is granted. A writer may read, and the only reader may become the writer. Two of its names may share a slot
-//! (once in 2^64 pairs of tables). Then they share the hold, in the stronger of their modes, and do not refuse one
-//! another. Each hold is released once.
+//! Invariants: the transaction holds each slot once, however many of its names use the slot and however often it
+//! requests them. A request for a lock that the transaction already holds is granted. A writer may read, and the only
+//! reader may become the writer. Two names of the transaction may share a slot (once in 2^64 pairs of tables). In
+//! that case, both names use one hold in the stronger of their two modes, and neither name causes a refusal of the
+//! other. Each hold is released once.
 
 use super::name::{LockMode, LockName, NameKind};
 use super::table::{LockTable, Place};
@@ -11,15 +12,15 @@ use super::table::{LockTable, Place};
 /// A name that the transaction has locked.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
-    /// The name, field by field. A copy of the whole name, right after its fields were stored, would have to wait for
-    /// these stores.
+    /// The fields of the name, stored one by one. A copy of the whole name, directly after its fields were stored,
+    /// would have to wait for these stores.
     key: u64,
     table: u16,
     kind: NameKind,
     place: Place,
-    /// The mode of the name.
+    /// The mode in which the name is locked.
     mode: LockMode,
-    /// The mode of the slot; `None` if an earlier hold has the slot.
+    /// The mode in which this hold keeps the slot; `None` if an earlier hold in the list keeps the same slot.
     slot: Option<LockMode>,
 }
 
@@ -38,16 +39,17 @@ impl Hold {
     }
 }
 
-/// The holds; see the module's text.
+/// The list of the transaction's holds; see the module's text.
 #[derive(Default, Debug)]
 pub struct Holds {
     list: Vec<Hold>,
-    /// One bit of 64 for each name's hash: a name whose bit is not set is not in the list.
+    /// A filter with 64 bits, one of which each name's hash selects. A name whose bit is not set is not in the list.
     seen: u64,
 }
 
 impl Holds {
-    /// Locks `name`. Returns whether it was granted. `on_write` is told of a write grant, as in [`LockTable::acquire`].
+    /// Locks `name`. Returns whether the lock was granted. `on_write` is called for a write grant, as in
+    /// [`LockTable::acquire`].
     #[inline(always)]
     pub fn ask(
         &mut self,
@@ -69,7 +71,7 @@ impl Holds {
         true
     }
 
-    /// Asks for a name whose slot the transaction has already.
+    /// Requests a name whose slot the transaction holds already.
     #[cold]
     fn ask_again(
         &mut self,
@@ -94,7 +96,7 @@ impl Holds {
         true
     }
 
-    /// The mode in which a name is locked, if it is.
+    /// The mode in which the name is locked; `None` if it is not locked.
     #[inline]
     pub fn is_held(&self, name: LockName) -> Option<LockMode> {
         if self.seen & 1 << (name.hash() >> 58) == 0 {
@@ -103,13 +105,14 @@ impl Holds {
         self.list.iter().find(|held| held.name() == name).map(|held| held.mode)
     }
 
-    /// Whether no other transaction holds a name's lock; true also for a name that is not held.
+    /// Whether no other transaction holds the lock of this name. Returns true also for a name that this transaction
+    /// does not hold.
     pub fn is_alone(&self, table: &LockTable, name: LockName) -> bool {
         let held = self.list.iter().find(|held| held.name() == name);
         held.is_none_or(|held| table.has_one_holder(held.place))
     }
 
-    /// The names, in the order in which they were locked.
+    /// The locked names, in the order in which they were locked.
     pub fn names(&self) -> impl Iterator<Item = (LockName, LockMode)> {
         self.list.iter().map(|held| (held.name(), held.mode))
     }
@@ -126,7 +129,8 @@ impl Holds {
         self.list.is_empty()
     }
 
-    /// Releases all but the `count` names that were locked first. A slot that became a writer's meanwhile stays so.
+    /// Releases all names except the `count` names that were locked first. A slot that a later request upgraded to a
+    /// write lock keeps that mode.
     pub fn keep_first(&mut self, table: &LockTable, count: usize) {
         for held in self.list.drain(count..) {
             if let Some(mode) = held.slot {
@@ -135,7 +139,7 @@ impl Holds {
         }
     }
 
-    /// Releases everything.
+    /// Releases all holds.
     #[inline]
     pub fn release(&mut self, table: &LockTable) {
         for held in &self.list {

@@ -1,31 +1,34 @@
-//! The lock table's view for others than holders: caches of versions, judges, explorers.
+//! The lock table's functions for code that holds no lock: caches of versions, checkers, explorers.
 //!
-//! Invariant: a version is kept under three conditions, and while the bucket's bit is held. No transaction writes the
-//! lock. None wrote it when the version was read. No write of its bucket was granted since. The next write grant drops
-//! the version under the same bit. (Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks",
-//! drops it before the grant, so a reader in between can bring it back.) The other functions only look.
+//! Invariant: a version is kept only under three conditions, and while the bucket's bit is held. First, no
+//! transaction holds the write lock. Second, no transaction held the write lock when the version was read. Third, no
+//! write lock of the same bucket was granted since then. The next write grant drops the version under the same bit.
+//! (Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", drops the version before the
+//! grant, so a reader between the drop and the grant can store the version again.) The other functions of this file
+//! only read the table.
 
 use super::bucket::{self, WRITER, fingerprint, is_of};
 use super::sync::Ordering;
 use super::table::{Bits, Found, LockTable, Place};
 
 impl LockTable {
-    /// How many write grants a lock's bucket has seen, modulo 2^32.
+    /// The number of write grants that a lock's bucket has seen, modulo 2^32.
     pub fn count(&self, hash: u64) -> u32 {
         bucket::count(self.bucket(self.home(hash))[0].load(Ordering::Acquire))
     }
 
-    /// The count of write grants, if no transaction writes the lock. Ask for it before a read whose result
-    /// [`LockTable::keep`] shall keep. A read beside a writer may return the state before the write. The writer may be
-    /// gone, without another grant, when the result is kept. (The explorer found that: `half-commit`.)
+    /// The count of write grants of the lock's bucket, if no transaction holds the write lock. Call this function
+    /// before a read whose result [`LockTable::keep`] shall store. A read concurrent with a writer may return the
+    /// state before the write. When the result is stored, that writer may have released its lock, without another
+    /// grant. (The explorer found this fault with the test `half-commit`.)
     pub fn unwritten(&self, hash: u64) -> Option<u32> {
         let count = self.count(hash);
         self.keep(hash, count, || ()).then_some(count)
     }
 
-    /// Runs `act` with the bucket's bit, if no transaction writes the lock and no write of its bucket was granted since
-    /// [`LockTable::unwritten`] returned `count`. Returns whether it ran. The next write grant drops the versions that
-    /// `act` keeps.
+    /// Runs `act` under the bucket's bit, on two conditions. No transaction holds the write lock, and no write lock
+    /// of the bucket was granted since [`LockTable::unwritten`] returned `count`. Returns whether `act` ran. The next
+    /// write grant drops the versions that `act` stores.
     pub fn keep(&self, hash: u64, count: u32, act: impl FnOnce()) -> bool {
         let (home, print) = (self.home(hash), fingerprint(hash));
         let header = match self.bits {
@@ -47,7 +50,7 @@ impl LockTable {
         may
     }
 
-    /// The number of slots in use. It looks at the whole table: it is for judges of a node at rest.
+    /// The number of slots in use. The function reads the whole table, so only checkers of an idle node call it.
     pub fn held(&self) -> usize {
         let buckets = 0..self.homes + self.spills;
         let used = |number| {
@@ -57,7 +60,7 @@ impl LockTable {
         buckets.map(used).sum()
     }
 
-    /// A digest of all that is held, wherever its slot is, for code that tells states apart.
+    /// A digest of all held locks, independent of their slots, for code that compares states.
     pub fn digest(&self) -> u64 {
         let buckets = 0..self.homes + self.spills;
         let slots = buckets.flat_map(|number| &self.bucket(number)[1..]);
@@ -73,7 +76,7 @@ impl LockTable {
         counted.map(word).fold(0, u64::wrapping_add)
     }
 
-    /// Whether a place has this lock's slot.
+    /// Whether the slot at this place belongs to the lock with this hash.
     pub fn is_at(&self, place: Place, hash: u64) -> bool {
         let word = self.slot(place).load(Ordering::Acquire);
         word != 0 && is_of(word, fingerprint(hash))

@@ -1,7 +1,7 @@
-//! Messages between compute nodes about locks, byte by byte.
+//! The encoding of messages between compute nodes about locks.
 //!
-//! Invariant: a message is refused as a whole if it is cut short, or names a shard, a timestamp or a transaction that
-//! cannot exist. No code reads past its end.
+//! Invariant: a receiver refuses a whole message that is cut short, or that names a shard, a timestamp or a
+//! transaction that cannot exist. No code reads past the end of a message.
 //!
 //! ```text
 //! LOCK     0 transaction | 8 sender's greatest timestamp | 16 asks, each of 20 bytes
@@ -16,11 +16,12 @@ use tarn_fabric::rpc::HandlerId;
 use tarn_store::ids::{OwnerTag, Timestamp, TxnId};
 use tarn_store::placement::shard_map::{SHARDS, ShardId};
 
-/// Asks for locks in shards of a node: all of them or none.
+/// Requests locks in shards of one node: the node grants all of them or none.
 pub const LOCK: HandlerId = HandlerId(0);
 /// Releases all locks that a transaction holds at a node.
 pub const RELEASE: HandlerId = HandlerId(1);
-/// Tells the receiver of a shard the greatest timestamp that its owner has seen, before the owner gives the shard away.
+/// Sends the greatest timestamp that a shard's owner has seen to the shard's receiver, before the owner gives the
+/// shard away.
 pub const TRANSFER: HandlerId = HandlerId(2);
 
 const LOCK_HEAD_BYTES: usize = 16;
@@ -29,16 +30,16 @@ const REPLY_BYTES: usize = 24;
 const RELEASE_BYTES: usize = 16;
 const TRANSFER_BYTES: usize = 10;
 
-/// One lock that is asked for.
+/// One lock that a LOCK message requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
     /// The name of the lock.
     pub name: LockName,
-    /// The mode.
+    /// The requested mode of the lock.
     pub mode: LockMode,
-    /// The shard in which the asker finds it.
+    /// The shard to which the lock belongs in the requesting node's map.
     pub shard: ShardId,
-    /// The epoch of the shard that the asker knows.
+    /// The epoch of the shard in the requesting node's map.
     pub epoch: u32,
 }
 
@@ -48,15 +49,15 @@ pub struct Ask {
 pub enum Verdict {
     /// All locks of the message are granted.
     Granted = 0,
-    /// Another transaction holds one of the locks; none of the message is granted.
+    /// Another transaction holds one of the locks. The owner grants no lock of the message.
     Conflict = 1,
-    /// A shard belongs to another node, has another epoch, or is closed; none of the message is granted.
+    /// A shard belongs to another node, has another epoch, or is closed. The owner grants no lock of the message.
     WrongOwner = 2,
-    /// The asker's life is over.
+    /// The incarnation of the requesting node is no member any more.
     NotMember = 3,
 }
 
-/// An owner's reply.
+/// An owner's reply to a LOCK message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockReply {
     /// The greatest timestamp that the owner has seen.
@@ -119,7 +120,8 @@ pub fn put_lock(
     asks.for_each(|ask| ask.put(bytes));
 }
 
-/// Reads a LOCK message: the asker, its greatest timestamp and the asks. `None` if it is malformed.
+/// Reads a LOCK message: the requesting transaction, its node's greatest timestamp and the requested locks. `None` if
+/// the message is malformed.
 pub fn take_lock(bytes: &[u8]) -> Option<(TxnId, Timestamp, impl Iterator<Item = Ask> + Clone)> {
     let (txn, known) = (name(bytes)?, timestamp(bytes, 8)?);
     let (asks, rest) = bytes[LOCK_HEAD_BYTES..].as_chunks::<ASK_BYTES>();
@@ -130,14 +132,14 @@ pub fn take_lock(bytes: &[u8]) -> Option<(TxnId, Timestamp, impl Iterator<Item =
 }
 
 impl LockReply {
-    /// Writes the reply.
+    /// Writes the reply to a LOCK message.
     pub fn put(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.known.0.to_le_bytes());
         bytes.extend((self.verdict as u64).to_le_bytes());
         bytes.extend(self.entry.to_le_bytes());
     }
 
-    /// Reads a reply; `None` if it is malformed.
+    /// Reads the reply to a LOCK message; `None` if the reply is malformed.
     pub fn take(bytes: &[u8]) -> Option<LockReply> {
         let all = [Verdict::Granted, Verdict::Conflict, Verdict::WrongOwner, Verdict::NotMember];
         let verdict = *all.get(usize::try_from(word(bytes, 8)?).ok()?)?;

@@ -1,15 +1,16 @@
-//! Locks in compute nodes: the node that owns a shard decides which transaction may read or write its records.
+//! Locks in compute nodes: the node that owns a shard decides which transaction may read or write the shard's
+//! records.
 //!
-//! - [`name`]: names of locks, and modes. [`crate::transaction::lock_set`]: one transaction's locks and requests, here
-//!   and elsewhere.
-//! - [`table`]: a node's table of locks. `bucket` defines its words, `spill` adds room, `look` is its view for others
-//!   than holders.
-//! - [`versions`]: the versions that a node remembers of records whose locks it grants.
+//! - [`name`]: names of locks, and modes. [`crate::transaction::lock_set`]: one transaction's locks and requests, at
+//!   its own node and at other nodes.
+//! - [`table`]: a node's table of locks. `bucket` defines the table's words, `spill` adds buckets, `look` has the
+//!   functions for code that holds no lock.
+//! - [`versions`]: a cache of the version tables of records whose locks the node grants.
 //! - [`holds`]: one transaction's locks in one table. [`grants`]: the locks of other nodes' transactions.
-//! - [`message`]: the messages between nodes. `service` answers them. `closing`: work that goes on after a reply.
-//!   `at_once`: the same without messages, within a process.
-//! - `watched`: reports all this to the explorer of every order.
-//! - `sync`: the table's atomics, so that they can be modelled. `planted`: planted bugs.
+//! - [`message`]: the messages between nodes. `service` answers these messages. `closing`: work that continues after
+//!   a reply. `at_once`: the same requests without messages, within a process.
+//! - `watched`: reports all accesses to locks and cached versions to the explorer of every order.
+//! - `sync`: the table's atomics, which loom can model. `planted`: planted bugs.
 //!
 //! Invariant: no transaction waits for a lock. A lock that cannot be granted is refused, and the transaction tries
 //! again. See docs/locks.md. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with
@@ -31,7 +32,7 @@ mod tests;
 pub mod versions;
 pub(crate) mod watch;
 
-/// The parts that a model of the table's synchronisation needs. Only models use them.
+/// Re-exports for loom models of the table's synchronisation. Only these models use the re-exports.
 #[cfg(loom)]
 pub mod modelled {
     pub use super::bucket::BUCKET_BYTES;

@@ -1,21 +1,23 @@
-//! Names of locks, their modes, and the place of a name's lock.
+//! Names of locks, their modes, and the hash that decides the place of a name's lock.
 //!
-//! Invariant: two different things have different names, and a name says which kind of thing it names. Records of two
-//! tables with the same key have two locks. (Algorithm 1 of Hu et al., "LOTUS: Optimizing Disaggregated Transactions
-//! with Disaggregated Locks", hashes the key alone, so a transaction on two tables collides with itself.)
+//! Invariant: two different things have different names, and each name states the kind of thing that it identifies.
+//! Records of two tables with the same key have two locks. (Algorithm 1 of Hu et al., "LOTUS: Optimizing
+//! Disaggregated Transactions with Disaggregated Locks", hashes the key alone, so a transaction on two tables
+//! collides with itself.)
 
 use tarn_fabric::address::Address;
 use tarn_fabric::rng::mix;
 
-/// The kind of thing that a name stands for.
+/// The kind of thing that a name identifies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum NameKind {
-    /// A record, whether it exists or not: by its key, or by the hash of a key that is longer than a word.
+    /// A record, whether it exists or not. Its packed key identifies it, or the hash of its key if the key is longer
+    /// than a word.
     Row = 0,
-    /// A node of an ordered index: by its address.
+    /// A node of an ordered index, which its address identifies.
     Node = 1,
-    /// A bucket of a hash index: by its address.
+    /// A bucket of a hash index, which its address identifies.
     Bucket = 2,
 }
 
@@ -26,15 +28,15 @@ impl NameKind {
     }
 }
 
-/// The name of a lock. Longer keys go by their hash: two of them may share a lock, which costs an abort now and then
-/// and nothing else.
+/// The name of a lock. A key longer than a word is represented by its hash. So two long keys may share a lock, which
+/// sometimes costs an abort and has no other effect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LockName {
-    /// The table; for a node or a bucket, the table of its index.
+    /// The table of the record. For a node or a bucket of an index, the table that the index belongs to.
     pub table: u16,
-    /// The kind of thing.
+    /// The kind of thing that the name identifies.
     pub kind: NameKind,
-    /// The packed key or its hash; an address as a word.
+    /// For a record, the packed key or its hash. For a node or a bucket, the address as a word.
     pub key: u64,
 }
 
@@ -55,8 +57,9 @@ impl LockName {
         LockName { table, kind: NameKind::Bucket, key: address.to_word() }
     }
 
-    /// The hash that decides where the lock lies and tells it apart. Names of one table and kind never share a hash,
-    /// since the function is a bijection of the key. Two other names share one with a chance of one in 2^64.
+    /// The hash that decides the lock's bucket and distinguishes the lock from others. Two names with the same table
+    /// and kind never share a hash, since the hash is a bijection of the key. Two names with different tables or
+    /// kinds share a hash with a chance of one in 2^64.
     #[inline]
     pub fn hash(self) -> u64 {
         let kind = (self.kind as u64) << 16 | u64::from(self.table);
@@ -67,9 +70,9 @@ impl LockName {
 /// The mode of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockMode {
-    /// With other readers.
+    /// Shared: other readers may hold the lock at the same time.
     Read,
-    /// Alone.
+    /// Exclusive: no other transaction holds the lock.
     Write,
 }
 

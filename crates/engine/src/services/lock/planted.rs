@@ -1,6 +1,6 @@
-//! Planted bugs of the lock table: the text of the paper where it loses the exclusion of writers.
+//! Planted bugs of the lock table: the paper's algorithm, in the places where it fails to exclude two writers.
 //!
-//! Invariant: only the planted values of [`super::table::Bits`] lead here, and only tests use them.
+//! Invariant: only the planted values of [`super::table::Bits`] call this code, and only tests use these values.
 
 use super::bucket::{READER, WRITER};
 use super::name::LockMode;
@@ -8,7 +8,7 @@ use super::sync::{Ordering, pause};
 use super::table::{Found, Joined, LockTable, Place};
 
 impl LockTable {
-    /// The paper's text: find, then claim.
+    /// The paper's algorithm: it finds a free slot, and then claims the slot without the bucket's bit.
     #[cold]
     pub(super) fn acquire_without_bit(
         &self,
@@ -32,7 +32,7 @@ impl LockTable {
     }
 }
 
-/// Widens the gap of a planted bug, so that a test need not be lucky.
+/// Lengthens the race window of a planted bug, so that a test meets the race reliably.
 #[cold]
 pub(super) fn planted_pause() {
     let pauses = if cfg!(loom) { 0 } else { 200 };

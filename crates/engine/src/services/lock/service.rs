@@ -1,12 +1,13 @@
-//! A compute node's answers to other nodes that ask for locks.
+//! A compute node's answers to other nodes that request locks.
 //!
-//! Invariants: the node grants only locks of its own shards: those that the map gives to this life, open, in the epoch
-//! that the asker knows. It grants them only to members. A message runs at most once (calls are at-most-once, and
-//! sessions are ordered). So a LOCK that comes twice, or late, grants nothing that would never be released: that is
-//! hole L8 of the paper's text. No function waits here.
+//! Invariants: the node grants only locks of its own shards. In the map, each of these shards must belong to this
+//! incarnation of the node, be open, and have the epoch that the requesting node knows. The node grants locks only to
+//! members. A message runs at most once, because calls are at-most-once, and sessions are ordered. So a LOCK message
+//! that comes twice, or late, grants no lock that would never be released. (This failure is hole L8 of the paper's
+//! text.) No function here waits.
 //!
-//! The asker's view is not compared, though our plan had it. Two facts of it matter. The epoch says which node owns the
-//! shard. The membership service says whether the asker lives.
+//! The node does not compare the requester's view with its own, though our plan did. Only two facts of that view
+//! matter. The epoch tells which node owns the shard. The membership service tells whether the requester is a member.
 
 use super::message::{self, Ask, LOCK, LockReply, RELEASE, TRANSFER, Verdict};
 use super::name::LockName;
@@ -20,7 +21,7 @@ use tarn_store::ids::{Timestamp, TxnId};
 use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
 impl NodeServices {
-    /// Grants all of `asks` to `txn`, or none of them.
+    /// Grants all locks of `asks` to `txn`, or none of them.
     pub(crate) fn lock(
         &self,
         txn: TxnId,
@@ -29,8 +30,8 @@ impl NodeServices {
     ) -> LockReply {
         let reply = |verdict, entry| LockReply { known: self.seen.get(), verdict, entry };
         self.seen.raise(known);
-        // Lock the grants first. A node that closes a shard waits for requests that hold this lock; so does a node that
-        // drops the grants of recovered lives.
+        // Lock the mutex of the grants first. A node that closes a shard waits for requests that hold this mutex. A
+        // node that drops the grants of recovered incarnations also waits for requests that hold this mutex.
         let grants = &mut *self.grants_of(txn);
         if !self.membership.is_member(txn.node()) {
             return reply(Verdict::NotMember, 0);
@@ -51,7 +52,8 @@ impl NodeServices {
         reply(if granted { Verdict::Granted } else { Verdict::Conflict }, 0)
     }
 
-    /// The map's entry of an ask's shard. The record is read again if the asker knows another epoch.
+    /// The map's entry of the shard of `ask`. The function reads the shard's record again if the requester knows
+    /// another epoch.
     fn entry_for(&self, ask: &Ask) -> Option<ShardEntry> {
         let entry = self.shards.entry(ask.shard);
         match entry.is_some_and(|entry| entry.epoch == ask.epoch) {
@@ -60,21 +62,21 @@ impl NodeServices {
         }
     }
 
-    /// Releases the locks of `txn` here. The locks of a life that is over are released once it is recovered, since the
-    /// last writes of an expelled life may have been refused.
+    /// Releases the locks of `txn` at this node. The locks of an ended incarnation are released only after its
+    /// recovery, since the last writes of an expelled incarnation may have been refused.
     pub(crate) fn release(&self, txn: TxnId, committed: Option<Timestamp>) {
         if !self.membership.is_member(txn.node()) {
             return;
         }
-        // Raise the timestamp before any other transaction can have the lock.
+        // Raise the greatest timestamp seen before any other transaction can get the lock.
         if let Some(committed) = committed {
             self.seen.raise(committed);
         }
         self.grants_of(txn).release(&self.locks, txn);
     }
 
-    /// The owner of a shard is about to give it to this node, and tells its greatest timestamp. The map decides the
-    /// owner.
+    /// Handles a TRANSFER message: the shard's owner is about to give the shard to this node, and sends its greatest
+    /// timestamp. Only the map decides which node owns the shard.
     pub(crate) fn transfer(&self, shard: ShardId, known: Timestamp) {
         self.seen.raise(known);
         self.shards.reread(&*self.membership, shard);
@@ -83,8 +85,8 @@ impl NodeServices {
         }
     }
 
-    /// Releases the locks of recovered lives, and adds their names to `dropped`. Returns whether dead lives that are
-    /// not recovered hold anything.
+    /// Releases the locks of recovered incarnations, and adds the locks' names to `dropped`. Returns whether dead
+    /// incarnations that are not recovered hold any lock.
     pub(crate) fn drop_recovered(
         &self,
         by: impl Fn(NodeId) -> bool,
@@ -99,7 +101,8 @@ impl NodeServices {
     }
 }
 
-/// Makes a thread answer messages about locks. A malformed message does nothing, and is counted as refused.
+/// Registers the thread's handlers of messages about locks. A malformed message has no effect, and is counted as
+/// refused.
 pub(crate) fn register(rpc: &Rpc, services: &Arc<NodeServices>) {
     let (its, port) = (Arc::clone(services), rpc.port().clone());
     rpc.register(LOCK, move |request, bytes| {
@@ -129,7 +132,7 @@ pub(crate) fn register(rpc: &Rpc, services: &Arc<NodeServices>) {
     });
 }
 
-/// Charges virtual time: one look at the transaction's grants, and one compare-and-swap for each lock.
+/// Charges virtual time for one lookup of the transaction's grants, and one compare-and-swap for each lock.
 fn charge(port: &Port, locks: usize) {
     if port.charges() {
         port.charge(Cost::LocalLookup);

@@ -1,13 +1,14 @@
-//! Spill buckets: room for a lock bucket whose slots do not suffice.
+//! Spill buckets: additional slots for a lock bucket whose own slots are all in use.
 //!
-//! Invariants: a spill bucket is free, or chained behind one home bucket. It is chained and unchained, and its slots
-//! change, only under the bit of that home bucket. It is unchained when its last slot is released, so none is lost. The
-//! list of free spill buckets is a stack in one word, with a count of changes to detect a word that has come back. In
-//! the list, a bucket that was never used is followed by the next one. So nothing is written, and no memory touched,
-//! before the first use.
+//! Invariants: a spill bucket is free, or chained behind one home bucket. Threads chain a spill bucket, unchain it,
+//! and change its slots only under the bit of its home bucket. The release of a spill bucket's last slot unchains the
+//! spill bucket, so no spill bucket is lost. The list of free spill buckets is a stack whose head is one word. That
+//! word includes a count of changes, which detects a head that has returned to an earlier value. In the list, a
+//! bucket that was never used is followed by the bucket with the next number. So no code writes or touches the memory
+//! of a bucket before its first use.
 //!
-//! Without spilling, a transaction that locks more keys of one bucket than the bucket has slots would be refused for
-//! ever.
+//! Without spill buckets, a transaction that locks more keys of one bucket than the bucket has slots would be refused
+//! every time.
 
 use super::bucket::{self, BIT, WORDS};
 use super::name::LockMode;
@@ -15,8 +16,8 @@ use super::sync::{AtomicU64, Ordering};
 use super::table::{LockTable, Place};
 
 impl LockTable {
-    /// Releases a lock in a spill bucket. It takes the bit of the home bucket, so that an empty spill bucket can be
-    /// freed.
+    /// Releases a lock in a spill bucket. The function takes the bit of the home bucket, so that it can free an empty
+    /// spill bucket.
     #[cold]
     pub(super) fn release_spilled(&self, place: Place, hash: u64, mode: LockMode) {
         let home = self.home(hash);
@@ -42,7 +43,7 @@ impl LockTable {
             if spill == self.spills {
                 return None;
             }
-            // In the list, a spill bucket that was never used is followed by the next one.
+            // In the free list, a spill bucket that was never used is followed by the bucket with the next number.
             let its = self.bucket(self.homes + spill)[0].load(Ordering::Relaxed);
             let next = u64::from(bucket::spill(its).unwrap_or(spill + 1));
             match self.change_free(free, next) {
@@ -63,7 +64,7 @@ impl LockTable {
         self.free.compare_exchange(free, changes | first, won, lost).map(|_| ())
     }
 
-    /// Takes an empty spill bucket out of its chain, and frees it.
+    /// Removes an empty spill bucket from its chain, and adds it to the free list.
     fn unlink(&self, header: &mut u64, spill: u32) {
         let its = bucket::spill(self.bucket(self.homes + spill)[0].load(Ordering::Relaxed));
         let mut at = bucket::spill(*header).expect("the bucket is in the chain");

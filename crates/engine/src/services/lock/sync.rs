@@ -1,43 +1,46 @@
-//! Atomics of the lock table, and of the counts of readers, so that their synchronisation can be modelled.
+//! Atomics of the lock table, and of the counts of readers, in a form that loom can model.
 //!
-//! Invariant: in an ordinary build this is the standard library and nothing else. Built with `--cfg loom` the same code
-//! runs on loom's types. They try every interleaving and every value that a weaker machine may show (Norris and Demsky,
-//! "CDSChecker", OOPSLA 2013, whose method loom has). A [`Site`] names each ordering between threads. So a model can
-//! take it away and prove that it would have noticed. `crates/fabric/src/local/sync.rs` works the same way.
+//! Invariant: in an ordinary build these types are those of the standard library. Built with `--cfg loom`, the same
+//! code runs on loom's types. Loom tries every interleaving and, for each load, every value that a weak memory
+//! model may return (Norris
+//! and Demsky, "CDSChecker", OOPSLA 2013; loom uses its method). A [`Site`] names each ordering between threads. So a
+//! model can remove one ordering and prove that it notices the removal. `crates/fabric/src/local/sync.rs` works the
+//! same way.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The purpose of an ordering.
+/// The purpose of a memory ordering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Site {
-    /// A thread that takes a bucket's bit sees all that the last holder of the bit did under it.
+    /// A thread that takes a bucket's bit sees all changes that the previous holder of the bit made under it.
     BitTaken,
-    /// All that a thread does under a bucket's bit comes before it gives the bit back.
+    /// All changes that a thread makes under a bucket's bit come before it gives the bit back.
     BitReleased,
-    /// All that a holder did comes before its lock is free.
+    /// All actions of a lock's holder come before the lock is free.
     SlotReleased,
-    /// A thread that is granted a lock sees all that its last holders did.
+    /// A thread that is granted a lock sees all actions of the lock's previous holders.
     SlotTaken,
-    /// A reader that joins others sees, through the first of them, all that the last writer did.
+    /// A reader that joins other readers sees, through the first of them, all actions of the last writer.
     ClaimPublished,
-    /// A thread that finds a set of cached versions even sees all that was written before.
+    /// A thread that finds an even sequence number of a set of cached versions sees all earlier writes to the set.
     EntryRead,
-    /// A thread that has seen any part of a change sees, when it looks again, that there was a change.
+    /// A thread that has seen any part of a change to a set sees, when it reads the sequence number again, that there
+    /// was a change.
     EntryReadAgain,
-    /// A thread that changes a set sees all that the thread before did to it.
+    /// A thread that changes a set sees all changes that the previous thread made to the set.
     EntryTaken,
-    /// A set is odd before any part of it changes.
+    /// The sequence number of a set is odd before any part of the set changes.
     EntryChanging,
-    /// All that a set's writer did comes before the set is even again.
+    /// All changes of a set's writer come before the sequence number of the set is even again.
     EntryWritten,
     /// A reader is counted before it reads anything (`crates/engine/src/services/readers.rs`).
     ReadingTold,
-    /// A writer has its locks before it looks for readers.
+    /// A writer holds all its locks before it looks for readers.
     ReadingAsked,
-    /// All that a reader did comes before it is no longer counted.
+    /// All actions of a reader come before it is no longer counted.
     ReadingEnded,
     /// A writer that finds a reader no longer counted writes after all of that reader's reads.
     ReadingSeenEnded,
@@ -48,13 +51,13 @@ std::thread_local! {
     static PLANTED: std::cell::Cell<Option<Site>> = const { std::cell::Cell::new(None) };
 }
 
-/// A planted bug: from now on this site orders nothing, in models that this thread runs.
+/// Plants a bug: from now on this site orders nothing, in models that this thread runs.
 #[cfg(loom)]
 pub fn plant(site: Option<Site>) {
     PLANTED.set(site);
 }
 
-/// The ordering of a site.
+/// The memory ordering of a site: `right`, unless a bug is planted at this site.
 #[inline(always)]
 pub(crate) fn order(_site: Site, right: Ordering) -> Ordering {
     #[cfg(loom)]
@@ -64,7 +67,7 @@ pub(crate) fn order(_site: Site, right: Ordering) -> Ordering {
     right
 }
 
-/// A fence of a site.
+/// A memory fence of a site, unless a bug is planted at this site.
 #[inline(always)]
 pub(crate) fn fence(_site: Site, right: Ordering) {
     #[cfg(loom)]
@@ -75,7 +78,7 @@ pub(crate) fn fence(_site: Site, right: Ordering) {
     std::sync::atomic::fence(right);
 }
 
-/// Waits a moment for another thread.
+/// Spins for a moment while another thread works.
 #[inline]
 pub(crate) fn pause() {
     #[cfg(not(loom))]
@@ -84,13 +87,13 @@ pub(crate) fn pause() {
     loom::thread::yield_now();
 }
 
-/// Many words.
+/// A large array of atomic words.
 #[cfg(not(loom))]
 pub(crate) use tarn_fabric::local::Words;
 #[cfg(loom)]
 pub(crate) type Words = Box<[AtomicU64]>;
 
-/// Words that are all zero. Their memory is touched only when it is used.
+/// Allocates words that are all zero. A page of the memory is touched only when code uses it.
 pub(crate) fn zeroed(count: usize) -> Words {
     #[cfg(not(loom))]
     let words = Words::zeroed(count);
@@ -99,7 +102,7 @@ pub(crate) fn zeroed(count: usize) -> Words {
     words
 }
 
-/// A hint that the line of this word will be written soon.
+/// Tells the processor that the cache line of this word will be written soon.
 #[inline(always)]
 pub(crate) fn fetch_to_write(_word: &AtomicU64) {
     #[cfg(not(loom))]

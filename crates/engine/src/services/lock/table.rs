@@ -1,17 +1,17 @@
 //! The lock table of a compute node: this node's memory decides which transactions may read or write a record.
 //!
 //! Invariants:
-//! - A lock has one writer, or readers, or no holder. Its slot stays where it is while it is held.
-//! - A slot is claimed only under its bucket's bit. Otherwise two threads that look for a free slot at the same time
-//!   could give one key to two writers. A slot is released without the bit, and readers join readers without it. Both
-//!   use a compare-and-swap of a word that was loaded once.
-//! - Three things are one step for every thread that takes the bit: a write grant, the caller's action with it (for
-//!   example, dropping a cached version), and the bucket's count of write grants.
-//! - No transaction waits for a lock: a lock that cannot be granted is refused. Threads wait for the bit, but not for
-//!   long.
+//! - A lock has one writer, or readers, or no holder. Its slot does not move while any transaction holds the lock.
+//! - A thread claims a slot only under its bucket's bit. Otherwise two threads that look for a free slot at the same
+//!   time could give one key to two writers. A thread releases a slot without the bit, and a reader joins other
+//!   readers without it. The release and the join use a compare-and-swap of a slot's word that was loaded once.
+//! - Three actions are one atomic step for every thread that takes the bit: a write grant, the caller's action with
+//!   the grant (for example, dropping a cached version), and the increment of the bucket's count of write grants.
+//! - No transaction waits for a lock: a lock that cannot be granted is refused. Threads wait for a bucket's bit, but
+//!   only for a short time.
 //!
-//! (Disaggregated locks: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", whose text
-//! has no bit: there two requests that both find a slot free can both be granted.)
+//! (Disaggregated locks: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks". The
+//! paper's text has no bit, so two requests that both find a slot free can both be granted.)
 
 use super::bucket::{
     self, BIT, BUCKET_BYTES, READER, WORDS, WRITER, fingerprint, is_of, takes_readers,
@@ -28,22 +28,24 @@ const HOMES_PER_SPILL: u64 = 16;
 const SPILLS_MIN: u64 = if cfg!(loom) { 1 } else { 16 };
 /// The largest size of a table, in bytes: a place has 32 bits.
 const TABLE_BYTES_MAX: u64 = 16 << 30;
-/// How often a thread looks whether a bucket's bit is free before it is refused. Work under a bit takes nanoseconds,
-/// unless its thread is not running. In that case an abort is better than a wait.
+/// How often a thread tries to take a bucket's bit before its request is refused. Work under a bit takes nanoseconds,
+/// unless the operating system has suspended the thread that has the bit. In that case an abort is better than a
+/// wait.
 const LOOKS_MAX: u32 = if cfg!(loom) { 2 } else { 1 << 12 };
 
-/// How threads of the node exclude each other in a bucket.
+/// How the threads of a node exclude each other in a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bits {
-    /// There is one thread: it needs no bits.
+    /// The node has one thread, which needs no bits.
     Alone,
-    /// By the bucket's bit.
+    /// The threads exclude each other by the bucket's bit.
     Shared,
-    /// **Breaks the invariant**: finds a free slot, then claims it by a compare-and-swap, as the paper's text has it.
-    /// It is here so that tests prove that they would notice.
+    /// **Breaks the invariant**: finds a free slot, then claims it by a compare-and-swap, as the paper's text states.
+    /// Tests use this value to prove that they detect the bug.
     #[doc(hidden)]
     PlantedNoBit,
-    /// **Breaks the invariant**: readers look at a slot, then load it again to join. It is here for the same reason.
+    /// **Breaks the invariant**: readers load a slot's word, then load it again to join. Tests use this value to
+    /// prove that they detect the bug.
     #[doc(hidden)]
     PlantedTwoLoads,
 }
@@ -52,31 +54,32 @@ pub enum Bits {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place(pub(super) u32);
 
-/// The lock table; see the module's text.
+/// The lock table of one compute node; see the module's text.
 pub struct LockTable {
     words: Words,
     pub(super) homes: u32,
     pub(super) spills: u32,
     pub(super) bits: Bits,
-    /// The first free spill bucket; above it a count of changes.
+    /// The number of the first free spill bucket, with a count of changes in the upper bits.
     pub(super) free: AtomicU64,
 }
 
 /// The result of a search of a bucket and its spill buckets.
 pub(crate) enum Found {
-    /// The lock's slot, and its word.
+    /// The slot of the requested lock, and the slot's word.
     Held(Place, u64),
     /// A free slot; the lock has no holder.
     Free(Place),
-    /// Neither.
+    /// The search found neither the lock's slot nor a free slot.
     Full,
 }
 
 impl LockTable {
-    /// A table whose buckets take `bytes`, rounded down to a power of two. A sixteenth is added for spill buckets.
+    /// Creates a table whose buckets take `bytes`, rounded down to a power of two. The table has a sixteenth more for
+    /// spill buckets.
     ///
     /// # Errors
-    /// Names the size and the allowed range.
+    /// The error names the size and the allowed range.
     pub fn new(bytes: u64, bits: Bits) -> Result<LockTable, UsageError> {
         if !(BUCKET_BYTES as u64..=TABLE_BYTES_MAX).contains(&bytes) {
             return Err(UsageError {
@@ -97,8 +100,8 @@ impl LockTable {
         self.bits
     }
 
-    /// Whether a holder of `held` locks was refused because it holds most of the table itself: no spill bucket is free,
-    /// and half of the slots are its own.
+    /// Whether a holder of `held` locks was refused because it holds most of the table itself. The holder holds most
+    /// of the table if no spill bucket is free, and the holder has half of the slots.
     #[cold]
     pub(crate) fn is_full_of(&self, held: usize) -> bool {
         let is_spent = self.free.load(Ordering::Acquire) as u32 == self.spills;
@@ -125,19 +128,22 @@ impl LockTable {
         at >= self.homes * WORDS as u32
     }
 
-    /// A hint that a lock will be asked for soon: its bucket's line may be fetched until then.
+    /// Tells the processor that a request for this lock comes soon, so that it can fetch the line of the lock's
+    /// bucket before.
     #[inline(always)]
     pub fn fetch_ahead(&self, hash: u64) {
         fetch_to_write(&self.bucket(self.home(hash))[0]);
     }
 
-    /// The line of a lock's bucket: a hint, for code that prefetches several lines.
+    /// The address of the cache line of a lock's bucket. Code that prefetches several lines uses the address as a
+    /// hint.
     #[inline(always)]
     pub fn line(&self, hash: u64) -> *const u8 {
         self.line_in(self.words.as_ptr().cast(), hash)
     }
 
-    /// The same in a table of equal size with this first line. It is a hint: the table may be gone.
+    /// The address of the lock's bucket line in another table of equal size whose first line is `first`. The returned
+    /// address is only a hint, since that table may no longer exist.
     #[inline(always)]
     pub(crate) fn line_in(&self, first: *const u8, hash: u64) -> *const u8 {
         first.wrapping_add(self.home(hash) as usize * BUCKET_BYTES)
@@ -186,7 +192,8 @@ impl LockTable {
         place
     }
 
-    /// Takes a bucket's bit, and returns the header without it. `None` if another thread has had the bit for long.
+    /// Takes a bucket's bit, and returns the header without the bit. `None` if other threads have kept the bit for
+    /// the whole wait.
     pub(crate) fn take(&self, home: u32) -> Option<u64> {
         let word = &self.bucket(home)[0];
         for _ in 0..LOOKS_MAX {
@@ -199,7 +206,7 @@ impl LockTable {
         None
     }
 
-    /// The same as [`LockTable::take`], however long it takes.
+    /// Does the same as [`LockTable::take`], but waits until it has the bit.
     pub(crate) fn take_at_last(&self, home: u32) -> u64 {
         loop {
             if let Some(header) = self.take(home) {
@@ -214,7 +221,8 @@ impl LockTable {
         self.bucket(home)[0].store(header & !BIT, order(Site::BitReleased, Ordering::Release));
     }
 
-    /// A reader joins others without the bit: the slot's word says that there are readers of this very lock.
+    /// A reader joins other readers without the bucket's bit, because the slot's word states that this lock has
+    /// readers.
     #[inline]
     fn join_beside(&self, home: u32, print: u64) -> Option<Place> {
         let bucket = self.bucket(home);
@@ -237,7 +245,8 @@ impl LockTable {
         None
     }
 
-    /// Decides on a request, with the bit or as the only thread. Returns also the header to store.
+    /// Decides on a request. The caller has the bucket's bit, or is the table's only thread. The function also
+    /// returns the header that the caller must store.
     #[inline(never)]
     fn grant<const ALONE: bool>(
         &self,
@@ -285,7 +294,7 @@ impl LockTable {
         (Some(place), bucket::counted(header))
     }
 
-    /// Finds the lock's slot, or a free one, in a bucket and its spill buckets.
+    /// Finds the lock's slot, or a free slot, in a bucket and its spill buckets.
     pub(crate) fn find(&self, home: u32, mut header: u64, print: u64) -> Found {
         let (mut free, mut number) = (None, home);
         loop {
@@ -306,7 +315,7 @@ impl LockTable {
         free.map_or(Found::Full, Found::Free)
     }
 
-    /// A reader joins the readers of a slot. No other thread can claim the slot meanwhile.
+    /// A reader joins the readers of a slot. Meanwhile, no other thread can claim the slot.
     pub(crate) fn join<const ALONE: bool>(&self, place: Place, mut word: u64) -> Joined {
         let slot = self.slot(place);
         loop {
@@ -328,7 +337,8 @@ impl LockTable {
         }
     }
 
-    /// Makes the only reader the writer. Returns whether it did. `on_write` is as in [`LockTable::acquire`].
+    /// Makes the only reader the writer. Returns whether the reader became the writer. `on_write` is called as in
+    /// [`LockTable::acquire`].
     pub fn upgrade(&self, place: Place, hash: u64, on_write: impl FnOnce()) -> bool {
         let (home, print) = (self.home(hash), fingerprint(hash));
         let is_bare = matches!(self.bits, Bits::Alone | Bits::PlantedNoBit);
@@ -350,7 +360,7 @@ impl LockTable {
         is_writer
     }
 
-    /// Whether a lock has exactly one holder. It is a hint: others may come and go.
+    /// Whether a lock has exactly one holder. The result is a hint, because readers may join and leave at any time.
     pub fn has_one_holder(&self, place: Place) -> bool {
         matches!(bucket::holders(self.slot(place).load(Ordering::Relaxed)), WRITER | READER)
     }
@@ -358,7 +368,7 @@ impl LockTable {
     /// Releases one hold of a lock.
     ///
     /// # Panics
-    /// In builds with assertions, if the lock has no holder: our bug.
+    /// In builds with assertions, if the lock has no holder. That would be a bug of this crate.
     #[inline]
     pub fn release(&self, place: Place, mode: LockMode, hash: impl FnOnce() -> u64) {
         if self.is_spilled(place) {
@@ -397,12 +407,12 @@ fn is_empty(bucket: &[AtomicU64; WORDS], header: u64) -> bool {
     used | bucket::spill_bits(header) == 0
 }
 
-/// The result of a reader's attempt to join.
+/// The result of a reader's attempt to join other readers.
 pub(crate) enum Joined {
-    /// It joined.
+    /// The reader joined.
     Yes,
-    /// There is a writer, or there are too many readers.
+    /// The slot has a writer, or too many readers.
     No,
-    /// The others have gone, and the slot with them.
+    /// The other readers have left, and the slot is free.
     Gone,
 }

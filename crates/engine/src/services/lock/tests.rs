@@ -1,7 +1,7 @@
-//! The lock table against a map of holders, and under real threads.
+//! Tests that compare the lock table with a map of holders, and run it under real threads.
 //!
-//! Invariants checked: a lock has one writer or readers. A refused lock has a holder. Released locks leave nothing
-//! behind, spill buckets included. The two ways in which the paper's text breaks this are noticed.
+//! Invariants checked: a lock has one writer or readers. A refused lock has a holder. Released locks leave no used
+//! slot and no used spill bucket. The tests notice the two ways in which the paper's text breaks these invariants.
 
 use super::bucket::{READERS_MAX, SLOTS};
 use super::name::{LockMode, LockName};
@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A table of so few buckets that most names share one.
+/// Creates a table with so few buckets that most names share a bucket.
 fn small(bits: Bits) -> LockTable {
     LockTable::new(2 * 64, bits).unwrap()
 }
@@ -37,7 +37,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..300)
 }
 
-/// Plays the steps on a table and on a map of holds.
+/// Executes the steps on a lock table and on a map of holds, and compares the two.
 fn play(bits: Bits, steps: &[Step]) {
     let table = small(bits);
     let mut holds: Vec<(u64, LockMode, Place)> = Vec::new();
@@ -172,7 +172,8 @@ fn an_impossible_size_is_refused() {
     }
 }
 
-/// Keys of one bucket, under threads. A state counts a key's holders: writers in the upper half, readers below.
+/// A lock table whose threads lock keys of one bucket. A state counts a key's holders: writers in the upper half,
+/// readers in the lower half.
 struct Watched {
     table: LockTable,
     states: Vec<AtomicU64>,
@@ -187,7 +188,7 @@ impl Watched {
         Watched { table: LockTable::new(64, bits).unwrap(), states, broken: AtomicBool::new(false) }
     }
 
-    /// Takes and releases one lock; `false` once any thread has seen two holders that exclude each other.
+    /// Takes and releases one lock. Returns `false` after any thread has seen two holders that exclude each other.
     fn hold(&self, key: u64, mode: LockMode) -> bool {
         let Some(place) = self.table.acquire(hash(key), mode, || {}) else {
             return !self.broken.load(Ordering::SeqCst);
@@ -204,7 +205,7 @@ impl Watched {
             self.broken.store(true, Ordering::SeqCst);
         }
         (0..before % 3 + key % 5).for_each(|_| std::hint::spin_loop());
-        // A broken table releases nothing: its slots may belong to others.
+        // A thread of a broken table releases nothing, because the slots may belong to other holders.
         if self.broken.load(Ordering::SeqCst) {
             return false;
         }
@@ -213,7 +214,7 @@ impl Watched {
         true
     }
 
-    /// Runs threads that draw keys and modes. Returns whether nothing wrong was seen.
+    /// Runs threads that draw random keys and modes. Returns whether no thread saw an error.
     fn run(&self, threads: u64, tries: u64) -> bool {
         std::thread::scope(|scope| {
             for thread in 0..threads {
@@ -244,8 +245,8 @@ fn threads_never_hold_a_lock_against_one_another() {
     }
 }
 
-/// The paper's text: no bit, find a free slot and claim it; and a reader that loads twice. An assertion of the table
-/// may notice before the states do.
+/// Tests two bugs of the paper's text: a thread that finds a free slot and claims it without a bit, and a reader that
+/// loads the slot twice. An assertion of the table may notice the bug before the states do.
 #[test]
 fn both_wrong_grants_that_the_paper_allows_are_noticed() {
     for bits in [Bits::PlantedNoBit, Bits::PlantedTwoLoads] {

@@ -1,13 +1,14 @@
-//! Version tables of its own shards that a compute node remembers. The node grants their write locks itself, so none
-//! changes without its knowledge.
+//! A cache of the version tables of records in the node's own shards. The node itself grants the write locks of the
+//! records in its own shards, so no version table changes without the node's knowledge.
 //!
-//! Invariants: an entry is one table as it was at one moment, and bears the [`Stamp`] of that moment. A stamp is the
-//! number of write grants that its lock's bucket had seen, and the epoch in which the node owned its shard. A reader
-//! names the stamp that the entry must have, so nothing has to be dropped: a grant counts, and a shard that comes back
-//! comes in another epoch. A read is whole, however many threads write at the same time. An entry that cannot be read
-//! at once counts as missing. The cache is hash-partitioned into sets of [`WAYS`]; each set evicts its least recently
-//! used entry. (The cache is of Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with
-//! Disaggregated Locks", §4.4, which drops entries.)
+//! Invariants: an entry is one version table as it was at one moment, and bears the [`Stamp`] of that moment. A stamp
+//! is the number of write grants that the bucket of the record's lock had seen, and the epoch in which the node owned
+//! the record's shard. A reader names the stamp that the entry must have, so the node need not drop any entry. A new
+//! write grant increases the number, and a shard that returns to the node has another epoch. A read returns one
+//! consistent entry, however many threads write at the same time. An entry that a thread cannot read immediately
+//! counts as missing. The cache is hash-partitioned into sets of [`WAYS`]; each set evicts its least recently used
+//! entry. (The cache is that of Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with
+//! Disaggregated Locks", §4.4. The paper's cache drops entries.)
 //!
 //! ```text
 //! a set    seq | order of use | WAYS tags of 32 bits | (to a line) | WAYS entries
@@ -17,7 +18,7 @@
 use super::sync::{AtomicU64, Ordering, Site, Words, fence, order, zeroed};
 use tarn_fabric::address::Address;
 
-/// Entries of a set; in models fewer.
+/// The number of entries of a set; loom models use fewer.
 pub const WAYS: usize = if cfg!(loom) { 1 } else { 8 };
 /// The default number of entries of a node's cache.
 pub const VERSION_CACHE_ENTRIES_DEFAULT: usize = 65_536;
@@ -25,23 +26,23 @@ pub const VERSION_CACHE_ENTRIES_DEFAULT: usize = 65_536;
 const SEQ: usize = 0;
 const USED: usize = 1;
 const TAGS: usize = 2;
-/// Words of a set before its entries.
+/// The number of words of a set before its entries.
 const HEAD_WORDS: usize = if cfg!(loom) { 3 } else { 8 };
-/// Words of an entry before the slot's.
+/// The number of words of an entry before the words of the slot.
 const ENTRY_WORDS: usize = 3;
-/// The place of KEY among a slot's words.
+/// The index of the field KEY among a slot's words.
 const KEY_WORD: usize = tarn_store::layout::KEY_AT / 8;
-/// The entries in the order 0, 1, 2, …: the last is the least recently used.
+/// The initial order of use: the entries 0, 1, 2, … The last entry of the order is the least recently used.
 const ORDER_FIRST: u64 = 0x7654_3210;
 
 const _: () = assert!(TAGS + WAYS.div_ceil(2) <= HEAD_WORDS && WAYS <= 8);
 
-/// The moment of an entry: see the module's text.
+/// The moment at which an entry was valid: see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
-    /// Write grants that the bucket of its lock had seen.
+    /// The number of write grants that the bucket of the record's lock had seen.
     pub grants: u32,
-    /// The epoch of its shard; 0 where there is one compute node.
+    /// The epoch of the record's shard; 0 if the database has one compute node.
     pub epoch: u32,
 }
 
@@ -50,17 +51,17 @@ impl Stamp {
         u64::from(self.grants) << 32 | u64::from(self.epoch)
     }
 
-    /// The moment before the last write grant.
+    /// The stamp of the moment before the last write grant.
     #[must_use]
     pub fn before_grant(self) -> Stamp {
         Stamp { grants: self.grants.wrapping_sub(1), ..self }
     }
 }
 
-/// The record whose version table it is.
+/// The record to which a version table belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Whose {
-    /// The hash of its lock's name.
+    /// The hash of the name of the record's lock.
     pub hash: u64,
     /// The record's table.
     pub table: u16,
@@ -68,17 +69,17 @@ pub struct Whose {
     pub key: u64,
 }
 
-/// The cache; see the module's text.
+/// A compute node's cache of version tables; see the module's text.
 pub struct VersionCache {
     sets: usize,
-    /// Words of the largest slot's used part.
+    /// The number of used words of the largest slot.
     slot_words: usize,
     words: Words,
 }
 
 impl VersionCache {
-    /// Room for `entries` tables, rounded up to whole sets, of at most `slot_words` words each. If either is 0 it keeps
-    /// nothing.
+    /// Creates a cache for `entries` version tables, rounded up to whole sets, of at most `slot_words` words each. If
+    /// `entries` or `slot_words` is 0, the cache stores nothing.
     pub fn new(entries: usize, slot_words: usize) -> VersionCache {
         let sets = if slot_words == 0 { 0 } else { entries.div_ceil(WAYS) };
         let mut cache = VersionCache { sets, slot_words, words: zeroed(0) };
@@ -89,13 +90,13 @@ impl VersionCache {
         cache
     }
 
-    /// Whether the cache keeps anything.
+    /// Whether the capacity of the cache is more than 0.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.sets > 0
     }
 
-    /// Bytes that a cache takes.
+    /// The number of bytes that a cache takes.
     pub fn bytes(entries: usize, slot_words: usize) -> u64 {
         let cache = VersionCache { sets: 0, slot_words, words: zeroed(0) };
         (entries.div_ceil(WAYS) * cache.set_words() * 8) as u64
@@ -113,7 +114,7 @@ impl VersionCache {
         &self.words[number * self.set_words()..][..self.set_words()]
     }
 
-    /// The set of a hash, by its upper half: the lock table uses the lower half.
+    /// The set of a hash. The upper half of the hash selects the set, because the lock table uses the lower half.
     fn set_of(&self, hash: u64) -> &[AtomicU64] {
         self.set(((u128::from(hash) * self.sets as u128) >> 64) as usize)
     }
@@ -122,7 +123,8 @@ impl VersionCache {
         &set[HEAD_WORDS + way * self.entry_words()..][..self.entry_words()]
     }
 
-    /// The entry of this record, if it has one. Another thread may change the entry at the same time.
+    /// The way that holds the entry of this record, if there is one. Another thread may change the entry at the same
+    /// time.
     fn find(&self, set: &[AtomicU64], whose: Whose) -> Option<usize> {
         (0..WAYS).find(|&way| tag(set, way) == tag_of(whose.hash) && self.is_of(set, way, whose))
     }
@@ -134,8 +136,8 @@ impl VersionCache {
             && entry[ENTRY_WORDS + KEY_WORD].load(Ordering::Relaxed) == key
     }
 
-    /// The table of versions, if it is there with this stamp. Returns its slot's address, and copies the slot's first
-    /// words to `into`.
+    /// Looks up the version table of a record, and finds it only if the entry has this stamp. Returns the address of
+    /// the table's slot, and copies the slot's first words to `into`.
     pub fn get(&self, whose: Whose, stamp: Stamp, into: &mut [u64]) -> Option<Address> {
         if !self.is_on() || into.len() > self.slot_words {
             return None;
@@ -152,7 +154,7 @@ impl VersionCache {
         for (into, word) in into.iter_mut().zip(&entry[ENTRY_WORDS..]) {
             *into = word.load(Ordering::Relaxed);
         }
-        // All words are read before SEQ is looked at again.
+        // A thread reads all words before it reads SEQ again.
         fence(Site::EntryReadAgain, Ordering::Acquire);
         if !is_of_then || set[SEQ].load(Ordering::Relaxed) != before {
             return None;
@@ -161,8 +163,9 @@ impl VersionCache {
         Some(Address::from_word(address))
     }
 
-    /// Remembers a table as it is at `stamp`, under the rule of [`crate::services::lock`]. The caller holds the lock or
-    /// is within [`super::table::LockTable::keep`]. It does nothing if another thread changes the set just now.
+    /// Stores a version table as it is at `stamp`, under the rule of [`crate::services::lock`]. The caller holds the
+    /// lock, or calls from within [`super::table::LockTable::keep`]. The function does nothing if another thread is
+    /// changing the set.
     pub fn put(&self, whose: Whose, stamp: Stamp, address: Address, slot: &[u64]) {
         if !self.is_on() || slot.len() > self.slot_words {
             return;
@@ -180,7 +183,8 @@ impl VersionCache {
         });
     }
 
-    /// Nothing has changed in the table since `from`: an entry with that stamp gets the stamp `to`.
+    /// Gives the entry with the stamp `from` the stamp `to`. The caller knows that the version table has not changed
+    /// since `from`.
     pub fn restamp(&self, whose: Whose, from: Stamp, to: Stamp) {
         if !self.is_on() {
             return;
@@ -195,7 +199,7 @@ impl VersionCache {
         });
     }
 
-    /// A digest of all entries, whatever their places, for code that tells states apart.
+    /// A digest of all entries, independent of their positions, for code that compares states.
     pub fn digest(&self) -> u64 {
         let entries = (0..self.sets).flat_map(|set| (0..WAYS).map(move |way| (set, way)));
         let digest = |(set, way)| {
@@ -208,7 +212,7 @@ impl VersionCache {
         entries.filter(used).map(digest).fold(0, u64::wrapping_add)
     }
 
-    /// Changes a set, which is odd meanwhile. It does nothing if another thread changes the set.
+    /// Changes a set, whose SEQ is odd meanwhile. The function does nothing if another thread is changing the set.
     fn change(&self, hash: u64, act: impl FnOnce(&[AtomicU64])) {
         let set = self.set_of(hash);
         let seq = set[SEQ].load(Ordering::Relaxed);
@@ -216,7 +220,7 @@ impl VersionCache {
         let is_mine = seq.is_multiple_of(2)
             && set[SEQ].compare_exchange(seq, seq + 1, taken, Ordering::Relaxed).is_ok();
         if is_mine {
-            // A thread that sees any part of the change sees that the set is odd.
+            // A thread that sees any part of the change also sees that SEQ is odd.
             fence(Site::EntryChanging, Ordering::Release);
             act(set);
             set[SEQ].store(seq + 2, order(Site::EntryWritten, Ordering::Release));
@@ -224,7 +228,7 @@ impl VersionCache {
     }
 }
 
-/// 0 is a tag like any other: an entry that was never written has no address.
+/// The tag of a hash. 0 is a valid tag, because an entry that was never written is recognized by its missing address.
 fn tag_of(hash: u64) -> u32 {
     hash as u32
 }
@@ -239,8 +243,8 @@ fn set_tag(set: &[AtomicU64], way: usize, tag: u32) {
     word.store(others | u64::from(tag) << shift, Ordering::Relaxed);
 }
 
-/// Makes this entry the most recently used. Of two threads that do so at once, one may lose; the word stays a valid
-/// order.
+/// Makes this entry the most recently used. If two threads do so at the same time, one update may be lost, but the
+/// word stays a valid order.
 fn use_first(set: &[AtomicU64], way: usize) {
     let order = set[USED].load(Ordering::Relaxed);
     let next = moved_first(order, way as u64);
@@ -249,7 +253,7 @@ fn use_first(set: &[AtomicU64], way: usize) {
     }
 }
 
-/// A list of nibbles with one of them moved to its head.
+/// Moves one nibble of a list of nibbles to the head of the list.
 fn moved_first(order: u64, way: u64) -> u64 {
     let at = (0..16).position(|at| order >> (4 * at) & 0xf == way).expect("the list has every way")
         as u32;
@@ -280,7 +284,7 @@ mod tests {
         Address::new(GroupId(1), 64 * (key + 1))
     }
 
-    /// A slot's words. All but the key hold the number of the write.
+    /// The words of a slot. All words except the key hold the number of the write.
     fn slot(key: u64, write: u64) -> [u64; WORDS] {
         std::array::from_fn(|word| if word == KEY_WORD { key } else { write })
     }

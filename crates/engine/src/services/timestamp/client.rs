@@ -1,12 +1,14 @@
-//! A thread's way to the timestamp service.
+//! A thread's client of the timestamp service.
 //!
-//! Invariant: the requests of the thread's coroutines in one turn go to the service in one call, and each coroutine
-//! gets one of the returned timestamps. A timestamp counts only if the service that gave it is still the timestamper.
-//! The client checks that after the reply has come. So a service that was succeeded meanwhile, and may not know it, has
-//! given nothing. The database's membership answers this question without a message.
+//! Invariant: all coroutines of a thread that need timestamps in one turn of the scheduler share one call to the
+//! service. Each coroutine gets one of the returned timestamps. A timestamp is valid only if the service that gave it
+//! is still the timestamper. The client checks this after the reply has come. So a client ignores timestamps from a
+//! service that was replaced meanwhile, even if that service does not know it. The database's membership answers this
+//! question without a message.
 //!
-//! A call that ends in an error is made again, to the node that serves by then; timestamps that the first call took are
-//! lost. So a request takes as long as there is no service. It ends with this node's life at the latest.
+//! After a call that ends in an error, the client calls again, and sends the call to the node that serves by then.
+//! Timestamps that the first call took are lost. So a request lasts at least as long as no service exists. The
+//! request ends when this node's incarnation ends, at the latest.
 
 use super::{REPLY_BYTES, STAMP};
 use crate::cluster::membership::{Membership, Timestamper};
@@ -21,31 +23,31 @@ use tarn_fabric::port::Port;
 use tarn_fabric::rpc::{CallFuture, Peer, Rpc};
 use tarn_store::ids::{Failure, Timestamp, ViewNumber};
 
-/// Datagrams that a waiting coroutine takes at a time.
+/// The number of datagrams that a waiting coroutine processes in one call.
 const BUDGET: usize = 16;
-/// The pause before the next request.
+/// The pause before the client repeats a request.
 const PAUSE: Nanos = Nanos(2_000);
 
-/// A thread that asks for timestamps.
+/// A thread that requests timestamps.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
-    /// Says which node serves.
+    /// Tells which node runs the timestamp service.
     pub membership: &'a dyn Membership,
     /// The thread's node.
     pub node: NodeId,
-    /// The thread's fabric.
+    /// The thread's port to the fabric.
     pub port: &'a Port,
 }
 
-/// How a thread asks.
+/// How a thread calls the timestamp service.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientConfig {
-    /// Cores of the service; each thread uses one of them.
+    /// The number of cores of the service; each thread uses one of them.
     pub cores: u16,
-    /// How long a call may take before it is made again.
+    /// How long a call may take before the client repeats it.
     pub patience: Nanos,
-    /// **Breaks the contract**: keeps using the service that it knows, as long as that answers. It is here so that
-    /// tests prove that they would notice.
+    /// **Breaks the contract**: keeps using the service that it knows, as long as that service answers. Tests use
+    /// this flag to prove that they detect the bug.
     #[doc(hidden)]
     pub planted_unfenced: bool,
 }
@@ -56,7 +58,7 @@ impl Default for ClientConfig {
     }
 }
 
-/// Timestamps by calls.
+/// A client that gets timestamps by calls.
 pub struct StampClient {
     rpc: Rpc,
     config: ClientConfig,
@@ -73,11 +75,11 @@ struct Batches {
     open: Option<usize>,
 }
 
-/// The joint request of some coroutines of the thread.
+/// The joint request of several coroutines of the thread.
 struct Batch {
-    /// The number of timestamps that they want.
+    /// The number of timestamps that the coroutines need.
     wanted: u32,
-    /// The number of coroutines that still wait.
+    /// The number of coroutines that still wait for the answer.
     waiting: u32,
     state: State,
 }
@@ -89,12 +91,12 @@ enum State {
     Answered(Option<(ViewNumber, u64)>),
 }
 
-/// One coroutine's part in a batch.
+/// One coroutine's share of a batch.
 struct Part<'a> {
     client: &'a StampClient,
     batch: usize,
-    /// The index of its commit timestamp in the batch; `None` for a start, which gets the timestamp below the batch's
-    /// first.
+    /// The index of the coroutine's commit timestamp in the batch. `None` for a start, which gets the timestamp just
+    /// below the batch's first.
     place: Option<u32>,
 }
 
@@ -112,7 +114,7 @@ impl Drop for Part<'_> {
 }
 
 impl StampClient {
-    /// A client over a thread's messages, which others may use as well.
+    /// Creates a client over a thread's messages. Other code of the thread may use the same messages.
     ///
     /// # Panics
     /// If the service has no core.
@@ -121,12 +123,12 @@ impl StampClient {
         StampClient { rpc, config, batches: RefCell::default(), known: Cell::new(None) }
     }
 
-    /// A commit timestamp that only this coroutine has.
+    /// A commit timestamp that only this coroutine gets.
     pub(crate) async fn commit(&self, cx: Caller<'_>) -> Result<Timestamp, Failure> {
         self.ask(cx, true).await
     }
 
-    /// The last timestamp that was given.
+    /// The last timestamp that the service has given.
     pub(crate) async fn start(&self, cx: Caller<'_>) -> Result<Timestamp, Failure> {
         self.ask(cx, false).await
     }
@@ -162,7 +164,7 @@ impl StampClient {
         commits: bool,
     ) -> Option<(ViewNumber, Timestamp)> {
         let part = self.join(commits);
-        // All coroutines that run in this turn join; then the first of them sends.
+        // All coroutines that run in this turn join the batch; then the first of them sends the batch.
         cx.port.yield_now().await;
         self.send(cx, part.batch, service);
         let answer = poll_fn(|waiting| {
@@ -214,7 +216,7 @@ impl StampClient {
         batch.state = State::Called(call);
     }
 
-    /// The answer to a batch that was sent, if it has come.
+    /// The answer to a batch that was sent; pending until the answer has come.
     fn look(
         &self,
         index: usize,
@@ -234,7 +236,8 @@ impl StampClient {
     }
 }
 
-/// The view since which the answering service serves, and the first timestamp; `None` if it gave none.
+/// Decodes a reply: the view since which the answering service serves, and the first timestamp. `None` if the service
+/// gave no timestamp.
 fn read_reply(reply: &[u8]) -> Option<(ViewNumber, u64)> {
     let reply: &[u8; REPLY_BYTES] = reply.try_into().ok()?;
     let [since, first] =

@@ -1,13 +1,14 @@
 //! Timestamps from clocks of bounded uncertainty: a thread asks no other node, and a commit waits.
 //!
-//! Invariant: a thread takes a timestamp at a true time at or before that timestamp. It reveals nothing before a true
-//! time after the timestamp (the commit wait of Corbett et al., "Spanner: Google's globally-distributed database", OSDI
-//! 2012). So timestamps of successive transactions ascend, though no two clocks agree.
+//! Invariant: a thread takes a timestamp at a true time that is not later than the timestamp. The thread reveals no
+//! result of the transaction before a true time after the timestamp (the commit wait of Corbett et al., "Spanner:
+//! Google's globally-distributed database", OSDI 2012). So timestamps of successive transactions ascend, though no
+//! two clocks agree.
 //!
-//! A start waits too. Suppose that a reader whose clock is ahead began to read at once. After it has read one record, a
-//! writer whose clock is behind may get a timestamp below the reader's. Its versions then appear in records that the
-//! reader has still to read, and the reader sees half a transaction. (Spanner's readers wait until the replica that
-//! they ask has passed their time.)
+//! The start of a transaction waits too. Suppose that a reader whose clock is ahead began to read immediately. After
+//! it has read one record, a writer whose clock is behind may get a timestamp below the reader's timestamp. The
+//! writer's versions then appear in records that the reader has still to read, and the reader sees only a part of the
+//! writer's transaction. (A reader of Spanner waits until the replica that it reads has passed the reader's time.)
 //!
 //! ```text
 //! 61                16 | 15      6 | 5     0
@@ -21,30 +22,31 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::port::Port;
 use tarn_store::ids::{Explanation, SLOTS_MAX, THREADS_MAX, Timestamp};
 
-/// A tick, in nanoseconds: the longest commit wait with an exact clock.
+/// The length of a tick, in nanoseconds: the longest commit wait with an exact clock.
 const TICK_NS: u64 = 64;
 const TAKER_BITS: u32 = 16;
 const TICKS_MAX: u64 = Timestamp::MAX.0 >> TAKER_BITS;
 
 const _: () = assert!(SLOTS_MAX * THREADS_MAX == 1 << TAKER_BITS);
 
-/// A thread's timestamps from its node's clock.
+/// The source of a thread's timestamps from its node's clock.
 #[derive(Debug, Default)]
 pub struct ClockStamps {
-    /// The tick that was used last.
+    /// The tick of the thread's last commit timestamp.
     last: Cell<u64>,
 }
 
 impl ClockStamps {
-    /// The end of the last tick that is over by every clock, or will be when this returns.
+    /// The last timestamp of a tick that has ended by every clock when the function returns.
     pub(crate) async fn start(&self, port: &Port) -> Timestamp {
-        // An acknowledged transaction had a tick that was over: it is below the present tick.
+        // An acknowledged transaction had a tick that was over, so its tick is below the present tick.
         let start = before_tick(tick(port.clock().latest));
         wait_out(port, start).await;
         start
     }
 
-    /// A timestamp above those of all acknowledged transactions, and above the greatest that the node has seen.
+    /// A timestamp above those of all acknowledged transactions, and above the greatest timestamp that the node has
+    /// seen.
     pub(crate) fn commit(&self, port: &Port, seen: &LastSeen) -> Result<Timestamp, Explanation> {
         let known = seen.get().0 >> TAKER_BITS;
         let tick = tick(port.clock().latest).max(self.last.get() + 1).max(known + 1);
@@ -68,7 +70,7 @@ fn before_tick(tick: u64) -> Timestamp {
     Timestamp(((tick << TAKER_BITS) - u64::from(tick > 0)).max(Timestamp::LOADED.0))
 }
 
-/// Waits until the tick of `given` is over by every clock.
+/// Waits until the tick of `given` has ended by every clock.
 pub(crate) async fn wait_out(port: &Port, given: Timestamp) {
     let over = Nanos(((given.0 >> TAKER_BITS) + 1) * TICK_NS);
     loop {

@@ -1,13 +1,13 @@
 //! Timestamps of one process: a counter that its threads share.
 //!
-//! Invariant: each timestamp is above all earlier ones, since additions to one word are in one order. A load after an
-//! addition has returned shows that addition. The counter lives as long as the memory nodes do: they are mapped memory
-//! of the same process, or of a fabric that ends with it.
+//! Invariant: each timestamp is above all earlier ones, since all additions to one word have one order. A load that
+//! starts after an addition has returned sees that addition. The counter exists as long as the memory nodes do,
+//! because the memory nodes are mapped memory of the same process, or belong to a fabric that ends with the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_store::ids::Timestamp;
 
-/// The counter, in a line of its own.
+/// The counter, in a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct SharedCounter {
@@ -21,17 +21,18 @@ impl Default for SharedCounter {
 }
 
 impl SharedCounter {
-    /// A counter whose next timestamp is above `last`, for memory that has versions up to it.
+    /// Creates a counter whose next timestamp is above `last`, for memory that has versions up to `last`.
     pub fn after(last: Timestamp) -> SharedCounter {
         SharedCounter { last: AtomicU64::new(last.0) }
     }
 
-    /// From now on the counter gives no timestamp up to `last`. It is for memory that has versions from another source.
+    /// Makes the counter give only timestamps above `last` from now on. Call this function for memory that has
+    /// versions from another source.
     pub fn raise(&self, last: Timestamp) {
         self.last.fetch_max(last.0, Ordering::AcqRel);
     }
 
-    /// The greatest timestamp that was given.
+    /// The greatest timestamp that the counter has given.
     #[inline]
     pub fn last(&self) -> Timestamp {
         Timestamp(self.last.load(Ordering::Acquire))

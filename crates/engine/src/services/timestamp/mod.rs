@@ -1,7 +1,7 @@
 //! Sources of timestamps, as compute nodes and threads hold them.
 //!
-//! Invariant: [`crate::requests::timestamp`], where timestamps are asked for, says which source gives which timestamp
-//! and its promises.
+//! Invariant: [`crate::requests::timestamp`], where threads request timestamps, states which source gives which
+//! timestamp, and the guarantees of each source.
 
 mod client;
 mod clock;
@@ -17,10 +17,10 @@ use tarn_fabric::address::Address;
 use tarn_fabric::rpc::HandlerId;
 use tarn_store::ids::Timestamp;
 
-/// Names the service's handler on every node. LOCK and its kin come below.
+/// The handler number of the timestamp service on every node. LOCK and the other lock messages have smaller numbers.
 pub const STAMP: HandlerId = HandlerId(8);
 
-/// Bytes of a reply.
+/// The number of bytes of a reply.
 pub const REPLY_BYTES: usize = 16;
 
 /// The greatest timestamp that a compute node has seen.
@@ -35,16 +35,17 @@ impl Default for LastSeen {
 }
 
 impl LastSeen {
-    /// The greatest timestamp seen.
+    /// The greatest timestamp that the node has seen.
     #[inline]
     pub fn get(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::Acquire))
     }
 
-    /// The node has seen this timestamp.
+    /// Records that the node has seen this timestamp.
     #[inline]
     pub fn raise(&self, Timestamp(to): Timestamp) {
-        // Usually the timestamp is known already, and then the line stays in the cache of every reader.
+        // Usually the timestamp is known already. Then no thread writes the cache line, and the line stays in the
+        // cache of every reader.
         if self.0.load(Ordering::Relaxed) < to {
             self.0.fetch_max(to, Ordering::AcqRel);
         }
@@ -55,10 +56,10 @@ impl LastSeen {
 pub enum Timestamps {
     /// The counter of the process that all compute nodes run in ([`crate::site::Database::counter`]).
     Counter,
-    /// A counter in the pool: a READ for a start, a FETCH_AND_ADD for a commit, at the primary alone. It is for the
-    /// explorer and for simulated clusters.
+    /// A counter in the memory pool: a READ for a start, a FETCH_AND_ADD for a commit, at the primary alone. The
+    /// explorer and simulated clusters use this counter.
     Pool(Address),
-    /// A service at a node of the compute pool, by messages.
+    /// A service on a node of the compute pool, which threads call by messages.
     Service(Box<StampClient>),
     /// Clocks of bounded uncertainty. A commit waits until its timestamp is past.
     Clock(ClockStamps),

@@ -1,8 +1,8 @@
-//! Takes in the answers of a fetch's round.
+//! Handles the answers of the rounds of a fetch.
 //!
-//! Invariant: all answers of a round are taken in before any of them aborts the transaction, so
-//! that it is known which locks were granted. If the caller was shown a record without a lock, the record is
-//! still the same when the lock comes, or the transaction aborts.
+//! Invariant: a fetch handles all answers of a round before any of them aborts the transaction, so that the
+//! transaction knows which locks were granted. If the caller has already seen a record that was read without a lock,
+//! the record must still be the same when the lock is granted. If such a record has changed, the transaction aborts.
 
 use super::fetch::{shares, waits_for_turn};
 use super::validate::admit;
@@ -21,8 +21,7 @@ use tarn_store::layout::{LOCK_AT, Lined, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
 
-/// Takes in everything that the round brought. Returns the first reason to abort, when all
-/// grants are known.
+/// Handles all answers of the round. Returns the first reason to abort, after it has noted which locks were granted.
 #[inline(always)]
 pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.locks.is_empty() {
@@ -31,8 +30,8 @@ pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Resul
     let mut verdict = Ok(());
     let mut taken = txn.fetched;
     let Txn { entries, lookups, round, tag, leases, fetched, .. } = &mut *txn;
-    // Homes are the commonest, and have a loop of their own. A record that is not at home may be
-    // elsewhere in its bucket, or nowhere.
+    // Reads of home bins are the most common case, so they have a loop of their own. A record that is not in its home
+    // bin may be elsewhere in its bucket, or may not exist.
     for entry in &mut entries[*fetched..] {
         if entry.progress != Progress::Home {
             break;
@@ -53,7 +52,7 @@ pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Resul
     Ok(verdict?)
 }
 
-/// Takes in the entries from `start` on, in any state.
+/// Handles the answers for the entries from `start` on, in whichever state the entries are.
 #[inline(never)]
 fn absorb_others(
     access: &impl Access,
@@ -136,7 +135,7 @@ fn absorb_lookup(
             entry.body = body_of(round, table, image);
             cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
             if entry.watched && moved && access.keeps(Rule::ValidateReads) {
-                return Err(AbortReason::VersionChanged); // the record that the caller was shown is gone
+                return Err(AbortReason::VersionChanged); // the record that the caller has seen is deleted
             }
             settle(access, cx, txn, (entry, table), consistent)
         }
@@ -144,10 +143,10 @@ fn absorb_lookup(
     }
 }
 
-/// Returns where the contiguous payload is of a record whose image was read.
+/// Returns the place of the contiguous payload of a record whose image was read.
 ///
 /// # Errors
-/// The image is of several moments.
+/// The lines of the image come from different moments.
 #[inline(always)]
 fn payload_in(
     access: &impl Access,
@@ -163,7 +162,7 @@ fn payload_in(
     }
 }
 
-/// Takes in a record that was found, and is not locked by this transaction.
+/// Handles a record that was found, and that this transaction has not locked.
 #[inline(always)]
 pub(super) fn settle_found(
     access: &impl Access,
@@ -176,12 +175,13 @@ pub(super) fn settle_found(
     let [lock, version] = *round.array(entry.image.plus(LOCK_AT));
     entry.marked |= admit(access, (cx, tag), entry.mode, (entry.address, lock))?;
     show(access, entry, Version::from_word(version))?;
-    // A transaction that locks its reads has no lock on a record that an insert finds: it looks at it again.
+    // A transaction that locks its reads holds no lock on a record that an insert finds, so it must validate this
+    // record.
     entry.marked |= entry.mode == Mode::Insert && access.locks_reads(leases);
     match entry.mode {
         Mode::Update | Mode::Delete => entry.progress = Progress::Lock,
         Mode::Read if access.locks_reads(leases) => entry.progress = Progress::Lock,
-        // An insert's caller sees the record that exists already.
+        // If the record already exists, the caller of an insert sees this record.
         Mode::Read | Mode::Insert if table.slot.is_out_of_line() && entry.cells != Cells::NONE => {
             entry.progress = Progress::Body;
         }
@@ -194,7 +194,7 @@ pub(super) fn settle_found(
     Ok(())
 }
 
-/// Does the same as [`settle_found`] for a record that is not at home.
+/// Does the same as [`settle_found`] for a record that is not in its home bin.
 #[inline(never)]
 fn settle(
     access: &impl Access,
@@ -217,7 +217,7 @@ fn in_lines(table: &Table) -> Option<Lined> {
     table.slot.lined().filter(|lined| lined.lines() > 1)
 }
 
-/// Copies the payload out of an image; returns where the contiguous copy is.
+/// Copies the payload out of an image. Returns the place of the contiguous copy.
 fn gathered(round: &mut Round, image: BufferOffset, table: &Table, lined: Lined) -> BufferOffset {
     let payload = round.reserve_lines(table.slot.payload_bytes);
     for part in lined.parts(lined.payload_at(), table.slot.payload_bytes) {
@@ -234,11 +234,11 @@ fn settle_absent(
 ) -> Result<(), AbortReason> {
     entry.found = false;
     if entry.watched && access.keeps(Rule::ValidateReads) {
-        return Err(AbortReason::VersionChanged); // the caller was shown that it is there
+        return Err(AbortReason::VersionChanged); // the caller has already seen the record as present
     }
     entry.version = txn.lookup(entry).directory_version;
     if entry.mode == Mode::Insert {
-        // `provide_blocks` decides where it goes.
+        // `provide_blocks` decides which slot the new record gets.
         entry.progress = Progress::Lock;
         entry.address = Address::NULL;
         return Ok(());
@@ -248,7 +248,7 @@ fn settle_absent(
     let (address, version) = (txn.lookup(entry).directory, entry.version);
     let held = txn.lock_on(address).map(|lock| txn.locks[lock as usize]);
     match held.filter(|lock| lock.verb == HELD) {
-        // The lock may have come after the bucket was read, of which a chain is read block by block.
+        // The lock may have been granted only after the bucket was read, because a chain is read block by block.
         Some(lock) if lock.old_version != version && access.keeps(Rule::ProtectAbsent) => {
             return Err(AbortReason::IndexChanged);
         }
@@ -261,7 +261,7 @@ fn settle_absent(
     Ok(())
 }
 
-/// Takes over the version that was read. It must be the version that the caller was shown before.
+/// Notes the version that was read. The version must equal the version that the caller has seen before.
 fn show(access: &impl Access, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
     if entry.watched && entry.version != version && access.keeps(Rule::ValidateReads) {
         return Err(AbortReason::VersionChanged);
@@ -327,7 +327,8 @@ fn absorb_direct_lock(
     }
     let moved = body_of(&txn.round, table, entry.image) != entry.body;
     if !is_still_there(txn, entry, table) || moved {
-        // The lock stays, on the record that is there now. It is released at the end like the others.
+        // The lock stays on the record that is now in this slot. This lock is released at the end of the transaction,
+        // together with its other locks.
         cx.cache.borrow_mut().forget(entry.table, entry.key);
         return Err(AbortReason::StaleAddress);
     }
@@ -356,7 +357,8 @@ fn absorb_lock(
         LockOutcome::Refused => return Err(AbortReason::LockRefused),
     }
     if entry.mode != Mode::Update {
-        // Also before the record is locked: others of this transaction are held against it.
+        // The directory record is handled even before the record is locked, because other reads of this transaction
+        // are compared with it.
         take_directory(txn, entry, table, access.keeps(Rule::ProtectAbsent))?;
     }
     if record == LockOutcome::NotYet {
@@ -364,7 +366,8 @@ fn absorb_lock(
     }
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     if entry.mode == Mode::Insert {
-        // The counter may have any value: a slot that only a fingerprint named was not read before.
+        // The version may have any counter, because a slot that was chosen only by its fingerprint was not read
+        // before.
         if version.is_present() {
             return Err(AbortReason::IndexChanged);
         }
@@ -380,7 +383,7 @@ fn absorb_lock(
     Ok(())
 }
 
-/// Takes in a record that was read after its readers' lock was taken.
+/// Handles a record that was read after its readers' lock was taken.
 fn absorb_shared(
     access: &impl Access,
     cx: &Context,
@@ -393,13 +396,15 @@ fn absorb_shared(
         LockOutcome::NotYet => return Ok(()),
         LockOutcome::Refused => return Err(AbortReason::ReadLocked),
     }
-    // Nothing is to be written under it; where it is logged all the same, its record stays as it is.
+    // The transaction writes nothing under a readers' lock. If such a lock is logged anyway, its record stays
+    // unchanged.
     let held = std::mem::replace(&mut entry.lock, NO_LOCK);
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     txn.locks[held as usize].old_version = version;
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
     if access.judge(lock, txn.tag, Mode::Read) == LockState::InTheWay {
-        // The lock had ended before the record was read, so that the record may not have been decided.
+        // The lease had ended before the record was read, so the record may contain writes of an undecided
+        // transaction.
         cx.note_blocking_lock(entry.address, lock);
         return Err(AbortReason::ReadLocked);
     }
@@ -420,12 +425,13 @@ fn absorb_shared(
     if entry.body.is_null() || entry.cells == Cells::NONE {
         entry.payload = payload_in(access, &mut txn.round, entry.image, table)?;
     }
-    // The lock may have ended between two lines.
+    // The lease may have ended after some lines of the record were read, and before the other lines were read.
     (entry.stable, entry.watched) = (table.slot.is_read_at_once() && entry.body.is_null(), true);
     Ok(())
 }
 
-/// Takes in a payload that lies apart, if the record was free and unchanged while the payload was read.
+/// Handles a payload that is stored outside its slot. Accepts the payload if the record was not locked and did not
+/// change while the payload was read.
 fn absorb_body(
     access: &impl Access,
     cx: &Context,
@@ -450,17 +456,17 @@ fn absorb_body(
     Ok(())
 }
 
-/// Takes in the image of a locked record, which is current. It is copied, so that the old bytes stay for
-/// the undo log.
+/// Handles the image of a locked record. The image is current, because the lock was held when it was read. The image
+/// is copied, so that the old bytes remain for the undo log.
 fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     let inserted = entry.mode == Mode::Insert;
     txn.locks[entry.lock as usize].old_version = version;
     if !inserted {
-        entry.version = version; // an insert has read that its directory names no such record
+        entry.version = version; // an insert keeps its directory record's version, which shows the key absent
     }
     entry.progress = Progress::Done;
-    entry.watched = false; // the lock protects it now
+    entry.watched = false; // now the lock protects the record
     if let Some(lined) = in_lines(table) {
         entry.old_payload = gathered(&mut txn.round, entry.image, table, lined);
         entry.payload = txn.round.reserve_lines(table.slot.payload_bytes);

@@ -1,11 +1,12 @@
-//! A batch of reads from one table, by loads, where memory is near: a whole transaction that locks nothing, has no
-//! working set and makes no round.
+//! A batch of reads from one table by processor loads, for memory that the processor can load directly (near memory).
+//! The batch is a whole transaction that takes no lock, has no working set and sends no round.
 //!
-//! Invariant: the records are read as in [`super::near`], visit for visit, with the same checks: each home; then the bucket of each record
-//! that is not at home, and the blocks of its chain; then LOCK and VERSION again, where the protocol asks for it. Nothing is locked or
-//! changed. So anything unusual only ends the batch, and the transaction runs anew like any other: a record that another transaction has
-//! locked, a record in no slot of its bucket, a node that has failed. The protocol says the meaning of a LOCK word ([`Access::judge`]), and
-//! which records have to be looked at again.
+//! Invariant: the batch reads records in the same steps as [`super::near`], with the same checks. First the batch
+//! reads each home bin. Then it reads the bucket of each record that is not in its home bin, and the blocks of this
+//! bucket's chain. At the end it reads LOCK and VERSION again, if the protocol requires this. A batch locks and
+//! changes nothing. So any unusual case only ends the batch, and the transaction runs again as an ordinary one.
+//! Unusual cases are a record that another transaction has locked, a record in no slot of its bucket, and a failed
+//! node. The protocol decides the meaning of a LOCK word ([`Access::judge`]), and which records must be validated.
 
 use super::near::{self, show_homes, show_strays};
 use super::sought::{Found, Outcome, Sought, Sum, ask_bins, ask_strays};
@@ -25,21 +26,23 @@ use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, Version};
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::TableId;
 
-/// The most records of a batch: all lines that they touch are still near when they are looked at again.
+/// The maximum number of records of a batch. With so few records, all their cache lines are still in the processor's
+/// cache when the records are validated.
 pub(crate) const TOGETHER_MAX: usize = 16;
 
-/// A record that is wanted.
+/// A record that the batch wants to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Its key.
+    /// The record's key.
     pub(crate) key: u64,
-    /// The slots that it is looked for in; its slot, once it is shown.
+    /// Before the record is found, the slots in which it is searched; after that, the record's slot.
     at: Target,
-    /// The block to look through if it is not in its bin: its bucket first, then each block of the bucket's chain.
+    /// The block to search if the record is not in its home bin: first the record's bucket, then each block of the
+    /// bucket's chain.
     block: Address,
-    /// The version in which it is shown.
+    /// The version of the record that was found.
     pub(crate) version: Version,
-    /// Its payload in the round's buffer, once it is shown; before that, its line.
+    /// After the record is found, its payload in the round's buffer; before that, the buffer's line for the record.
     pub(crate) payload: BufferOffset,
     state: State,
 }
@@ -82,7 +85,8 @@ impl Sought for Wanted {
         self.block
     }
 
-    /// A chain grows at its end alone, and none of its blocks is ever used otherwise.
+    /// The search may follow NEXT without a check, because a chain only grows at its end, and its blocks are never
+    /// used for anything else.
     fn go_on(&mut self, visit: &mut Visit<'_>, block: Target) -> Outcome<bool> {
         let [next, _] = visit.read_words(block.plus(DIRECTORY_NEXT_AT))?;
         self.block = Address::from_word(next);
@@ -90,46 +94,47 @@ impl Sought for Wanted {
     }
 }
 
-/// How far a record has come.
+/// The state of the search for a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// It is looked for.
+    /// The record has not been found yet.
     Sought,
-    /// It is shown.
+    /// The record was found and is shown to the caller.
     Shown,
-    /// It is shown, and another was about to write it.
+    /// The record was found and is shown, and another transaction was about to write it.
     Marked,
 }
 
-/// A coordinator's batch, whose memory is kept from transaction to transaction.
+/// A coordinator's batch of reads. The memory of a batch is used again for the coordinator's next transaction.
 pub struct BatchRead {
     wanted: [Wanted; TOGETHER_MAX],
     count: usize,
     table: TableId,
     tag: OwnerTag,
-    /// A line for each record.
+    /// The place in the buffer of one line for each record.
     lines: BufferOffset,
-    /// The window in which it reads, under a protocol whose readers have leases.
+    /// The window of time in which the batch reads, for protocols whose readers have leases.
     pub(crate) window: Option<(Window, LeaseWord)>,
-    /// The moment before its first look, under a protocol whose writers say when they begin to write.
+    /// The moment before the batch's first read, for protocols whose writers announce when they begin to write.
     pub(crate) moment: Option<EpochSnapshot>,
 }
 
-/// How far a batch has come.
+/// The progress of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BatchOutcome {
-    /// All records are shown, as of one moment: the transaction has committed.
+    /// All records were found and belong to one moment, so the transaction has committed.
     Done,
-    /// Lines of further bins were asked for. When they have had time to come, the batch is to be read again.
+    /// The batch has prefetched the lines of more bins. After some time for these lines to arrive, the caller reads
+    /// the batch again.
     Asked,
-    /// Another transaction is in the way.
+    /// A record is locked or changed by another transaction.
     Refused(AbortReason),
-    /// Something is not where most records are, or has failed.
+    /// A record is at an unusual place, or a node has failed.
     Unusual,
 }
 
 impl BatchRead {
-    /// Returns an empty batch.
+    /// Returns a batch without records.
     pub(crate) fn new(tag: OwnerTag) -> BatchRead {
         let none = Wanted {
             key: 0,
@@ -143,10 +148,10 @@ impl BatchRead {
         BatchRead { wanted, count: 0, table: TableId(0), tag, lines, window: None, moment: None }
     }
 
-    /// Begins a new batch, in an empty buffer, and asks for the lines of all homes.
+    /// Begins a new batch, in an empty buffer, and prefetches the lines of all home bins.
     ///
     /// # Panics
-    /// If there are too many keys: our bug.
+    /// The caller gives too many keys. That is a bug in this program.
     #[inline]
     pub(crate) fn ask(
         &mut self,
@@ -159,7 +164,7 @@ impl BatchRead {
         ask_bins(near, table, self.wanted().iter().map(|wanted| wanted.at));
     }
 
-    /// Begins a new batch, with the bins and buckets of these keys.
+    /// Begins a new batch with the home bins and buckets of these keys.
     #[inline(always)]
     fn seek(
         &mut self,
@@ -191,45 +196,47 @@ impl BatchRead {
         }
     }
 
-    /// Returns the records.
+    /// Returns the records of the batch.
     #[inline]
     pub(crate) fn wanted(&self) -> &[Wanted] {
         &self.wanted[..self.count]
     }
 
-    /// Returns the shown records that are looked at again.
+    /// Returns the records of the batch that must be validated.
     #[inline]
     fn seen(&self, which: Which) -> impl Iterator<Item = Seen<Target>> + Clone + use<'_> {
         let names = move |it: &&Wanted| which == Which::All || it.state == State::Marked;
         self.wanted().iter().filter(names).map(|it| (LockKind::Record, it.at, it.version))
     }
 
-    /// Returns whether another transaction was about to write any of the records.
+    /// Returns whether another transaction was about to write any record of the batch.
     #[inline]
     pub(crate) fn is_marked(&self) -> bool {
         self.wanted().iter().any(|wanted| wanted.state == State::Marked)
     }
 
-    /// Returns whether it is of a single record, which is of one moment by itself.
+    /// Returns whether the batch reads a single record, because one record needs no validation: its bytes belong to
+    /// one moment.
     #[inline]
     pub(crate) fn is_of_one(&self) -> bool {
         self.count == 1
     }
 }
 
-/// Returns whether records of this table can be read by one call.
+/// Returns whether one call can read a batch of records of this table.
 #[inline]
 pub(crate) fn reads(cx: &Context, table: &Table) -> bool {
     if cx.is_near {
         return near::reads_table(cx, table);
     }
-    // One READ of a slot brings the whole record, or says that it does not.
+    // A slot must be readable by one READ, which brings the whole record or shows that it is incomplete.
     let slot = &table.slot;
     let is_at_once = slot.is_one_line() || slot.lined().is_some();
     is_at_once && slot.full_key_bytes == 0 && !slot.is_out_of_line()
 }
 
-/// Reads the records that are still sought: at home first, then in their buckets, then in the blocks of the buckets' chains.
+/// Reads the records that were not found yet: first in their home bins, then in their buckets, then in the blocks of
+/// the buckets' chains.
 #[inline]
 pub(crate) fn read(
     access: &impl Access,
@@ -256,7 +263,7 @@ pub(crate) fn read(
     }
 }
 
-/// Looks again at LOCK and VERSION of the records that were shown.
+/// Validates the records that were found: reads their LOCK and VERSION again.
 #[inline]
 pub(crate) fn look_again(
     access: &impl Access,
@@ -275,7 +282,8 @@ pub(crate) fn look_again(
     }
 }
 
-/// Reads as [`read`] does, then looks again at the records that were shown: a reader without a lease must.
+/// Reads as [`read`] does. After that, validates the records that were found, because a reader without a lease must
+/// do so.
 #[inline]
 pub(crate) fn read_and_look_again(
     access: &impl Access,

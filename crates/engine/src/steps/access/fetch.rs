@@ -1,9 +1,9 @@
-//! The execute phase: find, lock and read the records of a block. This file sends the rounds; [`super::absorb`]
-//! takes in the answers.
+//! The execute phase: finds, locks and reads the records of a block of a transaction. This file sends the rounds;
+//! [`super::absorb`] handles the answers.
 //!
-//! Invariant: all answers of a round are taken in before any of them aborts the transaction, so
-//! that it is known which locks were granted. A record that will be written is locked, and read
-//! again in the same batch after its lock; a READ before the lock only tells where the record lies.
+//! Invariant: a fetch handles all answers of a round before any of them aborts the transaction, so that the
+//! transaction knows which locks were granted. If the transaction will write a record, it locks the record and reads
+//! it again in the same batch after the lock. A READ before the lock only tells the record's place.
 
 use super::absorb::absorb;
 use super::{Access, home, near};
@@ -18,7 +18,7 @@ use tarn_store::ids::{Explanation, Failure, Mode};
 use tarn_store::layout::DIRECTORY_BYTES;
 use tarn_store::placement::catalog::Table;
 
-/// Fetches every entry that is not fetched yet.
+/// Fetches every entry that was not fetched before.
 pub(crate) async fn fetch(
     access: &impl Access,
     cx: &Context,
@@ -36,7 +36,7 @@ pub(crate) async fn fetch(
     if is_warm {
         near::fetch_strays(access, cx, txn).await?;
     }
-    // This holds if this future is dropped.
+    // If this future is dropped, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     let outcome = loop {
         if txn.fetched == txn.entries.len() && !txn.ordered.pending {
@@ -45,7 +45,7 @@ pub(crate) async fn fetch(
         let riding = access.plan_piggyback(cx, txn);
         plan(access, cx, txn);
         if std::mem::take(&mut is_warm) {
-            // Nothing is left but buckets that were looked through a moment ago.
+            // The only verbs in the round read buckets that were searched a moment ago.
             txn.round.hot();
         }
         if txn.ordered.pending {
@@ -73,14 +73,14 @@ pub(crate) async fn fetch(
         {
             break Err(failure);
         }
-        // Entries that are added from now on go into the next round.
+        // Entries that are added after this point belong to the next round.
         txn.round.begin();
     };
     txn.failed = outcome.err();
     outcome
 }
 
-/// Refuses a fetch after one that failed, or that the caller gave up: the transaction can only end.
+/// Refuses a fetch after an earlier fetch that failed or that the caller dropped. Such a transaction can only end.
 #[cold]
 fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     suspect_all_locks(txn);
@@ -91,8 +91,8 @@ fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     cx.explain(Explanation::usage("fetch", "one more", allowed))
 }
 
-/// Adds the next verbs of every entry that is not fetched yet. Those that look at a home were
-/// planned when the entry was added.
+/// Adds the next verbs of every entry that was not fetched yet. The READ of a home bin was already planned when its
+/// entry was added.
 #[inline(always)]
 fn plan(access: &impl Access, cx: &Context, txn: &mut Txn) {
     if txn.noted > 0 {
@@ -117,12 +117,12 @@ fn plan_others(access: &impl Access, cx: &Context, txn: &mut Txn) {
         }
     }
     if warm {
-        // Everything was read a moment ago: lock it before others run.
+        // All these records were read a moment ago, so the round is sent immediately, before other transactions run.
         txn.round.hot();
     }
 }
 
-/// Returns whether an entry's next verbs ask for a lock.
+/// Returns whether an entry's next verbs request a lock.
 fn asks_for_lock(access: &impl Access, txn: &Txn, index: usize) -> bool {
     let entry = &txn.entries[index];
     match entry.progress {
@@ -132,7 +132,8 @@ fn asks_for_lock(access: &impl Access, txn: &Txn, index: usize) -> bool {
     }
 }
 
-/// Returns the entry whose lock is asked for next. An entry keeps the turn until its lock is held.
+/// Returns the entry whose lock is requested next, for systems that request one lock per round. The same entry is
+/// returned until its lock is granted.
 fn whose_turn(access: &impl Access, txn: &Txn) -> Option<usize> {
     let mut waiting = txn.fetched..txn.entries.len();
     let asks = |index: &usize| asks_for_lock(access, txn, *index);
@@ -140,13 +141,14 @@ fn whose_turn(access: &impl Access, txn: &Txn) -> Option<usize> {
     same.or_else(|| waiting.find(asks))
 }
 
-/// Returns whether an entry has to wait for the round of its lock: this round asks for nothing of it.
+/// Returns whether an entry has to wait for a later round to request its lock. If the entry has to wait, this round
+/// contains no verbs for it.
 #[inline(always)]
 pub(super) fn waits_for_turn(access: &impl Access, txn: &Txn, index: usize) -> bool {
     !access.locks_together() && txn.in_turn != Some(index) && asks_for_lock(access, txn, index)
 }
 
-/// Adds the next verbs of an entry; returns whether its lines are warm.
+/// Adds the next verbs of an entry. Returns whether the lines that the verbs read were read a moment ago.
 #[inline(never)]
 fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let mut entry = txn.entries[index];
@@ -175,7 +177,8 @@ fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -
     warm
 }
 
-/// Adds the READ of a record at a remembered address, and its lock if the record is to be written.
+/// Adds the READ of a record at a cached address. If the transaction will write the record, also adds the request for
+/// its lock.
 fn plan_direct(
     access: &impl Access,
     cx: &Context,
@@ -189,7 +192,7 @@ fn plan_direct(
         let slot_bytes = table.slot.slot_bytes;
         entry.image = txn.round.reserve_lines(slot_bytes + 32);
         if !table.slot.is_read_at_once() {
-            // The lines of one READ come in any order: the head must come before them.
+            // The lines of one READ arrive in any order, so the record's head is read first, by a READ of its own.
             txn.round.read_into(target, entry.image.plus(slot_bytes + 16), 16);
         }
         txn.round.read_into(target, entry.image, slot_bytes);
@@ -205,12 +208,13 @@ fn plan_direct(
     }
 }
 
-/// Returns whether an entry is read under a lock of readers.
+/// Returns whether an entry is read under a readers' lock.
 pub(super) fn shares(access: &impl Access, leases: &Leases, entry: &Entry) -> bool {
     entry.mode == Mode::Read && access.locks_reads(leases)
 }
 
-/// Adds the lock, then the READ of the record: in one batch, so that the record is read under the lock.
+/// Adds the request for a lock, then the READ of the record, both in one batch, so that the record is read under the
+/// lock.
 fn plan_record_lock(
     access: &impl Access,
     cx: &Context,
@@ -231,7 +235,7 @@ fn plan_record_lock(
     entry.writable = !reads;
     let slot_bytes = table.slot.slot_bytes;
     if reads && !table.slot.is_read_at_once() {
-        // The lock may end while the lines come, in any order: the head comes before them.
+        // The lease may end while the record's lines are read in any order, so the record's head is read first.
         entry.image = txn.round.reserve_lines(slot_bytes + 16);
         txn.round.read_into(target, entry.image.plus(slot_bytes), 16);
         txn.round.read_into(target, entry.image, slot_bytes);
@@ -260,7 +264,7 @@ fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, entry: &mut Entr
     plan_record_lock(access, cx, txn, entry, table);
 }
 
-/// READs the lines of the wanted cells of a payload that lies apart.
+/// Adds READs of the cache lines that contain the wanted cells of a payload stored outside its slot.
 fn plan_body(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let target = cx.groups.primary(entry.body);
     let body_bytes = table.slot.body_bytes();

@@ -1,11 +1,13 @@
-//! Takes up records that are asked for, and carries out the commonest case in a short way: a record of one line, at
-//! home, to be read or updated.
+//! Adds the records that a caller requests, and has a short code path for the most common case. In that case a record
+//! of one line, in its home bin, is read or updated.
 //!
-//! Invariant: only this file looks at a record's home. The READ is planned as soon as the record is asked for, in the
-//! round that the next fetch sends. The lock is asked for and taken in here only where `fetch` and `absorb` would do the same. Most records
-//! of most transactions pass through here. Rare cases (chains, long keys, payloads of their own) go on there. Homes that need no round are
-//! noted, and [`super::near`] reads them. A slot on which this transaction holds a lock for another key is asked for once more, and refused:
-//! the key is gone from there.
+//! Invariant: only this file reads a record's home bin. The READ is planned as soon as the caller requests the
+//! record, in the round that the next fetch sends. This file requests locks, and handles their grants, only where
+//! `fetch` and `absorb` would do the same. Most records of most transactions are handled in this file. `fetch` and
+//! `absorb` handle rare cases: chains, long keys, payloads outside their slots. Home bins that can be read without a
+//! round are only noted, and [`super::near`] reads them. If this transaction holds a slot's lock for another key, it
+//! requests the lock once more and is refused. The refusal is right, because the requested key is no longer in that
+//! slot.
 
 use super::absorb::{body_of, settle_found};
 use super::{Access, near};
@@ -22,7 +24,7 @@ use tarn_store::index::hash::{head_at_home, home};
 use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// Takes up a record that the transaction does not have yet.
+/// Adds a record that the transaction does not have yet.
 #[inline(always)]
 pub(crate) fn add(
     access: &impl Access,
@@ -38,7 +40,7 @@ pub(crate) fn add(
     }
 }
 
-/// Takes up a record whose home is looked at: the READ of its bin is planned at once.
+/// Adds a record that is searched in its home bin. Immediately plans the READ of this bin.
 #[inline(always)]
 fn add_at_home(
     access: &impl Access,
@@ -63,7 +65,7 @@ fn add_at_home(
     txn.push(entry)
 }
 
-/// Takes up a record that is read where it was last seen, or looked for at its home or in the index.
+/// Adds a record that is read at its cached address, or searched in its home bin or in the index.
 #[inline(never)]
 fn add_rarer(
     access: &impl Access,
@@ -93,8 +95,8 @@ fn add_rarer(
     handle
 }
 
-/// Plans a further wish for a fetched record: its cells are read in its slot, its lock is taken there, or
-/// its bucket is looked at.
+/// Plans a further step for a record that was already fetched. The step reads more cells in its slot, locks its slot,
+/// or reads its bucket.
 pub(crate) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrade) {
     match further {
         Upgrade::Cells => txn.entries[index].progress = Progress::Direct,
@@ -103,10 +105,11 @@ pub(crate) fn upgrade(cx: &Context, txn: &mut Txn, index: usize, further: Upgrad
     }
 }
 
-/// Takes in the home of a record that is to be read or updated. Returns whether the record was there.
+/// Handles the answer for the home bin of a record that is to be read or updated. Returns whether the record was in
+/// its home bin.
 ///
 /// # Errors
-/// Another transaction has locked it.
+/// Another transaction has locked the record.
 #[inline(always)]
 pub(super) fn absorb(
     access: &impl Access,
@@ -135,7 +138,8 @@ fn is_short(entry: &Entry, table: &Table) -> bool {
     entry.mode == Mode::Update && table.slot.is_plain() && !table.slot.is_out_of_line()
 }
 
-/// Adds the lock and the READ of a record whose slot is known. Returns whether nothing else is to be added.
+/// Adds the request for the lock and the READ of a record whose slot is known. Returns whether the entry needs no
+/// other verbs.
 #[inline(always)]
 pub(super) fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let entry = &txn.entries[index];
@@ -151,7 +155,8 @@ pub(super) fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, index
     true
 }
 
-/// Takes in a record that was locked, if nothing about it is unusual. Returns whether it was taken in.
+/// Handles the answer for a record whose lock was requested, in the usual case. Returns whether this was the usual
+/// case; otherwise the function changes nothing.
 #[inline(always)]
 pub(super) fn absorb_locked(cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let Txn { entries, round, locks, short_locks, .. } = txn;

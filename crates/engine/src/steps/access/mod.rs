@@ -1,13 +1,16 @@
-//! How transactions reach their records: find them by key, lock those that they will write, read them. It serves every protocol
-//! whose locks stand in its records' heads.
+//! Access of transactions to their records: a transaction finds records by key, locks the records that it will write,
+//! and reads them. The module serves every protocol whose locks are words in the heads of its records.
 //!
-//! Map: `fetch` sends a block's rounds, `absorb` takes in the answers, `home` is the commonest case of both,
-//! made short. `validate` looks again at records that were not locked. Where memory is near, `sought` finds records by loads, `near` reads
-//! and validates those of a transaction without a round, and `batch_read` those of a whole transaction that is one call.
+//! Map: `fetch` sends the rounds of a block, `absorb` handles the answers, and `home` has a short code path for the
+//! most common case of both. `validate` reads again the LOCK and VERSION of records that were not locked. Three
+//! modules use loads instead of rounds if the processor can load memory directly (near memory). `sought` finds
+//! records; `near` reads and validates the records of a transaction; `batch_read` does the same for a whole
+//! transaction that is one call.
 //!
-//! Invariant: all answers of a round are taken in before any of them aborts the transaction. The layout says the meaning of a record's
-//! bytes ([`tarn_store::layout::Slot`]), which are read here. The protocol ([`Access`]) says the meaning of a LOCK word, which lock is
-//! asked for, and which verbs go along in a round. How a transaction commits is not here at all.
+//! Invariant: a fetch handles all answers of a round before any of them aborts the transaction. The layout decides
+//! the meaning of the bytes of a record that is read here ([`tarn_store::layout::Slot`]). The protocol ([`Access`])
+//! decides the meaning of a LOCK word, which lock a transaction requests, and which additional verbs a round
+//! contains. This module does not contain the commit of a transaction.
 
 mod absorb;
 pub(crate) mod batch_read;
@@ -33,54 +36,58 @@ use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 
-/// The meaning of a LOCK word to the transaction that found it.
+/// The meaning of a LOCK word for the transaction that has read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockState {
-    /// The lock is free, or this transaction's own.
+    /// The lock is free, or this transaction holds it.
     Free,
-    /// Another transaction has it, and lets this one pass if it looks at the record again.
+    /// Another transaction holds the lock. The holder lets this transaction read the record if this transaction
+    /// validates the read.
     Marked,
-    /// Another transaction has it: this one aborts.
+    /// Another transaction holds the lock, so this transaction aborts.
     InTheWay,
-    /// The same, and the word does not say which transaction.
+    /// Another transaction holds the lock, but the word does not name it. The transaction that has read this word
+    /// aborts.
     Taken,
 }
 
-/// The outcome of asking for a lock.
+/// The outcome of a request for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockOutcome {
-    /// It is held, and the READ that followed it counts.
+    /// The transaction holds the lock, and the READ that followed the request is valid.
     Held,
-    /// Not yet: it is asked for again in the next round.
+    /// The lock is not granted yet. The next round requests it again.
     NotYet,
-    /// Another transaction has it.
+    /// Another transaction holds the lock.
     Refused,
 }
 
-/// The parts of access that a system decides: how locks are granted, how reads are protected, and which verbs go along in a round.
+/// The decisions of a system about access to records: how locks are granted, how reads are protected, and which
+/// additional verbs a round contains.
 #[expect(async_fn_in_trait, reason = "called within the engine only")]
 pub trait Access: Structure {
-    /// The locks on its records.
+    /// The kind of locks on the system's records.
     type Locks: Locks;
 
-    /// The records and absences that a commit looks at again.
+    /// The records and absences that a commit validates.
     const VALIDATES: Which = Which::All;
 
-    /// Judges the LOCK word of a record that `me` has found and wants in this mode. A word of 0 is a free lock, for which this is not always
-    /// called.
+    /// Returns the meaning of a LOCK word for `me`, a transaction that has found the record and wants it in this
+    /// mode. A word of 0 always means a free lock, so callers may skip the call for it.
     #[inline(always)]
     fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         Self::Locks::judge(self, lock, me, mode)
     }
 
-    /// Judges a LOCK word that is looked at again: of a record, or of a directory, whose lock is its holder's tag under every protocol.
+    /// Returns the meaning of a LOCK word that validation reads again. The word belongs to a record or to a directory
+    /// record, whose lock word contains its holder's tag under every protocol.
     #[inline(always)]
     fn judge_again(&self, kind: LockKind, lock: u64, me: OwnerTag, mode: Mode) -> LockState {
         Self::Locks::judge_again(self, kind, (lock, me, mode))
     }
 
-    /// Asks for the lock on a record, which the transaction does not hold; returns the lock's index. The record is
-    /// read after it.
+    /// Requests the lock on a record that the transaction has not locked, and returns the lock's index. The READ of
+    /// the record follows this request.
     #[inline(always)]
     fn lock_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
         Self::Locks::lock_record(cx, txn, address)
@@ -124,22 +131,22 @@ pub trait Access: Structure {
     /// See [`Locks::wait`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors as [`Locks::wait`].
     async fn wait(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         Self::Locks::wait(self, cx, txn).await
     }
 
-    /// Adds the verbs that go along in a round of a fetch that is about to be planned, if there are any. Returns where their answers
-    /// will lie.
+    /// Adds this system's additional verbs, if any, to the next round of a fetch, before the fetch adds its own
+    /// verbs. Returns the place in the buffer for the answers to these verbs.
     #[inline(always)]
     fn plan_piggyback(&self, _: &Context, _: &mut Txn) -> Option<BufferOffset> {
         None
     }
 
-    /// Takes in the answers of the verbs that went along.
+    /// Handles the answers to the additional verbs of [`Access::plan_piggyback`].
     ///
     /// # Errors
-    /// They say that the transaction cannot commit.
+    /// The answers show that the transaction cannot commit.
     fn absorb_piggyback(
         &self,
         _: &Context,

@@ -1,8 +1,10 @@
-//! Records that are only read, where memory is near: found, shown and looked at again by loads instead of rounds.
+//! Reads records by loads instead of rounds, if the processor can load memory directly (near memory). Finds records,
+//! shows them to the caller and validates them.
 //!
-//! Invariant: each visit stands where a round of [`super::fetch`] or [`super::validate`] would ([`super::sought`]). The protocol says the
-//! meaning of a LOCK word ([`Access::judge`]). All records are taken in before any of them aborts the transaction. A record that is not in
-//! its bucket goes on by rounds, and so does every transaction that has locks or asks for any.
+//! Invariant: each visit to memory takes the place of one round of [`super::fetch`] or [`super::validate`] (see
+//! [`super::sought`]). The protocol decides the meaning of a LOCK word ([`Access::judge`]). All records are handled
+//! before any of them aborts the transaction. A record that is not in its bucket is searched by rounds. A transaction
+//! that has locks, or requests any, uses rounds for all its records.
 
 use super::sought::{
     Found, LINE_WORDS, Outcome, Sought, Sum, Take, ask_bins, ask_strays, read_blocks, read_homes,
@@ -24,8 +26,8 @@ use tarn_store::index::Ungrown;
 use tarn_store::index::hash::home;
 use tarn_store::placement::catalog::Table;
 
-/// Returns whether a record that is added will be read by loads, unless other records come to the same fetch. Its home is then noted, and not
-/// asked for.
+/// Returns whether an added record will be read by loads, unless the same fetch also gets records that need a round.
+/// The home bin of such a record is only noted, and no READ is planned for it.
 #[inline(always)]
 pub(super) fn notes(cx: &Context, txn: &Txn, table: &Table, mode: Mode) -> bool {
     mode == Mode::Read
@@ -34,28 +36,30 @@ pub(super) fn notes(cx: &Context, txn: &Txn, table: &Table, mode: Mode) -> bool 
         && lies_near(cx, table)
 }
 
-/// Returns whether the bins of a table are lines of near memory.
+/// Returns whether the bins of a table are whole cache lines of near memory.
 #[inline(always)]
 fn lies_near(cx: &Context, table: &Table) -> bool {
-    // Not in buckets of an odd number of halves.
+    // If a bucket had an odd number of half lines, its bins would not be whole lines.
     cx.is_near && table.geometry.bucket_bytes.is_multiple_of(LINE_BYTES)
 }
 
-/// Returns whether records of this table are read by loads, whichever way they are asked for: each record with its key is in half a line, or
-/// in a line.
+/// Returns whether records of this table are always read by loads. Loads can read such records if each record, with
+/// its key, fits into half a line or one line.
 #[inline]
 pub(super) fn reads_table(cx: &Context, table: &Table) -> bool {
     let is_short = table.slot.is_plain() && !table.slot.is_out_of_line();
     is_short && table.slot.full_key_bytes == 0 && !cx.remembers && lies_near(cx, table)
 }
 
-/// Returns the same as [`notes`], for all records of this table that are asked for next to be read, with nothing in between.
+/// Returns the same as [`notes`]. The answer is valid for all records of this table that the caller adds next for
+/// reading, if it adds no others between.
 #[inline]
 pub(crate) fn notes_reads(cx: &Context, txn: &Txn, table: &Table) -> bool {
     !cx.remembers && table.slot.is_plain() && notes(cx, txn, table, Mode::Read)
 }
 
-/// Takes up a record, as `add` does, of a table for which [`notes_reads`] has said yes. These are its homes if the table has not grown.
+/// Adds a record, as `add` does, of a table for which [`notes_reads`] has returned true. If the table has not grown,
+/// `homes` computes the home bins of its records.
 #[inline(always)]
 pub(crate) fn note_read(
     cx: &Context,
@@ -73,17 +77,17 @@ pub(crate) fn note_read(
     txn.push(entry)
 }
 
-/// Where the image of a noted record is: nowhere yet.
+/// In place of the image of a noted record, which has no image yet.
 const NOTED: BufferOffset = BufferOffset(u32::MAX);
 
-/// Notes a record for which [`notes`] says yes.
+/// Notes a record for which [`notes`] returns true.
 #[inline(always)]
 pub(super) fn note(txn: &mut Txn, entry: &mut Entry) {
     entry.image = NOTED;
     txn.noted += 1;
 }
 
-/// Asks for the noted records in a round after all, because the fetch has others that are not noted.
+/// Plans the READs of the noted records in a round, because the same fetch also has records that are not noted.
 #[cold]
 pub(super) fn plan_noted(cx: &Context, txn: &mut Txn) {
     let Txn { entries, round, at_home, noted, fetched, .. } = txn;
@@ -95,7 +99,7 @@ pub(super) fn plan_noted(cx: &Context, txn: &mut Txn) {
     *noted = 0;
 }
 
-/// Begins a fetch that has only noted records: asks for the lines of their homes.
+/// Begins a fetch that has only noted records: prefetches the lines of their home bins.
 #[inline]
 pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>> {
     let is_all = txn.noted > 0 && txn.fetched + txn.noted == txn.entries.len();
@@ -108,12 +112,13 @@ pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<DirectMemory<'a>
         return None;
     }
     txn.noted = 0;
-    // This holds if the fetch is dropped.
+    // If the fetch is dropped, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     Some(near)
 }
 
-/// Asks for the lines of the homes. Returns whether all records are still only to be read: more may have been asked of one of them since.
+/// Prefetches the lines of the home bins. Returns whether the transaction still only reads all these records, because
+/// the caller may have requested more of a record since.
 #[inline(always)]
 fn ask_homes(cx: &Context, txn: &Txn, near: DirectMemory<'_>) -> bool {
     let wanted = &txn.entries[txn.fetched..];
@@ -134,7 +139,8 @@ fn ask_homes(cx: &Context, txn: &Txn, near: DirectMemory<'_>) -> bool {
     are_read
 }
 
-/// Ends the fetch that [`ask`] has begun. Returns `None` if some records are not at home: [`fetch_strays`] goes on with them.
+/// Ends the fetch that [`ask`] has begun. Returns `None` if some records are not in their home bins. In that case
+/// [`fetch_strays`] continues the search for these records.
 #[inline]
 pub(crate) fn read(
     access: &impl Access,
@@ -160,7 +166,8 @@ pub(crate) fn read(
     Some(shown.map(|_| ()))
 }
 
-/// The outcome of a visit to several records: they are shown, or another transaction has locked one of them.
+/// The outcome of a visit to several records: either all records are shown, or another transaction has locked a
+/// record.
 type Shown = Outcome<Result<Sum, AbortReason>>;
 
 fn ended(cx: &Context, shown: Shown) -> Result<Sum, Failure> {
@@ -170,7 +177,7 @@ fn ended(cx: &Context, shown: Shown) -> Result<Sum, Failure> {
     }
 }
 
-/// Shows those of these records that are at home.
+/// Shows those of the given records that are in their home bins.
 #[inline(never)]
 pub(super) fn show_homes<S: Sought>(
     access: &impl Access,
@@ -183,7 +190,7 @@ pub(super) fn show_homes<S: Sought>(
     Ok(admitting.verdict.map(|()| sum))
 }
 
-/// Shows those that are still sought and are in their blocks.
+/// Shows those records that were not found before and are in their blocks.
 #[inline(never)]
 pub(super) fn show_strays<S: Sought>(
     access: &impl Access,
@@ -197,7 +204,7 @@ pub(super) fn show_strays<S: Sought>(
     Ok(admitting.verdict.map(|()| sum))
 }
 
-/// Shows the records that were found, except those that another transaction has locked.
+/// Shows the records that were found, except the records that another transaction has locked.
 struct Admitting<'a, A> {
     access: &'a A,
     cx: &'a Context,
@@ -216,11 +223,12 @@ impl<A: Access, S: Sought> Take<S, LINE_WORDS> for Admitting<'_, A> {
     }
 }
 
-/// Reads the buckets of the records that [`read`] has not found at home, when their lines have had time to come. For those that are not
-/// there either the index is asked, whose next round finds these lines near.
+/// Reads the buckets of the records that [`read`] has not found in their home bins, after the lines of the buckets
+/// have had time to arrive. For records that are not in their buckets either, begins lookups in the index. The next
+/// round of these lookups finds the lines in the processor's cache.
 ///
 /// # Errors
-/// As a fetch.
+/// The same errors as a fetch.
 #[inline(never)]
 pub(crate) async fn fetch_strays(
     access: &impl Access,
@@ -228,7 +236,7 @@ pub(crate) async fn fetch_strays(
     txn: &mut Txn,
 ) -> Result<(), Failure> {
     let near = cx.port.near().expect("where homes were near");
-    // This holds if the fetch is dropped.
+    // If the fetch is dropped, the transaction keeps this failure.
     txn.failed = Some(Failure::Usage);
     let wanted = &txn.entries[txn.fetched..];
     let table = cx.table(wanted[0].table);
@@ -244,7 +252,7 @@ pub(crate) async fn fetch_strays(
     shown.map(|_| ())
 }
 
-/// Asks the index for the records that are in no slot of their buckets.
+/// Begins lookups in the index for the records that are in no slot of their buckets.
 pub(crate) fn ask_index_for_strays(cx: &Context, txn: &mut Txn) {
     let Txn { entries, lookups, fetched, .. } = txn;
     let is_nowhere = |entry: &&mut Entry| entry.progress == Progress::Locate;
@@ -253,17 +261,18 @@ pub(crate) fn ask_index_for_strays(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Returns the memory, if it is near, and the records that a transaction has read are still in the processor's reach.
+/// Returns near memory if it can be used and the records that the transaction has read are still in the processor's
+/// cache.
 #[inline]
 pub(crate) fn ends_near<'a>(cx: &'a Context, txn: &Txn) -> Option<DirectMemory<'a>> {
     let is_warm = txn.entries.len() + txn.checks.len() <= WARM_CHECKS;
     if txn.is_read_only() && is_warm { cx.port.near() } else { None }
 }
 
-/// Does the same as [`super::validate_those`], for a transaction that [`ends_near`].
+/// Does the same as [`super::validate_those`], for a transaction for which [`ends_near`] returns near memory.
 ///
 /// # Errors
-/// The same.
+/// The same errors as [`super::validate_those`].
 #[inline]
 pub(crate) fn validate(
     access: &impl Access,
@@ -284,7 +293,7 @@ pub(crate) fn validate(
     }
 }
 
-/// Looks again at LOCK and VERSION of the records that were read.
+/// Validates the records that were read: reads their LOCK and VERSION again.
 #[inline(never)]
 pub(super) fn look_again<P: Spot>(
     access: &impl Access,

@@ -1,7 +1,9 @@
-//! How transactions reach records: a system's answers to where records lie and how a read is protected.
+//! Access of transactions to records: a system decides here how records are found and how reads are protected.
 //!
-//! Invariant: a caller adds records, fetches them, and is told whether the records that it was shown are of one moment. Where memory is near,
-//! the same is done without waiting, or not at all: then the ordinary way follows.
+//! Invariant: a caller adds records and fetches them. After the fetch, the caller learns whether the records that it
+//! has seen belong to one moment. If the processor can load memory directly (near memory), the same steps are done
+//! without waiting. If some step would have to wait, it is not done at all, and the ordinary code with rounds
+//! follows.
 
 use super::batch_read::{self, BatchOutcome, BatchRead};
 use super::{Access, Which, fetch, home, is_of_one_read, near, validate_those};
@@ -14,53 +16,59 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::Failure;
 use tarn_store::placement::catalog::Table;
 
-/// The outcome of a step that does not wait. `None`: the ordinary way has to follow.
+/// The outcome of a step that never waits. `None` means that the step was not done, and that the ordinary code with
+/// rounds has to follow.
 pub type AtOnce = Option<Result<(), Failure>>;
 
-/// See the module's text.
+/// The functions by which a system's transactions access records; see the module's text.
 pub trait RecordAccess<P> {
-    /// Pushes the entry of a record that is in no entry yet. It may plan verbs into the round
-    /// that the next fetch sends, while key, hash and table are at hand.
+    /// Adds an entry for a record that is in no entry yet. The function may plan verbs into the round that the next
+    /// fetch sends, because key, hash and table are known here.
     fn add(system: &P, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle;
 
-    /// Plans a further wish for a fetched record, which needs more than its entry has. The entry's mode is already the one that is
-    /// wanted now; its progress gets the step that the next fetch is to take.
+    /// Plans a further step for a fetched record, because the caller needs more than the entry has. The caller has
+    /// already set the entry's mode to the one that it wants now. This function sets the entry's progress to the next
+    /// fetch's step for the record.
     fn upgrade(system: &P, cx: &Context, txn: &mut Txn, index: usize, further: Upgrade);
 
-    /// Fetches every entry that is not fetched yet (the execute phase of one block).
+    /// Fetches every entry that was not fetched before (the execute phase of one block).
     ///
     /// # Errors
-    /// An abort: the caller then rolls back.
+    /// An abort, after which the caller rolls back.
     fn fetch(system: &P, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Returns whether a fetched transaction has committed already, because nothing of it needs to be
-    /// validated, written or released.
+    /// Returns whether a fetched transaction has already committed, because it has nothing to validate, write or
+    /// release.
     fn is_committed(system: &P, txn: &Txn) -> bool;
 
-    /// Looks again at all that the transaction has read so far. Returns `Ok` if all of it was there at one moment. A body's
-    /// own abort is told only then; the committing path does not come here. No verb may be planned.
+    /// Validates all reads of the transaction up to now. Returns `Ok` if there was one moment at which all these
+    /// records were in memory as they were read. The caller uses this function before it reports an abort that a
+    /// transaction's body has requested. A commit does not call it. The round must contain no planned verb.
     ///
     /// # Errors
-    /// An abort: the records that were read were not, or may not have been, there at one moment. The fabric's.
+    /// An abort: perhaps there was no single moment at which all records were in memory as they were read. A failure
+    /// of the fabric.
     fn validate(
         system: &P,
         cx: &Context,
         txn: &mut Txn,
     ) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Returns whether records of this table that are asked for next, to be read only, are noted until the fetch. Then
-    /// `near::note_read` does the work of `add`, and `note_looks` is told how often.
+    /// Returns whether records of this table that the caller adds next, only for reading, are merely noted until the
+    /// fetch. For such records, `near::note_read` replaces `add`, and the caller tells `note_looks` the number of
+    /// noted records.
     #[inline(always)]
     fn notes_reads(_: &Context, _: &Txn, _: &Table) -> bool {
         false
     }
 
-    /// Counts so many noted records.
+    /// Counts `count` noted records in the metrics.
     #[inline(always)]
     fn note_looks(_: &P, _: &Context, _: usize) {}
 
-    /// Where memory is near ([`tarn_fabric::port::Port::near`]): asks for the lines of a fetch that it can end without a wait, when they
-    /// have had time to come. Returns the memory, if it asked; then [`RecordAccess::fetch_near`] follows.
+    /// For near memory ([`tarn_fabric::port::Port::near`]): prefetches the lines of a fetch that can end without
+    /// waiting after these lines have arrived. If it has prefetched the lines, returns the memory. After that the
+    /// caller calls [`RecordAccess::fetch_near`].
     #[inline(always)]
     fn ask_near<'a>(_: &P, _: &'a Context, _: &mut Txn) -> Option<DirectMemory<'a>> {
         None
@@ -72,21 +80,21 @@ pub trait RecordAccess<P> {
         None
     }
 
-    /// Commits, where memory is near and nothing has to be waited for.
+    /// Commits a transaction without waiting, if memory is near and nothing has to be awaited.
     #[inline(always)]
     fn commit_near(_: &P, _: &Context, _: &mut Txn) -> AtOnce {
         None
     }
 
-    /// Returns whether a batch of reads is tried by one call: by [`RecordAccess::read_together`] where memory is near, else by a fetch and a
-    /// commit without a body.
+    /// Returns whether one call may read a batch of records. The call uses [`RecordAccess::read_together`] for near
+    /// memory; otherwise it uses a fetch and a commit without a body.
     #[inline(always)]
     fn reads_together(_: &Context) -> bool {
         false
     }
 
-    /// Reads a batch where memory is near, as a whole transaction. The second call goes on with the records that the first has not found at
-    /// home.
+    /// Reads a batch from near memory, as a whole transaction. The second call continues with the records that the
+    /// first call has not found in their home bins.
     #[inline(always)]
     fn read_together(
         _: &P,
@@ -98,7 +106,8 @@ pub trait RecordAccess<P> {
     }
 }
 
-/// Records in place, with one version. A transaction looks again at the records that it has read and not locked.
+/// Access to records that are changed in place and have one version. A transaction validates the records that it has
+/// read and not locked.
 pub struct Validated;
 
 impl<P: Access> RecordAccess<P> for Validated {
@@ -167,7 +176,7 @@ impl<P: Access> RecordAccess<P> for Validated {
     }
 }
 
-/// Records in place, with one version. A transaction locks the records that it reads.
+/// Access to records that are changed in place and have one version. A transaction locks the records that it reads.
 pub struct Locked;
 
 impl<P: Access> RecordAccess<P> for Locked {
@@ -185,7 +194,7 @@ impl<P: Access> RecordAccess<P> for Locked {
         P::Locks::open(cx, txn).await;
         match fetch(system, cx, txn).await {
             Ok(()) => Ok(()),
-            // It is not known which locks were granted.
+            // After a failure of the fabric, the transaction does not know which locks were granted.
             Err(Failure::Fabric) => Err(Failure::Fabric),
             Err(failure) => Err(P::Locks::leave(system, cx, txn, failure).await),
         }

@@ -1,8 +1,10 @@
-//! Looks for records by loads, where memory is near: for the entries of a working set, or for a batch of reads.
+//! Searches records by loads, if the processor can load memory directly (near memory). The records are entries of a
+//! working set, or belong to a batch of reads.
 //!
-//! Invariant: each visit stands where a round would, with its checks and its fence. Of a record it reads one whole line, as a READ would. A
-//! record is found by the same words: its key in a slot of its home, or of its bucket, that is in use. The caller decides how to take it
-//! in ([`Take`]), and judges its LOCK word.
+//! Invariant: each visit to memory takes the place of one round, with the same checks and the same memory fence. A
+//! visit reads one whole cache line of a record, as a READ would. A record is found by the same rule as by rounds:
+//! its key is in a used slot of its home bin, or of its bucket. The caller decides how a found record is handled
+//! ([`Take`]), and decides the meaning of its LOCK word.
 
 use crate::site::Context;
 use crate::steps::index::bucket_of;
@@ -15,79 +17,83 @@ use tarn_fabric::round::{BufferOffset, Round};
 use tarn_store::layout::{DIRECTORY_BYTES, Geometry, KEY_AT, LOCK_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// Lines of a bin whose slots are lines.
+/// The number of cache lines in a bin whose slots are one line each.
 const BIN_LINES: usize = Geometry::SLOTS_PER_BIN;
 
-/// Words of a line.
+/// The number of words in a cache line.
 pub(crate) const LINE_WORDS: usize = LINE_BYTES / 8;
 
-/// The outcome of a visit.
+/// The outcome of a visit to memory.
 pub(crate) type Outcome<T> = Result<T, Box<FabricError>>;
 
-/// A record that is looked for by loads.
+/// A record that is searched by loads.
 pub(crate) trait Sought {
-    /// Returns its key.
+    /// Returns the record's key.
     fn key(&self) -> u64;
 
-    /// Returns its table. Most records of one transaction are in the table `at_hand`.
+    /// Returns the record's table. Most records of one transaction are in the table `at_hand`, so this table is
+    /// checked first.
     fn table<'c>(&self, cx: &'c Context, at_hand: &'c Table) -> &'c Table;
 
-    /// Returns whether it is still looked for.
+    /// Returns whether the record has not been found yet.
     fn is_sought(&self) -> bool;
 
-    /// Returns its home, while it is looked for.
+    /// Returns the record's home bin. The home bin is valid only until the record is found.
     fn home(&self, cx: &Context) -> Target;
 
-    /// Returns where its line is in the round's buffer.
+    /// Returns the place of the record's line in the round's buffer.
     fn line(&mut self) -> &mut BufferOffset;
 
-    /// Notes that it is not at home.
+    /// Notes that the record is not in its home bin.
     fn miss(&mut self) {}
 
-    /// Shows it, since it was found. `marked`: another transaction was about to write it.
+    /// Shows the record to the caller, because it was found. If `marked` is true, another transaction was about to
+    /// write the record.
     fn show(&mut self, cx: &Context, found: Found, marked: bool);
 
-    /// Returns the block to look through when it is not at home.
+    /// Returns the block to search if the record is not in its home bin.
     fn block(&self, cx: &Context, table: &Table) -> Address;
 
-    /// Goes on to the next block, because it is not in this one. Returns whether there is one.
+    /// Moves the search to the next block, because the record is not in this block. Returns whether there is a next
+    /// block.
     ///
     /// # Errors
-    /// Those of a round.
+    /// The same errors as a round.
     fn go_on(&mut self, visit: &mut Visit<'_>, block: Target) -> Outcome<bool>;
 }
 
-/// A record that was found.
+/// A record that a search has found.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
-    /// Its slot.
+    /// The record's slot.
     pub(crate) slot: Target,
-    /// The slot's image.
+    /// The place of the slot's image in the buffer.
     pub(crate) image: BufferOffset,
-    /// The payload in the image, if the layout keeps it contiguous.
+    /// The place of the payload in the slot's image, if the layout keeps the payload contiguous.
     pub(crate) payload: BufferOffset,
-    /// Its LOCK word.
+    /// The record's LOCK word.
     pub(crate) lock: u64,
-    /// Its version.
+    /// The record's version.
     pub(crate) version: Version,
 }
 
-/// Takes in records that were found. Each has `WORDS` words in the round's buffer; the first line of them is the record's line.
+/// Handles records that a search has found. Each record has `WORDS` words in the round's buffer; the first line of
+/// these words contains the record's line.
 pub(crate) trait Take<S, const WORDS: usize> {
-    /// Takes in one record.
+    /// Handles one record.
     fn take(&mut self, sought: &mut S, room: &mut [u64; WORDS], found: Found);
 }
 
-/// The outcome for several records.
+/// The outcome of a search for several records.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sum {
-    /// The number of records that were not in the slots that were looked at.
+    /// The number of records that were not in the slots that were read.
     pub(crate) sought: usize,
-    /// Whether a record is in no block of its bucket.
+    /// Whether any record is in no block of its bucket.
     pub(crate) nowhere: bool,
 }
 
-/// Asks for the lines of these bins.
+/// Prefetches the lines of these bins.
 #[inline(always)]
 pub(crate) fn ask_bins(near: DirectMemory<'_>, table: &Table, bins: impl Iterator<Item = Target>) {
     match is_half(table) {
@@ -101,8 +107,9 @@ fn is_half(table: &Table) -> bool {
     table.slot.slot_bytes < LINE_BYTES
 }
 
-/// Reads the homes of these records, most of which are of the table at hand. Each record has `WORDS` words from `image` on, and its line
-/// goes to the first of them. `to` takes in the records that are at home; the others are still sought.
+/// Reads the home bins of these records, most of which are in the table `table`. Each record has `WORDS` words of the
+/// buffer, from `image` on. The record's line is copied to the first of these words. `to` handles the records that
+/// are in their home bins; the search for the other records continues.
 #[inline(always)]
 pub(crate) fn read_homes<S: Sought, const WORDS: usize>(
     cx: &Context,
@@ -132,8 +139,8 @@ pub(crate) fn read_homes<S: Sought, const WORDS: usize>(
     Ok(sum)
 }
 
-/// Reads the blocks of the records that are still sought. `to` takes in the records that are there. The others are sought in the next
-/// block, if there is one.
+/// Reads the blocks of the records that were not found yet. `to` handles the records that are in their blocks. The
+/// search for the other records continues in the next block of the chain, unless the chain has ended.
 #[inline(always)]
 pub(crate) fn read_blocks<S: Sought>(
     cx: &Context,
@@ -164,14 +171,14 @@ pub(crate) fn read_blocks<S: Sought>(
     Ok(sum)
 }
 
-/// Returns the records that are still sought.
+/// Returns the records that were not found yet.
 pub(crate) fn strays<S: Sought>(wanted: &[S]) -> impl Iterator<Item = &S> {
     wanted.iter().filter(|sought| sought.is_sought())
 }
 
-/// Asks for lines of the blocks of the records that are still sought. Of a bucket it asks for two more bins: a record that finds its own bin
-/// full takes the first free slot of its bucket, so that five in six of those are in the first two bins that are not their own. The loads
-/// wait for the other lines.
+/// Prefetches lines of the blocks of the records that were not found yet. Of each bucket, prefetches only the first
+/// two bins other than the record's home bin. A record whose home bin was full took the first free slot of its
+/// bucket, so these two bins contain five in six of such records. Loads of the other lines wait for memory.
 #[inline(never)]
 pub(crate) fn ask_strays(
     cx: &Context,
@@ -200,8 +207,8 @@ pub(crate) fn ask_strays(
     }
 }
 
-/// Looks for a record in so many lines from `slots` on, of `PARTS` slots each. Its line goes to the first line of the room, and `to` takes
-/// it in. Returns whether it is there.
+/// Searches a record in `lines` lines from `slots` on, each with `PARTS` slots. The record's line is copied to the
+/// first line of `room`, and `to` handles the record. Returns whether the record was found.
 #[inline(always)]
 fn look<S: Sought, const PARTS: usize, const WORDS: usize>(
     visit: &mut Visit<'_>,
@@ -268,7 +275,7 @@ impl Sought for Entry {
         bucket_of(cx, table, self.key)
     }
 
-    /// The next step is to ask the index, whose round finds these lines near.
+    /// The next step is a lookup in the index, whose round finds these lines in the processor's cache.
     fn go_on(&mut self, _: &mut Visit<'_>, _: Target) -> Outcome<bool> {
         self.progress = Progress::Locate;
         Ok(true)

@@ -1,7 +1,7 @@
-//! Validation: are all records that were read and not locked unchanged?
+//! Validation: checks whether all records that were read and not locked are unchanged.
 //!
-//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its
-//! VERSION is the one that the caller was shown, both in one READ of one line.
+//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its VERSION equals the
+//! version that the caller has seen. One READ of one line must show both LOCK and VERSION.
 
 use super::{Access, LockState};
 use crate::cluster::rules::{Phase, Rule};
@@ -12,10 +12,11 @@ use tarn_fabric::round::{BufferOffset, Round};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use tarn_store::layout::Version;
 
-/// The most records of a transaction that are still in the processor's reach when it validates them.
+/// The maximum number of records of a transaction that are still in the processor's cache when the transaction
+/// validates them.
 pub(super) const WARM_CHECKS: usize = 64;
 
-/// Reads LOCK and VERSION again of everything that was read and not locked.
+/// Validates everything that was read and not locked: reads each LOCK and VERSION again.
 #[inline]
 pub(crate) async fn validate(
     access: &impl Access,
@@ -25,7 +26,7 @@ pub(crate) async fn validate(
     validate_those(access, cx, txn, Which::All).await
 }
 
-/// Does the same as [`validate`] for a part of it.
+/// Does the same as [`validate`] for the reads that `which` names.
 #[inline]
 pub(crate) async fn validate_those(
     access: &impl Access,
@@ -39,7 +40,7 @@ pub(crate) async fn validate_those(
     txn.round.begin();
     let first = add_validation(cx, txn, which);
     if txn.round.is_empty() {
-        return Ok(()); // every directory is locked by now
+        return Ok(()); // the transaction has locked every directory record by now
     }
     access.enter(cx, Phase::Validate);
     if txn.entries.len() + txn.checks.len() <= WARM_CHECKS {
@@ -49,26 +50,26 @@ pub(crate) async fn validate_those(
     Ok(absorb_validation(access, cx, txn, (first, which))?)
 }
 
-/// The records and absences that are looked at again.
+/// The records and absences that a commit validates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
-    /// Everything that was read and not locked.
+    /// Everything that the transaction has read and not locked.
     All,
-    /// Records that another transaction was about to write when they were read.
+    /// Records that another transaction was about to write when this transaction read them.
     Marked,
-    /// Reads without a lock of readers beside those under one: marked records, and absences.
+    /// Reads without a readers' lock, in a transaction that also reads under such locks: marked records and absences.
     Apart,
 }
 
-/// A record or directory that was seen: its kind, its place, its version.
+/// A record or directory record that the transaction has read: its kind, its place and its version.
 pub(super) type Seen<P> = (LockKind, P, Version);
 
-/// A place, as an address or as a target, whichever is at hand.
+/// A place in memory, given as an address or as a target.
 pub(super) trait Spot: Copy {
-    /// Returns it as a target.
+    /// Returns the place as a target.
     fn target(self, cx: &Context) -> Target;
 
-    /// Returns it as an address.
+    /// Returns the place as an address.
     fn address(self) -> Address;
 }
 
@@ -102,13 +103,13 @@ impl Which {
         entry.watched && (self == Which::All || entry.marked)
     }
 
-    /// Absences and leaves are never marked, nor read under a lock.
+    /// Absences and leaves are never marked, and are never read under a lock.
     #[inline]
     fn names_check(self, check: &Check) -> bool {
         self != Which::Marked && !check.covered
     }
 
-    /// Returns everything that was seen: first the records, then the directories.
+    /// Returns everything that must be validated: first the records, then the directory records.
     #[inline]
     pub(super) fn seen<'t>(
         self,
@@ -123,33 +124,35 @@ impl Which {
     }
 }
 
-/// Returns whether everything that a transaction without locks saw was seen by one consistent READ.
+/// For a transaction without locks, returns whether one consistent READ has read everything that it has seen.
 #[inline]
 pub(crate) fn is_of_one_read(txn: &Txn) -> bool {
     txn.is_read_only()
         && match &txn.entries[..] {
-            // A leaf is seen as of one moment, several are not.
+            // One leaf is read as of one moment, but several leaves are not.
             [] => txn.checks.len() <= 1,
-            // Not if it was seen absent and then there.
+            // The reads of one record belong to different moments if the transaction first saw the record absent and
+            // later present.
             [only] => only.stable && txn.checks.len() + usize::from(only.watched) <= 1,
             _ => false,
         }
 }
 
-/// Returns whether nothing was read without a lock.
+/// Returns whether the transaction has read nothing without a lock.
 #[inline]
 pub(crate) fn is_needless(txn: &Txn) -> bool {
     txn.checks.is_empty() && !txn.entries.iter().any(|entry| entry.watched)
 }
 
-/// Adds the READs; returns where their answers begin in the buffer.
+/// Adds the READs of the validation. Returns the place in the buffer where their answers begin.
 #[inline]
 pub(crate) fn add_validation(cx: &Context, txn: &mut Txn, which: Which) -> BufferOffset {
     let Txn { round, entries, checks, .. } = txn;
     plan_again(cx, (round, entries.len() + checks.len()), which.seen(entries, checks))
 }
 
-/// Adds READs of LOCK and VERSION of everything that was seen, at most so many. Returns where their answers begin.
+/// Adds READs of the LOCK and VERSION of everything in `seen`, which has at most `most` elements. Returns the place
+/// in the buffer where their answers begin.
 #[inline]
 pub(super) fn plan_again<P: Spot>(
     cx: &Context,
@@ -165,11 +168,11 @@ pub(super) fn plan_again<P: Spot>(
     first
 }
 
-/// Judges the LOCK word of a record that was found and is wanted in this mode. Returns whether another transaction was about to write it,
-/// and lets readers pass.
+/// Decides the meaning of the LOCK word of a record that was found and is wanted in this mode. Returns whether
+/// another transaction was about to write the record, but lets readers pass.
 ///
 /// # Errors
-/// Another transaction has locked it.
+/// Another transaction has locked the record.
 #[inline(always)]
 pub(super) fn admit(
     access: &impl Access,
@@ -180,7 +183,8 @@ pub(super) fn admit(
     if lock == 0 {
         return Ok(false);
     }
-    // A record that an insert finds is shown as it is. Others are locked first where readers lock.
+    // A record that an insert finds is shown even if readers must lock records. Records in other modes are locked
+    // before they are shown, if the system's readers take locks.
     let judged = match mode {
         Mode::Insert => access.judge_again(LockKind::Record, lock, tag, mode),
         _ => access.judge(lock, tag, mode),
@@ -197,7 +201,7 @@ pub(super) fn admit(
     }
 }
 
-/// Compares LOCK and VERSION as they are now with those that were seen.
+/// Compares the current LOCK and VERSION with the version that was read before.
 #[inline]
 pub(super) fn judge_seen<P: Spot>(
     access: &impl Access,
@@ -218,20 +222,20 @@ pub(super) fn judge_seen<P: Spot>(
     }
 }
 
-/// Compares the answers of the READs with everything that was seen.
+/// Compares the answers of the READs with everything that was read before.
 pub(crate) fn absorb_validation(
     access: &impl Access,
     cx: &Context,
     txn: &Txn,
     (first, which): (BufferOffset, Which),
 ) -> Result<(), AbortReason> {
-    // A transaction that has locks wants to write: a mark that lets readers pass need not let it pass.
+    // A transaction with locks wants to write. A lock with a mark lets readers pass, but need not let writers pass.
     let mode = if txn.is_read_only() { Mode::Read } else { Mode::Update };
     let seen = which.seen(&txn.entries, &txn.checks);
     absorb_again(access, (cx, txn.tag), (&txn.round, first), (seen, mode))
 }
 
-/// Compares the answers of the READs of [`plan_again`] with everything that was seen.
+/// Compares the answers to the READs of [`plan_again`] with everything that was read before.
 #[inline]
 pub(super) fn absorb_again<P: Spot>(
     access: &impl Access,
@@ -248,8 +252,8 @@ pub(super) fn absorb_again<P: Spot>(
     verdict
 }
 
-/// Does a thing that must not be done (the switch `validate-after-locks` is off): adds the READs to a round that still
-/// takes locks. Returns where their answers will lie, if anything is to be validated.
+/// A deliberate error (the switch `validate-after-locks` is off): adds the READs of the validation to a round that
+/// still takes locks. Returns the place for their answers, if there is anything to validate.
 #[cold]
 pub(crate) fn plan_early(
     access: &impl Access,
@@ -267,7 +271,7 @@ pub(crate) fn plan_early(
     Some(add_validation(cx, txn, Which::All))
 }
 
-/// Takes in the answers that [`plan_early`] asked for. Records that pass are not looked at again.
+/// Handles the answers to the READs of [`plan_early`]. Records that pass are not validated again.
 #[cold]
 pub(crate) fn absorb_early(
     access: &impl Access,

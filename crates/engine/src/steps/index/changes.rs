@@ -1,8 +1,8 @@
-//! The consequences of a transaction's changes: versions of directory records, their fingerprints, and the pieces
-//! that write them.
+//! The consequences of a transaction's changes for indexes: versions of directory records, fingerprints in these
+//! records, and the pieces that write them.
 //!
-//! Invariant: a directory record's VERSION is written with its fingerprints, in one WRITE, after everything that it
-//! covers. For protocols that keep old bytes in their log and locks in memory nodes.
+//! Invariant: one WRITE carries a directory record's VERSION and its fingerprints, after the writes of all records
+//! that they describe. This module is for protocols that log old bytes and keep locks in memory nodes.
 
 use crate::site::Context;
 use crate::steps::log::chain;
@@ -13,11 +13,12 @@ use tarn_store::index::prints::Prints;
 use tarn_store::layout::{DIRECTORY_STAMP_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// Completes the writes. Notes the old version of locks whose records are not written. Adds the VERSIONs of directory
-/// records, headers and nodes. Collects the groups that are written.
+/// Completes the list of the transaction's writes. Notes the old version of each lock whose record is not written.
+/// Adds the writes of the VERSIONs of directory records, headers and nodes. Collects the groups that the transaction
+/// writes.
 ///
 /// # Errors
-/// The log entry would be longer than a log may be.
+/// The log entry would be longer than the limit of a log entry.
 pub(crate) fn finish(
     cx: &Context,
     txn: &mut Txn,
@@ -26,7 +27,8 @@ pub(crate) fn finish(
     for index in 0..txn.locks.len() {
         let lock = txn.locks[index];
         if !lock.writes {
-            // The record is held and not written. The log says so by naming one version twice.
+            // The transaction locks this record but does not write it. The log entry shows this, because the old and
+            // the new version in it are the same.
             txn.locks[index].new_version = lock.old_version;
         } else if lock.kind == LockKind::Directory {
             version_piece(txn, lock.address, lock.old_version, lock.new_version);
@@ -45,14 +47,15 @@ pub(crate) fn finish(
     chain::note_length(cx, txn, (log_bytes(txn), room))
 }
 
-/// Gives back the body that was provided for an insert that was taken back.
+/// Frees the body that was allocated for an insert that was taken back.
 pub(crate) fn give_back_body(cx: &Context, txn: &mut Txn, body: Address) {
     if let Some(index) = txn.allocated.iter().position(|block| block.address == body) {
         cx.take_back(txn.allocated.swap_remove(index));
     }
 }
 
-/// Changes the bucket's fingerprints: the entry's slot will hold the key with this hash, or (`None`) nothing.
+/// Changes the bucket's fingerprints. The entry's slot will contain the key with this hash, or, if `hash` is `None`,
+/// no key.
 pub(crate) fn change_prints(txn: &mut Txn, entry: &Entry, table: &Table, hash: Option<u64>) {
     let lock = &mut txn.locks[entry.directory_lock as usize];
     let slot = (lock.address, entry.address);
@@ -65,7 +68,8 @@ pub(crate) fn set_new_version(txn: &mut Txn, lock: u32, version: Version) {
     lock.writes = true;
 }
 
-/// Gives a bucket that gains or loses a record a VERSION above its own and above `floor`.
+/// Gives a bucket that gains or loses a record a new VERSION, higher than the bucket's old VERSION and higher than
+/// `floor`.
 pub(crate) fn raise_directory(txn: &mut Txn, lock: u32, floor: Version) {
     let lock = &mut txn.locks[lock as usize];
     let raised = lock.old_version.present_after(floor);
@@ -84,13 +88,14 @@ pub(crate) fn version_piece(txn: &mut Txn, record: Address, old: Version, new: V
     txn.pieces.push(PendingWrite { address, new, old, len_bytes: 8, logged: true });
 }
 
-/// Adds STAMP and PRINTS behind the VERSION whose piece was added last. They follow it in the line and in the buffer,
-/// so one WRITE brings all three. Their old bytes are not logged: under any other VERSION they mean nothing.
+/// Adds STAMP and PRINTS to the write of the VERSION whose piece was added last. STAMP and PRINTS follow VERSION in
+/// the cache line and in the buffer, so one WRITE carries all three. The old bytes of STAMP and PRINTS are not
+/// logged, because they have no meaning under any other VERSION.
 fn prints_piece(txn: &mut Txn, lock: &Lock) {
     let Some(version) = txn.pieces.last().copied() else { return };
     let (stamp, word) = (version.new.plus(8), txn.round.reserve(8));
     debug_assert!(version.old == stamp && word == stamp.plus(8));
-    // Moves the old VERSION out of the way.
+    // Copies the old VERSION to another place, because STAMP and PRINTS need the place after the new VERSION.
     let old = txn.round.reserve(8);
     txn.round.set_word(old, lock.old_version.word());
     txn.round.set_word(stamp, lock.new_version.word());

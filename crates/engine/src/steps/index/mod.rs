@@ -1,7 +1,7 @@
-//! Changes of hash indexes by transactions: blocks for new records, records that move, bytes that change.
+//! Changes of hash indexes by transactions: blocks for new records, records that move, and bytes that change.
 //!
-//! Invariant: bytes of an index change only under the lock of their directory record, or of the index header. The
-//! layout and the search of indexes: [`tarn_store::index`].
+//! Invariant: a transaction changes bytes of an index only while it holds the lock of their directory record, or of
+//! the index header. [`tarn_store::index`] has the layout of indexes and the search in them.
 
 pub(crate) mod changes;
 pub(crate) mod recheck;
@@ -18,8 +18,8 @@ use tarn_store::index::hash_of;
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::Cells;
 
-/// Adds all columns that index keys are made of to the cells of an access that deletes the record, or changes any of
-/// these columns.
+/// If an access deletes the record, or changes any column of an index key, adds all columns of index keys to the
+/// access's cells.
 #[inline(always)]
 pub(crate) fn widened(table: &Table, mode: Mode, cells: Cells) -> Cells {
     let changes =
@@ -27,14 +27,14 @@ pub(crate) fn widened(table: &Table, mode: Mode, cells: Cells) -> Cells {
     if changes { cells.union(table.index_cells) } else { cells }
 }
 
-/// The bucket that a key belongs to.
+/// Returns the address of the bucket to which a key belongs.
 pub(crate) fn bucket_of(cx: &Context, table: &Table, key: u64) -> Address {
     let near = cx.lookup_context();
     near.view.place(near.catalog, table, hash_of(table, key)).bucket
 }
 
-/// Takes in the home of a record whose key is a word, and of which the entry has an image. Returns whether the record
-/// is there. If it is not, the entry asks the index.
+/// Searches the entry's image of a home bin for the entry's record. The record's key must be a word. Returns whether
+/// the record is in its home bin. If the record is not there, begins the entry's lookup in the index.
 #[inline(always)]
 pub(crate) fn take_home(
     cx: &Context,
@@ -50,14 +50,14 @@ pub(crate) fn take_home(
     true
 }
 
-/// Begins the entry's lookup in the index. An insert or delete needs the bucket's directory record in any case: it
-/// begins at the bucket (`at_bucket`).
+/// Begins the entry's lookup in the index. An insert or delete always needs the bucket's directory record, so its
+/// lookup begins at the bucket (`at_bucket`).
 pub(crate) fn ask_index(cx: &Context, txn: &mut Txn, index: usize, at_bucket: bool) {
     let Txn { entries, lookups, .. } = txn;
     begin_lookup(cx, &mut entries[index], lookups, at_bucket);
 }
 
-/// Begins a lookup like [`ask_index`], for an entry at hand.
+/// Begins a lookup like [`ask_index`], but takes the entry itself instead of its number.
 #[inline(never)]
 pub(crate) fn begin_lookup(
     cx: &Context,

@@ -1,7 +1,8 @@
-//! Compares a read of a record's place with the transaction's belief about it.
+//! Compares the bytes read at a record's supposed place with the record that the transaction expects there.
 //!
-//! Invariant: a transaction's belief about a place comes from an earlier READ, its own or an earlier transaction's.
-//! The belief counts only if the place reads the same now. For protocols whose locks are words of memory nodes.
+//! Invariant: a transaction's belief about a record's place comes from an earlier READ, by this transaction or an
+//! earlier one. The belief counts only if a new read of the place confirms it. This module is for protocols whose
+//! locks are words in memory nodes.
 
 use super::changes::give_back_body;
 use crate::site::Context;
@@ -13,7 +14,7 @@ use tarn_store::index::prints::Prints;
 use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// Returns whether the image read at a remembered address is that of the record.
+/// Returns whether the image that was read at a cached address is an image of the entry's record.
 #[inline]
 pub(crate) fn is_still_there(txn: &Txn, entry: &Entry, table: &Table) -> bool {
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
@@ -26,7 +27,7 @@ pub(crate) fn is_still_there(txn: &Txn, entry: &Entry, table: &Table) -> bool {
             == txn.round.bytes(entry.full_key, len)
 }
 
-/// Forgets a remembered address that was wrong, and asks the index.
+/// Removes a wrong address of a record from the cache, and begins a lookup in the index.
 pub(crate) fn relocate(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     cx.cache.borrow_mut().forget(entry.table, entry.key);
     (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
@@ -35,8 +36,8 @@ pub(crate) fn relocate(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &T
     entry.body = Address::NULL;
 }
 
-/// Uses the memory that is still attached to a slot from an earlier record, if there is any. Then gives back the body
-/// that was provided.
+/// If an earlier record has left memory for a body attached to the slot, uses this memory for the entry's body. If
+/// so, frees the body that was allocated for the entry, because the attached memory replaces it.
 pub(crate) fn keep_attached(cx: &Context, txn: &mut Txn, entry: &mut Entry, attached: Address) {
     if attached.is_null() {
         return;
@@ -45,10 +46,11 @@ pub(crate) fn keep_attached(cx: &Context, txn: &mut Txn, entry: &mut Entry, atta
     entry.body = attached;
 }
 
-/// Absorbs the bucket's directory record, read under its lock. Returns its VERSION.
+/// Handles the read of the bucket's directory record, which was read under its lock. Returns the VERSION of this
+/// directory record.
 ///
 /// # Errors
-/// The directory record has changed since the lookup, and absences are protected.
+/// The directory record has changed since the lookup, and the protocol protects reads of absent records.
 pub(crate) fn take_directory(
     txn: &mut Txn,
     entry: &Entry,

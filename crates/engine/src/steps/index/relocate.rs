@@ -1,20 +1,25 @@
-//! The changes of a split: which record goes to which slot, and the bytes that say so.
+//! The changes that a split of a bucket makes: the slot to which each record moves, and the bytes that must be
+//! written.
 //!
-//! Half of the old bucket's records move to the new bucket, each into its own bin if there is room. Then the old
-//! bucket is tidied: records away from their bin go home, and records of the chain come into the bucket. Emptied
-//! overflow blocks stay linked and are used again.
+//! About half of the old bucket's records move to the new bucket. Each moved record goes to its home bin in the new
+//! bucket if that bin has room. After that, the split moves records of the old bucket to their home bins, and records
+//! from its chain of overflow blocks into the bucket. Overflow blocks that become empty stay in the chain, for later
+//! records.
 //!
 //! Invariants:
-//! - A move changes no record: KEY, VERSION, payload and body are the same before and after. So a key's versions are
-//!   not touched, and histories need not know of splits.
-//! - A slot's VERSION only grows. A record is put only into a slot whose VERSION was below its own. A slot that a
-//!   record left gets a VERSION above that record's.
-//! - A split that is undone leaves no trace in any key's versions. A slot that one record leaves and another takes
-//!   gets its old VERSION back. The jump of its VERSION distinguishes it from an update
-//!   ([`tarn_store::log::undo::LoggedRecord::restored_version`]). Only a slot that lies in one line may be taken so:
-//!   of a longer one, a reader could see lines from before and after.
-//! - Bodies are neither lost nor shared. A slot that a record left keeps no pointer to its body. It takes over the
-//!   body that a filled slot had left over from an earlier record, or none.
+//! - A move changes no record: its KEY, VERSION, payload and body stay the same. Because moves change no record, a
+//!   split leaves the versions of each key as they are, and histories do not record splits.
+//! - A slot's VERSION only grows. A record moves only into a slot whose VERSION is lower than the record's VERSION.
+//!   When a record leaves a slot, the slot gets a VERSION that is higher than the record's VERSION.
+//! - A split that is undone leaves no trace in the versions of any key. If one record leaves a slot and another
+//!   record takes the slot, undoing the split gives the slot its old VERSION back. The VERSION of a slot that was
+//!   left and taken again grows by more than 1, which distinguishes the move from an update
+//!   ([`tarn_store::log::undo::LoggedRecord::restored_version`]). A record may move into a slot that another record
+//!   leaves only if the slot lies in one cache line. In a longer slot, a reader could see some lines from before the
+//!   move and some from after.
+//! - The split neither loses a body nor lets two slots share one. A slot that a record has left keeps no pointer to
+//!   the record's body. The empty slot gets a body of an earlier record, if a slot that is filled now still had one;
+//!   otherwise it gets no body.
 
 use crate::transaction::working_set::{PendingWrite, Txn};
 use std::ops::Range;
@@ -28,45 +33,45 @@ use tarn_store::layout::{
 };
 use tarn_store::placement::catalog::Table;
 
-/// The bucket that a slot belongs to.
+/// The bucket to which a slot belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// The bucket that is split.
     Old,
-    /// The bucket that comes into use.
+    /// The bucket that the split fills for the first time.
     New,
 }
 
-/// A slot as it was read.
+/// A slot in the state in which the split read it.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenSlot {
-    /// Where it lies.
+    /// The slot's address.
     pub address: Address,
-    /// Its image in the round's buffer; replaced later by the one read under its lock.
+    /// The slot's image in the round's buffer. Later the image that was read under the slot's lock replaces it.
     pub image: BufferOffset,
     side: Side,
-    /// Its bin of the bucket; `None` if it lies in the chain.
+    /// The bucket's bin that contains the slot; `None` if the slot lies in an overflow block of the chain.
     bin: Option<u8>,
     key: u64,
     version: Version,
-    /// The home bin of its record.
+    /// The home bin of the slot's record.
     home: u8,
-    /// Whether its record belongs to the new bucket.
+    /// Whether the slot's record belongs to the new bucket.
     leaves: bool,
-    /// The slot whose record it will hold.
+    /// The index of the slot whose record this slot will contain after the split; `None` if it will be free.
     holds: Option<usize>,
-    /// Whether all of it lies in one line.
+    /// Whether the whole slot lies in one cache line.
     is_one_line: bool,
 }
 
 impl SeenSlot {
-    /// Returns the key of the record that it holds before the split.
+    /// Returns the key of the record that the slot contains before the split.
     pub fn held_key(&self) -> Option<u64> {
         self.version.is_present().then_some(self.key)
     }
 
-    /// Returns whether a record of this version may come. VERSIONs grow; over another record's VERSION they grow by
-    /// more than an update adds.
+    /// Returns whether a record of this version may move into the slot. The slot's VERSION must grow. If the slot
+    /// contains a record, the VERSION must grow by more than an update would add.
     fn may_take(&self, version: Version) -> bool {
         let jump = if self.version.is_present() { 2 } else { 1 };
         version.counter() >= self.version.counter() + jump
@@ -77,17 +82,18 @@ impl SeenSlot {
 #[derive(Default)]
 pub struct Relocation {
     slots: Vec<SeenSlot>,
-    /// The number of copies in which the slots lie.
+    /// The number of replicas of the slots.
     copies: usize,
 }
 
 impl Relocation {
-    /// Makes a plan for slots in a group with so many copies.
+    /// Makes an empty plan for slots in a group with `copies` replicas.
     pub fn of(copies: usize) -> Relocation {
         Relocation { slots: Vec::new(), copies }
     }
 
-    /// Adds the slots of a block: a bucket (`in_chain` false) or a block of its chain.
+    /// Adds the slots of a block to the plan. The block is a bucket (`in_chain` is false) or an overflow block of a
+    /// bucket's chain.
     pub fn add_block(
         &mut self,
         table: &Table,
@@ -123,14 +129,15 @@ impl Relocation {
         }
     }
 
-    /// Returns how many blocks the new bucket's chain needs.
+    /// Returns the number of overflow blocks that the new bucket needs.
     pub fn blocks_wanted(&self, table: &Table) -> usize {
         let leaving = |slot: &&SeenSlot| slot.version.is_present() && slot.leaves;
         let leaving = self.slots.iter().filter(leaving).count();
         leaving.saturating_sub(table.geometry.slots).div_ceil(table.geometry.slots)
     }
 
-    /// Decides where each record goes. Returns false if a record that must leave found no slot.
+    /// Decides the slot to which each record moves. Returns false if the plan finds no slot for a record that must
+    /// move to the new bucket.
     pub fn plan(&mut self) -> bool {
         let leaving = |slot: &SeenSlot| slot.leaves;
         for home in [true, false] {
@@ -144,8 +151,8 @@ impl Relocation {
         !(0..self.slots.len()).any(|at| self.slots[at].leaves && self.slots[at].holds == Some(at))
     }
 
-    /// Moves records for which `moves` is true, and that have not moved yet. Each goes to the first free slot that
-    /// `suits` it.
+    /// Plans moves of records for which `moves` is true and which the plan has not moved yet. Each record moves to
+    /// the first free slot for which `suits` is true.
     fn place(
         &mut self,
         moves: impl Fn(&SeenSlot) -> bool,
@@ -169,7 +176,7 @@ impl Relocation {
         }
     }
 
-    /// The slots that change: the caller locks them, and reads them again into new images.
+    /// Returns the slots that the plan changes. The caller locks these slots, and reads them again into new images.
     pub fn changed(&mut self) -> impl Iterator<Item = &mut SeenSlot> {
         self.slots.iter_mut().enumerate().filter_map(|(at, slot)| {
             let before = slot.version.is_present().then_some(at);
@@ -177,14 +184,15 @@ impl Relocation {
         })
     }
 
-    /// Returns how many slots change.
+    /// Returns the number of slots that the plan changes.
     pub fn changes(&self) -> usize {
         let before = |(at, slot): &(usize, &SeenSlot)| slot.version.is_present().then_some(*at);
         self.slots.iter().enumerate().filter(|each| each.1.holds != before(each)).count()
     }
 
-    /// Returns whether the plan still holds for the images that were read under the locks. Records may have been
-    /// updated since; but none may have come or gone, and versions must still grow.
+    /// Returns whether the plan is still valid for the images that were read under the locks of the slots. A record
+    /// may have been updated since the plan was made. The plan is invalid if a record was inserted or deleted, or if
+    /// a slot's VERSION would no longer grow.
     pub fn still_holds(&mut self, round: &Round) -> bool {
         let mut same = true;
         for slot in self.changed() {
@@ -201,8 +209,8 @@ impl Relocation {
         same && self.slots.iter().enumerate().all(grows)
     }
 
-    /// Adds the bytes to write, and sets the versions of the locks. The locks from `first_lock` on belong to the
-    /// changed slots, in order.
+    /// Adds the bytes to write, and sets the old and new versions of the locks. The locks from `first_lock` on are
+    /// the locks of the changed slots, in the same order.
     pub fn write(&self, table: &Table, txn: &mut Txn, first_lock: usize) {
         if matches!(table.slot.record, RecordLayout::Packed(_) | RecordLayout::Cells(_)) {
             return self.write_whole(table, txn);
@@ -235,11 +243,13 @@ impl Relocation {
         }
     }
 
-    /// Writes like [`Relocation::write`], but slots with several versions. They move whole and unchanged, each in one
-    /// line. The VERSION of such a slot is not the version of its record.
+    /// Adds the writes like [`Relocation::write`], for slots that contain several versions of a record. Such slots
+    /// move whole and unchanged, and each lies in one cache line. The VERSION word of a slot with several versions is
+    /// not the version of its record.
     ///
-    /// A slot that is free at the primary may have been left used at another copy, by an insert that died. So it is
-    /// made free at each copy: a key whose slot is chosen anew has no other slot there.
+    /// A slot that is free at the primary may still contain a key at another replica, because an insert failed
+    /// between the two. So the split writes each free slot as free at every replica. If a free slot kept a key at
+    /// some replica, that key could later be in two slots of that replica.
     fn write_whole(&self, table: &Table, txn: &mut Txn) {
         let bytes = table.slot.slot_bytes;
         let empty = txn.round.reserve_lines(bytes);
@@ -259,9 +269,11 @@ impl Relocation {
         }
     }
 
-    /// Writes like [`Relocation::write`], but records in lines. They are written whole, first lines first. A record
-    /// that comes is unchanged. A record that has gone gets a version that follows its slot's. Neither names another
-    /// writer than before: the header names the transaction that moves records.
+    /// Adds the writes like [`Relocation::write`], for records that consist of cache lines. The slots of such records
+    /// are written whole, and their first lines come first. A record that moves into a slot is unchanged. A slot that
+    /// its record has left gets a version that follows the slot's old version. A moved record and an emptied slot
+    /// both keep the name of the record's last writer, because the index header names the transaction that moves the
+    /// records.
     fn write_lined(&self, lined: Lined, txn: &mut Txn, first_lock: usize) {
         let changed = |(at, slot): &(usize, &SeenSlot)| {
             slot.holds != slot.version.is_present().then_some(*at)
@@ -287,7 +299,8 @@ impl Relocation {
         }
     }
 
-    /// Returns the bodies of free slots that are filled now: their pointers are about to be overwritten.
+    /// Returns the bodies that free slots have from earlier records, for the slots that the split fills: the split
+    /// overwrites their pointers.
     fn left_over_bodies(&self, table: &Table, round: &Round) -> Vec<Address> {
         let Some(body_at) = table.slot.body_at else { return Vec::new() };
         let filled = |slot: &&SeenSlot| !slot.version.is_present() && slot.holds.is_some();
@@ -301,10 +314,10 @@ fn is_home(record: &SeenSlot, to: &SeenSlot) -> bool {
     to.bin == Some(record.home)
 }
 
-/// Fills a slot with a record: everything but LOCK is as it was in the slot that the record leaves.
+/// Fills a slot with a record. All bytes except LOCK are the same as in the slot that the record leaves.
 fn fill(table: &Table, txn: &mut Txn, to: &SeenSlot, from: &SeenSlot) {
     let slot = &table.slot;
-    // A slot without a record: its payload does not matter, but its VERSION, KEY and BODY do.
+    // The slot contains no record, so its old VERSION, KEY and BODY are logged, but its payload is not.
     let header_end = slot.body_at.map_or(KEY_AT + 8, |body_at| body_at + 8);
     let whole = to.version.is_present();
     let parts = [(VERSION_AT, header_end, true), (header_end, slot.used_bytes(), whole)];
@@ -319,7 +332,8 @@ fn fill(table: &Table, txn: &mut Txn, to: &SeenSlot, from: &SeenSlot) {
     }
 }
 
-/// Empties a slot that a record has left, its body included. Returns the slot's new version.
+/// Empties a slot that its record has left, and removes the pointer to the record's body. Returns the version of the
+/// emptied slot.
 fn empty(table: &Table, txn: &mut Txn, slot: &SeenSlot, body: Address) -> Version {
     let version = slot.version.absent_after();
     let end = table.slot.body_at.map_or(KEY_AT, |body_at| body_at + 8);
@@ -339,7 +353,8 @@ fn empty(table: &Table, txn: &mut Txn, slot: &SeenSlot, body: Address) -> Versio
     version
 }
 
-/// Adds lines to write under a lock: these parts of the bytes at `new`, over those at `old`.
+/// Adds writes of some cache lines under a lock: the given parts of the new bytes at `new`, which replace the bytes
+/// at `old`.
 pub fn write_lines(
     txn: &mut Txn,
     (address, old): (Address, BufferOffset),
@@ -355,7 +370,7 @@ pub fn write_lines(
     }));
 }
 
-/// Adds a word to write under a lock.
+/// Adds the write of one word under a lock.
 pub fn write_word(txn: &mut Txn, address: Address, old: u64, new: u64) {
     let words = txn.round.reserve(16);
     txn.round.set_word(words, new);
@@ -364,8 +379,8 @@ pub fn write_word(txn: &mut Txn, address: Address, old: u64, new: u64) {
     txn.pieces.push(PendingWrite { address, new, old, len_bytes: 8, logged: true });
 }
 
-/// Returns how many slots of the block whose image lies at `at` hold a record, scaled to as many slots as its bins
-/// have.
+/// Returns the number of slots that contain a record in the block whose image is at `at`. The number is scaled to the
+/// number of slots in the block's bins.
 pub fn used_slots(table: &Table, round: &Round, at: BufferOffset) -> usize {
     let version = |slot: usize| {
         let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes + VERSION_AT;
@@ -376,7 +391,7 @@ pub fn used_slots(table: &Table, round: &Round, at: BufferOffset) -> usize {
     used * Geometry::BIN_SLOTS / slots
 }
 
-/// Returns the depth that both buckets have after the split.
+/// Returns the depth that both the old and the new bucket have after the split.
 pub fn depth_after(step: &Step) -> u64 {
     u64::from(step.before.level) + 1
 }

@@ -1,6 +1,7 @@
-//! Tests of the writes of a split, against memory as words: nothing is lost, and an undone split leaves no trace.
+//! Tests of the writes of a split, with memory modelled as a map of words: a split loses nothing, and an undone split
+//! leaves no trace.
 //!
-//! Invariant: memory is written by pieces alone, as a commit and an undo would.
+//! Invariant: the tests change this memory only by pieces, as a commit and an undo would.
 
 use super::*;
 use crate::transaction::working_set::{HeldAs, Lock, LockKind};
@@ -14,7 +15,7 @@ use tarn_store::schema::{ColumnType, TableSchema};
 
 const DEPTH: u8 = 2;
 
-/// Memory as words by address.
+/// A model of memory: each address has a word.
 type Memory = BTreeMap<u64, u64>;
 
 fn catalog(payload: u16) -> Catalog {
@@ -26,7 +27,7 @@ fn block(number: usize) -> Address {
     Address::new(GroupId(0), (number as u64 + 1) << 20)
 }
 
-/// Copies a block's memory into the transaction's buffer.
+/// Copies a block from the model of memory into the transaction's buffer.
 fn read(txn: &mut Txn, table: &Table, memory: &Memory, at: Address) -> BufferOffset {
     let bytes = table.geometry.bucket_bytes;
     let image = txn.round.reserve_lines(bytes);
@@ -37,8 +38,8 @@ fn read(txn: &mut Txn, table: &Table, memory: &Memory, at: Address) -> BufferOff
     image
 }
 
-/// The key, version and body of every record (a body only for rows that have their own memory); and every body
-/// pointer.
+/// Returns the key, version and body of every record, and every body pointer. The result contains a record's body
+/// only if the table stores rows outside their slots.
 fn contents(
     table: &Table,
     memory: &Memory,
@@ -62,7 +63,7 @@ fn contents(
     (records, bodies)
 }
 
-/// Plans and carries out a split of `memory`; returns memory afterwards and all blocks.
+/// Plans a split of `memory` and performs it. Returns the memory after the split and the addresses of all blocks.
 fn split(table: &Table, memory: &Memory, chain: usize) -> (Memory, Vec<Address>) {
     let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
     let mut txn = Txn::new(OwnerTag::new(node, 0, 1), 0);

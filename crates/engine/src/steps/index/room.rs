@@ -1,7 +1,8 @@
-//! Room for inserts: a slot for every key that is known to be absent, and a body.
+//! Finds room for inserts: a slot for every key that is known to be absent, and a body if the table needs one.
 //!
-//! Invariant: no two inserts of a transaction take one slot. A slot that is chosen here is taken only under its lock
-//! and the directory's. Both are then compared with the reads on which the choice rested.
+//! Invariant: no two inserts of a transaction choose the same slot. The transaction fills a slot that this module has
+//! chosen only under the slot's lock and the directory record's lock. Under these locks the transaction compares the
+//! slot and the directory record with the reads on which the choice was based.
 
 use crate::site::Context;
 use crate::transaction::working_set::{Allocated, Entry, Memory, PendingWrite, Progress, Txn};
@@ -11,16 +12,16 @@ use tarn_store::index::growth::Shard;
 use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use tarn_store::placement::catalog::Table;
 
-/// Returns whether any insert may wait for its slot.
+/// Returns whether any insert may still need a slot.
 pub(crate) fn wants_blocks(txn: &Txn) -> bool {
-    // Every insert has begun a lookup in the index.
+    // Every insert has begun a lookup in the index, so without lookups no insert needs a slot.
     !txn.lookups.is_empty()
         && txn.entries[txn.fetched..].iter().any(|entry| entry.mode == Mode::Insert)
 }
 
-/// Gives every insert whose key is known to be absent a slot, and a body if it needs one.
+/// Gives every insert whose key is known to be absent a slot, and allocates a body if the insert needs one.
 pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    // Inserts of earlier fetches have locked their slots already.
+    // The inserts of earlier fetches have already locked their slots.
     let first = txn.fetched;
     for index in first..txn.entries.len() {
         let entry = txn.entries[index];
@@ -31,11 +32,12 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
             continue;
         }
         let table = cx.table(entry.table);
-        // An insert whose record was found does not count, even if the record is gone since: validation will tell.
+        // An insert whose record was found takes no free slot, even if the record has been deleted since. Validation
+        // detects that deletion.
         let takes = |other: &Entry, slot| {
             other.mode == Mode::Insert && !other.found && other.address == slot
         };
-        // A readers' lock on the slot was for its last record.
+        // A readers' lock on the slot was for the record that was in the slot before, so it does not count.
         let is_locked = |slot| {
             let lock = txn.lock_on(slot).map(|lock| txn.locks[lock as usize].held_as);
             lock.is_some_and(|held_as| !held_as.is_shared())
@@ -45,7 +47,8 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
         let chosen = txn.lookup(&entry).free.filter(|&(slot, _)| !is_taken(slot));
         let group = txn.lookup(&entry).group();
         if chosen.is_none() && txn.lookup(&entry).free.is_some() {
-            // Another insert of this transaction has the slot: look again once the slot is locked.
+            // Another insert of this transaction has chosen this slot. After that slot is locked, this insert reads
+            // the bucket again.
             txn.lookups[entry.lookup as usize].restart_at_bucket();
             txn.entries[index].progress = Progress::Locate;
             continue;
@@ -71,8 +74,8 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
     Ok(())
 }
 
-/// Finds a slot in a new block, since the bucket's chain is full. NEXT of the last block is written at commit, under
-/// the directory's lock.
+/// Finds a slot in a new overflow block, because the bucket's chain has no free slot. The commit writes the NEXT
+/// pointer of the chain's previous last block, under the lock of the bucket's directory record.
 async fn extend_chain(
     cx: &Context,
     txn: &mut Txn,
@@ -96,10 +99,11 @@ async fn extend_chain(
     Ok(block.plus(DIRECTORY_BYTES))
 }
 
-/// Returns a free slot in the blocks that the transaction has added to a chain so far, from `tail` on.
+/// Returns a free slot in the overflow blocks that the transaction has already added to a chain, after the block
+/// `tail`.
 ///
 /// # Errors
-/// No slot is free. The error is the address of NEXT in the chain's last block.
+/// The new overflow blocks have no free slot. The error contains the address of NEXT in the chain's last block.
 pub(crate) fn room_in_new(
     txn: &Txn,
     table: &Table,

@@ -1,14 +1,17 @@
-//! Readers' locks that are leases in LOCK words: no reader gives a lease back, and writers wait until it ends.
+//! Readers' locks that are leases in LOCK words. No reader releases a lease, and a writer waits until the lease ends.
 //!
-//! Invariants: a lease says until when it holds, in true time. Every clock knows an interval that contains the true
-//! time. A reader relies on the lease while the latest moment of that interval is before the lease's end. A writer
-//! replaces the lease once the earliest moment is behind its end.
+//! Invariants: a lease contains the moment, in true time, until which it is valid. Every node's clock knows an
+//! interval that contains the true time. A reader relies on a lease as long as the latest moment of its clock's
+//! interval is before the lease's end. A writer replaces a lease once the earliest moment of its clock's interval is
+//! after the lease's end.
 //!
-//! Where clocks know nothing of each other, the word says whose lease it is. Then no reader shares another's lease. A
-//! writer waits for the length of a whole lease from the moment when it has seen the word: the lease began before.
+//! If the nodes' clocks are not synchronized, the LOCK word names the transaction that owns the lease instead of the
+//! lease's end. With unsynchronized clocks, no reader shares another reader's lease. With unsynchronized clocks, a
+//! writer that has seen a lease waits for the full length of a lease. The full length of a lease is long enough,
+//! because the lease began before the writer saw it.
 //!
-//! A transaction opens its window before it asks for its first lease. It commits by leases alone only while the first
-//! lease to end still holds.
+//! A transaction opens its window of time before it requests its first lease. A transaction commits by leases alone
+//! only while the first of its leases to end is still valid.
 //!
 //! Wei, Shi, Chen, Chen, Chen, "Fast In-memory Transaction Processing using RDMA and HTM", SOSP 2015, section 4; see
 //! docs/protocols/drtm.md.
@@ -24,15 +27,16 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::{Failure, Mode, OwnerTag};
 use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
 
-/// The most times that a lock is asked for again because its word has changed meanwhile: other transactions were
-/// faster each time.
+/// The maximum number of times that a transaction requests a lock again because the LOCK word has changed since its
+/// last request. Each change of the word means that another transaction was faster.
 const AGAIN_MAX: u8 = 4;
 
-/// Leases in LOCK words.
+/// The kind of locks in which readers hold leases in LOCK words.
 pub struct ByLease;
 
 impl Locks for ByLease {
-    /// A lease keeps no reader away. A writer finds it when it asks for the lock.
+    /// A lease of another transaction does not stop a reader. A writer finds another transaction's lease when it
+    /// requests the lock.
     #[inline(always)]
     fn judge<A: Access>(access: &A, lock: u64, me: OwnerTag, _: Mode) -> LockState {
         match LockWord::from_word(lock).held_against(me).is_some()
@@ -84,11 +88,12 @@ impl Locks for ByLease {
     }
 }
 
-/// Opens the window of a transaction that is about to ask for its first lease. A transaction that has read without
-/// leases goes on without them.
+/// Opens the window of time of a transaction that is about to request its first lease. A transaction that has already
+/// read records without leases continues without leases.
 async fn open(cx: &Context, txn: &mut Txn) {
     let asks = |entry: &Entry| entry.mode == Mode::Read && entry.progress != Progress::Done;
-    // Entries behind those that are fetched now count, too: such a record is asked for again in its place.
+    // The check also covers the entries after those that this fetch reads, because a record of a later entry may be
+    // requested again here.
     let has_read = txn.entries.iter().any(|entry| entry.watched);
     let has_window = txn.leases.reads_since.is_some();
     if has_window || has_read || !txn.entries[txn.fetched..].iter().any(asks) {
@@ -100,9 +105,9 @@ async fn open(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Returns the word of a lease that begins now in place of `before`, and its end, where clocks tell. The new lease
-/// ends no earlier than the one before it: this reader may not know whether that one has ended, and other readers may
-/// still rely on it.
+/// Returns the word of a new lease that replaces the word `before`. If clocks are synchronized, returns the new
+/// lease's end, too. The new lease ends no earlier than the lease in `before`. Other readers may still rely on the
+/// old lease, because this reader cannot be sure that it has ended.
 fn new_lease(cx: &Context, txn: &Txn, before: LockWord) -> (u64, Option<Nanos>) {
     let length = txn.leases.reads_since.map_or(Nanos(0), |(_, word)| word.lease());
     let now = cx.port.clock();
@@ -113,43 +118,45 @@ fn new_lease(cx: &Context, txn: &Txn, before: LockWord) -> (u64, Option<Nanos>) 
     (LockWord::lease(end.0).word(), Some(end))
 }
 
-/// Returns when a lease ends, if it has not ended and others can rely on it, too.
+/// Returns the end of the lease in `found` if this transaction can rely on that lease, too.
 fn end_of_valid(cx: &Context, found: LockWord) -> Option<Nanos> {
     let end = Nanos(found.as_lease()?);
     (cx.port.clock().latest < end).then_some(end)
 }
 
-/// Returns how long a writer has to wait until a lease has ended.
+/// Returns the time that a writer has to wait until a lease has ended.
 fn remaining(cx: &Context, lease: u64) -> Nanos {
     let now = cx.port.clock();
     match now.latest {
-        // The lease began before its word was seen.
+        // The lease began before this writer saw its word, so the length of a whole lease is long enough.
         Nanos(u64::MAX) => cx.node.read_lease().wait(),
         _ => Nanos((lease + 1).saturating_sub(now.earliest.0)),
     }
 }
 
-/// Asks for a lease on a record.
+/// Requests a lease on a record.
 fn share(cx: &Context, txn: &mut Txn, address: Address) -> u32 {
     let (lease, end) = new_lease(cx, txn, LockWord::FREE);
     note_end(&mut txn.leases, end);
     ask_lease(cx, txn, address, lease)
 }
 
-/// Notes that the transaction relies on a lease with this end.
+/// Notes that the transaction relies on a lease that ends at `end`.
 fn note_end(leases: &mut Leases, end: Option<Nanos>) {
     leases.first_end = [leases.first_end, end].into_iter().flatten().min();
 }
 
-/// Asks again: for a lease in place of one that has ended, or for the lock in place of a lease. A lock that this
-/// round asks for already is not asked for twice: the second answer would say that the first was granted.
+/// Requests a lock again: a lease to replace one that has ended, or the exclusive lock to replace a lease. Does not
+/// request a lock twice in one round. The second request would be refused by the lock that the first one took, so the
+/// grant would be hidden.
 fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     let met = LockWord::from_word(txn.locks[index as usize].met);
     let (lease, end) = new_lease(cx, txn, met);
     let Txn { locks, round, tag, leases, assumes_locks, .. } = txn;
     let lock = &mut locks[index as usize];
     if lock.held_as == HeldAs::Lease && mode != Mode::Read {
-        // The lease in the word is waited for like another's: other readers may rely on it.
+        // The writer waits even if the lease in the word was its own, because other readers may also rely on that
+        // lease.
         (lock.held_as, lock.met, lock.granted) = (HeldAs::Exclusive, 0, *assumes_locks);
     } else if !lock.is_due {
         return;
@@ -170,7 +177,7 @@ fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     lock.asked_again += 1;
 }
 
-/// Returns the outcome of a lock; see [`crate::steps::access::Access::taken`].
+/// Returns the outcome of the request for a lock; see [`crate::steps::access::Access::taken`].
 fn taken(access: &impl Access, cx: &Context, txn: &mut Txn, index: u32) -> LockOutcome {
     let Txn { locks, round, leases, .. } = txn;
     let lock = &mut locks[index as usize];
@@ -198,18 +205,18 @@ fn taken(access: &impl Access, cx: &Context, txn: &mut Txn, index: u32) -> LockO
     LockOutcome::NotYet
 }
 
-/// Returns whether a lease stands where this transaction wants to write.
+/// Returns whether a lease keeps this transaction from taking an exclusive lock.
 fn is_kept_off(lock: &Lock) -> bool {
     let meets_lease = LockWord::from_word(lock.met).as_lease().is_some();
     meets_lease && lock.held_as == HeldAs::Exclusive && lock.verb != HELD
 }
 
-/// Whether there is a lease to wait for.
+/// Returns whether the transaction has to wait for the end of a lease.
 fn has_to_wait(txn: &Txn) -> bool {
     txn.locks.iter().any(is_kept_off)
 }
 
-/// Waits until all leases have ended where this transaction wants to write.
+/// Waits until all leases on records that this transaction wants to write have ended.
 async fn wait(access: &impl Access, cx: &Context, txn: &Txn) {
     let ends = txn.locks.iter().filter(|lock| is_kept_off(lock));
     let ends = ends.filter_map(|lock| LockWord::from_word(lock.met).as_lease());
@@ -222,8 +229,8 @@ async fn wait(access: &impl Access, cx: &Context, txn: &Txn) {
     cx.port.end_wait(since, longest).await;
 }
 
-/// Validates, when all locks are held, all reads that may have changed. A read whose lease still holds now needs no
-/// validation.
+/// When the transaction holds all its locks, validates all its reads whose records may have changed. A read whose
+/// lease is still valid needs no validation.
 pub(crate) async fn confirm(
     access: &impl Access,
     cx: &Context,
@@ -236,7 +243,7 @@ pub(crate) async fn confirm(
     validate_those(access, cx, txn, which).await
 }
 
-/// Returns whether all leases on which this transaction relies still hold.
+/// Returns whether all leases on which this transaction relies are still valid.
 async fn hold(access: &impl Access, cx: &Context, txn: &mut Txn) -> bool {
     let Some((window, word)) = txn.leases.reads_since.take() else { return false };
     let is_shorter = cx.port.close_window(window, word.lease()).await.is_shorter;

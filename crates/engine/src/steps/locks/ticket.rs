@@ -1,12 +1,12 @@
-//! Locks in turn: a transaction takes a ticket by FAA and waits for its turn.
+//! Locks with tickets: a transaction takes a ticket by FAA and waits until the ticket is served.
 //!
-//! Invariants: each ticket is served in its turn, however its transaction ends. A transaction that gives up releases
-//! all locks that it holds. Then it waits for the turn of each ticket that is left, and passes the turn on. So no
-//! transaction waits for ever: one that holds a lock while it waits gives up after [`PATIENCE`], and one that holds
-//! none is in no other's way.
+//! Invariants: each ticket is served in its order, even if its transaction aborts. A transaction that aborts while it
+//! waits releases all locks that it holds. After that, the transaction waits until each of its other tickets is
+//! served, and immediately lets the next ticket be served. So no transaction waits for ever. A transaction that holds
+//! a lock while it waits aborts after [`PATIENCE`]. A transaction that holds no lock blocks no other.
 //!
-//! A reader's lock becomes a writer's by leaving and coming again, in one FAA. The earlier read is then compared with
-//! the record.
+//! One FAA upgrades a reader's lock to a writer's: it releases the reader's ticket and takes a writer's ticket. After
+//! the upgrade, the transaction compares its earlier read with the record.
 //!
 //! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD
 //! 2018; see docs/protocols/dslr.md.
@@ -23,32 +23,34 @@ use tarn_fabric::rng::mix;
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 use tarn_store::layout::{COUNT_MAX, LOCK_AT, LockWord, Ticket, TicketWord};
 
-/// After so long, or up to four times as long, a transaction that waits assumes a deadlock. The times differ, so that
-/// the transactions of one deadlock do not all give up. With each try a transaction waits twice as long, up to
-/// [`TRIES_MAX`] times: transactions before it that have given up pass their tickets on one after the other.
+/// After one to four times this time, a waiting transaction assumes a deadlock. Transactions wait for different
+/// times, so that the transactions of one deadlock do not all abort. With each try a transaction waits twice as long,
+/// up to [`TRIES_MAX`] times. A later try must wait longer, because aborted transactions before it pass their tickets
+/// on one after the other.
 const PATIENCE: Nanos = Nanos(50_000);
 const TRIES_MAX: u32 = 8;
-/// The first and the longest pause between two looks.
+/// The first pause between two reads of a lock word, and the longest one.
 const PAUSE: Nanos = Nanos(100);
 const PAUSE_MAX: Nanos = Nanos(3_200);
 
-/// The greatest count of variants without [`Rule::WideCounts`], which set words back all the time. It is more than a
-/// transaction has records: else each of its tries could meet another word at its end.
+/// The greatest count in a word of variants without [`Rule::WideCounts`], which therefore set words back to 0 very
+/// often. The limit is greater than the number of records of a transaction; otherwise each try of the transaction
+/// could meet another word whose counts have reached the limit.
 const COUNT_MAX_NARROW: u16 = 32;
 
-/// [`Lock::asked_again`] of a reader's lock that became a writer's; and of a ticket that came too late, for a word
-/// whose counts have ended.
+/// Values of [`Lock::asked_again`]: for a reader's lock that was upgraded to a writer's, and for a ticket in a word
+/// whose counts have reached their limit.
 const UPGRADED: u8 = 1;
 const OVER: u8 = 2;
 
-/// Tickets in LOCK words, for readers and writers.
+/// The kind of locks in which readers and writers take tickets in LOCK words.
 pub struct ByTicket;
 
 impl Locks for ByTicket {
     const GIVES_SHARES_BACK: bool = true;
 
-    /// The word does not say which transaction holds the record, and a transaction that wants the record takes a
-    /// ticket. An earlier read only tells the record's place.
+    /// The LOCK word does not name the transaction that holds the record, so a transaction that wants the record
+    /// always takes a ticket. A read before the lock only tells where the record is.
     #[inline(always)]
     fn judge<A: Access>(_: &A, _: u64, _: OwnerTag, _: Mode) -> LockState {
         LockState::Free
@@ -123,7 +125,8 @@ fn ticket(lock: &Lock) -> Option<Ticket> {
     }
 }
 
-/// Asks for a record in this mode: turns a reader's lock that is held into a writer's, if need be.
+/// Requests a record in this mode: if the transaction holds only the reader's lock but needs the writer's, requests
+/// the upgrade.
 fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     let lock = &mut txn.locks[index as usize];
     if mode == Mode::Read || lock.verb != HELD || ticket(lock) != Some(Ticket::Reader) {
@@ -135,7 +138,7 @@ fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     (lock.granted, lock.asked_again) = (false, UPGRADED);
 }
 
-/// Returns the outcome of a ticket; see [`crate::steps::access::Access::taken`].
+/// Returns the outcome of a request for a ticket; see [`crate::steps::access::Access::taken`].
 fn taken(access: &impl Access, txn: &mut Txn, (index, mode): (u32, Mode)) -> LockOutcome {
     let Txn { locks, round, .. } = txn;
     let lock = &mut locks[index as usize];
@@ -158,28 +161,29 @@ fn taken(access: &impl Access, txn: &mut Txn, (index, mode): (u32, Mode)) -> Loc
     match lock.is_due {
         true if lock.asked_again == OVER => LockOutcome::Refused,
         true => LockOutcome::NotYet,
-        // Another entry of this transaction has asked for the record, to read it.
+        // Another entry of this transaction has requested the record for reading only.
         false if mode != Mode::Read && ticket == Ticket::Reader => LockOutcome::NotYet,
         false => LockOutcome::Held,
     }
 }
 
-/// Returns whether there is a turn to wait for.
+/// Returns whether the transaction has a ticket that is not served yet.
 fn has_to_wait(txn: &Txn) -> bool {
     txn.locks.iter().any(|lock| lock.is_due)
 }
 
-/// A word that was read, and its value.
+/// The address of a lock word that was read, and the value that the read found.
 type Seen = Option<(Address, u64)>;
 
-/// The value of the word directly after this ticket was taken.
+/// The value that the lock word had immediately after this ticket was taken.
 fn behind_coming(lock: &Lock, ticket: Ticket) -> u64 {
     let left = if lock.asked_again == UPGRADED { Ticket::Reader.goes() } else { 0 };
     lock.met + left + ticket.comes()
 }
 
-/// Reads the words of all tickets that are due, the first of them by [`tarn_fabric::round::Round::watch`]. A ticket
-/// whose turn has come is not due any more. Returns whether the first word has changed.
+/// Reads the lock words of all tickets that are not served yet. Reads the first of these words by
+/// [`tarn_fabric::round::Round::watch`]. Notes each ticket that is now served as granted. Returns whether the first
+/// lock word has changed since it was last read.
 async fn look(cx: &Context, txn: &mut Txn, seen: &mut Seen) -> Result<bool, Failure> {
     let Txn { round, locks, .. } = txn;
     round.begin();
@@ -217,10 +221,10 @@ fn longer(pause: Nanos) -> Nanos {
     Nanos((2 * pause.0).min(PAUSE_MAX.0))
 }
 
-/// Waits for the turns of all tickets.
+/// Waits until all tickets are served.
 ///
 /// # Errors
-/// Patience has ended: another transaction may wait for this one as well.
+/// The time [`PATIENCE`] is over; perhaps another transaction waits for this one in a deadlock.
 async fn wait(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     access.enter(cx, Phase::WaitTurn);
     let (since, mut pause, mut seen) = (cx.port.now(), PAUSE, None);
@@ -241,8 +245,8 @@ async fn wait(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), F
     }
 }
 
-/// Ends a fetch that has failed, so that nothing of this transaction is in the way of others. Returns the failure,
-/// which may be another by then.
+/// Cleans up after a fetch that has failed, so that no ticket of this transaction blocks other transactions. Returns
+/// `failure`, or another failure that happened during the cleanup.
 async fn leave(access: &impl Access, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     if !has_to_wait(txn) {
         return failure;
@@ -250,11 +254,11 @@ async fn leave(access: &impl Access, cx: &Context, txn: &mut Txn, failure: Failu
     pass_on(access, cx, txn).await.err().unwrap_or(failure)
 }
 
-/// Releases the locks that are held, after a fetch that failed with tickets whose turn has not come. Passes these
-/// tickets on in their turn.
+/// After a fetch that failed while it waited for tickets, releases the locks that the transaction holds. After that,
+/// waits for each of the transaction's other tickets, and releases it when it is served.
 ///
 /// # Errors
-/// The fabric's: then tickets are lost, and the tickets behind them wait in vain.
+/// The fabric fails: then tickets are lost, and the tickets after them are never served.
 async fn pass_on(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     access.enter(cx, Phase::PassOn);
     txn.round.begin();
@@ -292,8 +296,9 @@ async fn pass_on(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<()
     }
 }
 
-/// Waits until a word whose counts have ended is set back, and sets it back once it is at rest. Meanwhile no
-/// transaction that has seen the end of the counts takes a ticket: else new tries would keep the word from resting.
+/// Waits until a lock word whose counts have reached their limit is set back to 0. If no ticket of the word is in
+/// use, sets the word back itself. During this wait, a transaction that has seen the limit takes no new ticket;
+/// otherwise new tickets would keep the word in use for ever.
 async fn set_back(
     access: &impl Access,
     cx: &Context,

@@ -1,8 +1,8 @@
-//! Log entries that are longer than their area. The transaction takes blocks before it writes the entry, and sends
-//! the entry in parts.
+//! Log entries that are longer than their log area. The transaction allocates blocks before it writes the entry, and
+//! sends the entry in parts.
 //!
-//! Invariant: the blocks are there, in every group that is written, before the entry is made. The bytes of such an
-//! entry: [`tarn_store::log::blocks`].
+//! Invariant: every group that the transaction writes has the blocks before the transaction makes the entry.
+//! [`tarn_store::log::blocks`] describes the bytes of such an entry.
 
 use crate::site::Context;
 use crate::steps::log::send::add_part;
@@ -14,10 +14,11 @@ use tarn_store::log::blocks::{LINK_BYTES, in_area, in_block};
 use tarn_store::log::seal_chained;
 use tarn_store::memory::heap::LOG_OWNER;
 
-/// Notes the length of the transaction's entry, of which its area holds `room` bytes.
+/// Notes the length of the transaction's log entry if its log area, which has `room` bytes, is too small for the
+/// entry.
 ///
 /// # Errors
-/// The entry is longer than a log may be.
+/// The entry is longer than the limit of a log entry.
 #[inline]
 pub(crate) fn note_length(
     cx: &Context,
@@ -43,11 +44,11 @@ fn note_long(cx: &Context, txn: &mut Txn, len: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Gives the transaction's entry the blocks that it needs, in every group that is written. Call it before the entry
-/// is made.
+/// Allocates the blocks that the transaction's log entry needs, in every group that the transaction writes. The
+/// caller makes the entry only after this call.
 ///
 /// # Errors
-/// `OutOfMemory`, or the fabric's.
+/// `OutOfMemory`, or a failure of the fabric.
 #[cold]
 pub(crate) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let (catalog, blocks) = (&cx.database().catalog, &cx.database().log_blocks);
@@ -70,14 +71,14 @@ pub(crate) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Completes an entry that was made as if its area had room for all of it.
+/// Completes a log entry that was written as if its log area had room for the whole entry.
 #[cold]
 pub(crate) fn complete(txn: &mut Txn, at: BufferOffset, len: usize) {
     debug_assert_eq!(txn.chain.bytes, len);
     seal_chained(txn.round.words_mut(at, len / 8), txn.tag);
 }
 
-/// Adds the entry for the copy of one group at `position`, in as many WRITEs as it needs.
+/// Adds the log entry for one group's replica at `position`, in as many WRITEs as the entry needs.
 #[cold]
 pub(crate) fn add_log(
     cx: &Context,

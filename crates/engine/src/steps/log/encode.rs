@@ -1,7 +1,8 @@
-//! The bytes that a transaction writes into its log: its locks and pieces, as an entry of old or of new bytes.
+//! The bytes that a transaction writes into its log. An entry lists the transaction's locks and pieces, either with
+//! their old bytes or with their new bytes.
 //!
-//! Invariant: the length that is planned is the length that is written. The layout of entries:
-//! [`tarn_store::log::undo`].
+//! Invariant: the length that a function computes before the entry is written equals the length of the written entry.
+//! [`tarn_store::log::undo`] describes the layout of entries.
 
 use super::chain;
 use crate::transaction::working_set::{Lock, PendingWrite, Txn};
@@ -9,12 +10,12 @@ use tarn_fabric::round::BufferOffset;
 use tarn_store::log::pieces::OldBytes;
 use tarn_store::log::undo::{LoggedRecord, entry_bytes, write_entry};
 
-/// Length of the transaction's entry of old bytes.
+/// The number of bytes of the transaction's log entry that contains old bytes.
 pub(crate) fn undo_bytes(txn: &Txn) -> usize {
     bytes_of(txn, txn.pieces.iter().filter(|piece| piece.logged))
 }
 
-/// Length of the transaction's entry of new bytes.
+/// The number of bytes of the transaction's log entry that contains new bytes.
 pub(crate) fn redo_bytes(txn: &Txn) -> usize {
     bytes_of(txn, txn.pieces.iter())
 }
@@ -24,13 +25,15 @@ fn bytes_of<'a>(txn: &Txn, pieces: impl Iterator<Item = &'a PendingWrite> + Clon
     entry_bytes(txn.locks.len(), pieces.count(), padded)
 }
 
-/// Writes the entry of old bytes into the transaction's buffer. Returns its place and its length.
+/// Writes the log entry with the old bytes into the transaction's buffer. Returns the entry's place in the buffer and
+/// its length.
 pub(crate) fn encode_undo(txn: &mut Txn) -> (BufferOffset, usize) {
     let len = undo_bytes(txn);
     encode(txn, len, |piece| piece.logged.then_some(piece.old))
 }
 
-/// Writes the entry of new bytes into the transaction's buffer. Returns its place and its length.
+/// Writes the log entry with the new bytes into the transaction's buffer. Returns the entry's place in the buffer and
+/// its length.
 pub(crate) fn encode_redo(txn: &mut Txn) -> (BufferOffset, usize) {
     let len = redo_bytes(txn);
     encode(txn, len, |piece| Some(piece.new))
@@ -54,7 +57,7 @@ fn encode(
     (at, len)
 }
 
-/// The record that a lock protects, as an entry names it.
+/// The description, in a log entry, of the record that a lock protects.
 #[inline]
 pub(crate) fn logged(lock: &Lock) -> LoggedRecord {
     LoggedRecord {

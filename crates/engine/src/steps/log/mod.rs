@@ -1,6 +1,7 @@
-//! Sends a transaction's log entry to the copies of its log areas.
+//! Sends a transaction's log entry to the replicas of its log areas.
 //!
-//! Invariant: at each node the entry precedes the data. The layout and the reading of entries: [`tarn_store::log`].
+//! Invariant: at each node the log entry arrives before the data. [`tarn_store::log`] describes the layout of entries
+//! and reads them.
 
 pub(crate) mod chain;
 pub(crate) mod encode;

@@ -1,6 +1,7 @@
-//! A transaction's log entry and data, as they are sent to the replicas of a group.
+//! Sends a transaction's log entry and data to the replicas of a group.
 //!
-//! Invariant: at each node the entry comes before the data, in one batch; pieces are written in their order.
+//! Invariant: at each node the log entry comes before the data in the same batch, and the pieces of data are written
+//! in their order.
 
 use super::chain;
 use crate::site::Context;
@@ -13,7 +14,8 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 use tarn_store::ids::Failure;
 
-/// Adds the log entry for the copy of one group at `position`. The entry's checksum shows whether it is torn.
+/// Adds the log entry for one group's replica at `position`. The entry's checksum shows whether the entry in memory
+/// is incomplete.
 #[inline]
 pub(crate) fn add_log(
     cx: &Context,
@@ -28,7 +30,7 @@ pub(crate) fn add_log(
     }
 }
 
-/// Adds a contiguous part of a log entry, in as many WRITEs as it needs.
+/// Adds a contiguous part of a log entry, in as many WRITEs as the part needs.
 #[inline]
 pub(crate) fn add_part(round: &mut Round, target: Target, entry: BufferOffset, len: usize) {
     for from in (0..len).step_by(VERB_BYTES_MAX) {
@@ -37,7 +39,7 @@ pub(crate) fn add_part(round: &mut Round, target: Target, entry: BufferOffset, l
     }
 }
 
-/// Adds one group's log and data, to the replicas (by position) that `choose` names.
+/// Adds the log entry and the data of one group. The WRITEs go to the replicas whose position `choose` accepts.
 pub(crate) fn add_data(
     cx: &Context,
     txn: &mut Txn,
@@ -48,7 +50,8 @@ pub(crate) fn add_data(
     add_pieces(cx, txn, group, log, choose, |_| true);
 }
 
-/// Adds one group's log and data like [`add_data`], but of the data only those pieces for which `is_meant` is true.
+/// Adds the log entry and data of one group like [`add_data`], but only those pieces of data for which `is_meant` is
+/// true.
 pub(crate) fn add_pieces(
     cx: &Context,
     txn: &mut Txn,
@@ -77,8 +80,8 @@ pub(crate) fn add_pieces(
     }
 }
 
-/// Returns whether `next` lies directly behind `piece`, in memory and in the buffer, and in one line with it. Then
-/// one WRITE brings both at once.
+/// Returns whether `next` directly follows `piece` both in memory and in the buffer, and all their bytes lie in one
+/// cache line. If the function returns true, one WRITE brings both pieces to memory together.
 fn continues(piece: &PendingWrite, next: &PendingWrite) -> bool {
     let len_bytes = piece.len_bytes as usize;
     let end = piece.address.offset_bytes() + u64::from(piece.len_bytes + next.len_bytes);
@@ -87,17 +90,19 @@ fn continues(piece: &PendingWrite, next: &PendingWrite) -> bool {
         && piece.address.offset_bytes() / LINE_BYTES as u64 == (end - 1) / LINE_BYTES as u64
 }
 
-/// Makes the transaction's redo entry invalid at every copy. Then recovery cannot take another transaction's VERSION
-/// for this one's. The transaction has written no data, and is not in doubt any more.
+/// Makes the transaction's redo entry invalid at every replica of the log area. After this call, recovery cannot
+/// mistake another transaction's VERSION for a version of this transaction. This transaction has written no data, and
+/// is not in doubt any more after this call.
 ///
-/// A node that does not answer has lost its copy. If a node refuses this node's writes, the transaction's locks stay.
-/// Recovery of this node finds them in the entry, and releases them.
+/// A node that does not answer has lost its copy of the entry. If a node refuses writes from this node, the
+/// transaction's locks are not released. Recovery of this node finds these locks in the entry, and releases them.
 pub(crate) async fn take_back(cx: &Context, txn: &mut Txn) {
     let area = cx.database().catalog.log(txn.groups[0], txn.coordinator);
     add_clear(&mut txn.round, cx.groups.whole().all(area));
     let mut is_gone = cx.port.execute(&mut txn.round).await.is_ok();
     if !is_gone {
-        // It is not known which part of that round has happened: send each write by itself.
+        // The failed round does not tell which of its writes have happened, so each write is sent again in a round of
+        // its own.
         is_gone = true;
         let copies: Vec<Target> = cx.groups.whole().all(area).collect();
         for copy in copies {
@@ -114,7 +119,7 @@ pub(crate) async fn take_back(cx: &Context, txn: &mut Txn) {
     txn.in_doubt = false;
 }
 
-/// Begins a round after which no entry stands at these copies of an area.
+/// Begins a round that makes the log area at each of `copies` contain no entry.
 fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
     round.begin();
     let none = round.reserve(8);
@@ -122,10 +127,11 @@ fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
     copies.for_each(|copy| round.write_private(copy, none, 8));
 }
 
-/// Sends the undo log in a round of its own, to the replicas of the first `groups` of the groups that are written.
+/// Sends the undo log in a round of its own, to the replicas of the first `groups` groups that the transaction
+/// writes.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Result<(), Failure> {
     txn.round.begin();
     let log = encode_undo(txn);
@@ -140,11 +146,11 @@ pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Resu
     Ok(())
 }
 
-/// Planted bug: sends data and unlock in one batch to the primary, before the backups have acknowledged. The backups'
-/// batch is sent after the primary's, which is one of the orders in which they may land.
+/// Planted bug: sends data and unlock to the primary in one batch, before the backups have acknowledged the data. The
+/// backups' batch is sent after the primary's. The batches could land in this order even if both were sent together.
 ///
 /// # Errors
-/// `CommitUnknown`.
+/// `CommitUnknown`, because some of the data may have been written.
 pub(crate) async fn write_and_unlock_early(
     cx: &Context,
     txn: &mut Txn,

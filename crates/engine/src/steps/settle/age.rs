@@ -1,14 +1,15 @@
 //! Tells which of two transactions under one coordinator's number came first.
 //!
-//! Invariant: counts are compared within one thread's life alone, since two other tags have nothing in common that
-//! grows.
+//! Invariant: transactions' counts are compared only within one thread of one node's incarnation, because counts of
+//! different threads are unrelated.
 
 use super::Asker;
 use std::cmp::Ordering;
 use tarn_store::ids::{OwnerTag, TxnId};
 
-/// Returns whether a transaction without a log entry may have had one that was replaced. Then nothing can be said of
-/// it. `others` are the tags in its coordinator's area.
+/// Returns whether a transaction without a log entry may have had an entry that was replaced later. If so, the
+/// outcome of the transaction without an entry cannot be known. `others` are the tags of the entries in its
+/// coordinator's log area.
 pub(crate) fn is_gone(mut others: impl Iterator<Item = OwnerTag>, id: TxnId, asker: Asker) -> bool {
     match asker {
         Asker::Itself => others.any(|tag| age(tag, id) == Age::Later),
@@ -21,13 +22,13 @@ pub(crate) fn is_gone(mut others: impl Iterator<Item = OwnerTag>, id: TxnId, ask
 enum Age {
     Earlier,
     Later,
-    /// Not known. Each thread counts for itself, and nodes that had the number one after the other have no count in
-    /// common.
+    /// The order is not known. Each thread counts its own transactions. So counts of two threads, or of two nodes
+    /// that had the coordinator's number one after the other, cannot be compared.
     Unknown,
 }
 
-/// Returns whether `tag` came before `id` or after it. If it came after, `id` was settled before, and its log entry
-/// is gone.
+/// Returns whether the transaction `tag` came before or after the transaction `id`. If `tag` came after `id`, then
+/// `id` was settled before, and its log entry no longer exists.
 fn age(tag: OwnerTag, id: TxnId) -> Age {
     let (node, other) = (tag.node(), id.node());
     let lives = node.incarnation.0.cmp(&other.incarnation.0);

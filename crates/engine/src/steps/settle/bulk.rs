@@ -1,8 +1,8 @@
-//! Many verbs at once: READs, WRITEs and CASes of words, in as few rounds as their number allows.
+//! Sends many verbs together: READs, WRITEs and CASes of words, in as few rounds as their number allows.
 //!
-//! Invariant: verbs to one node take effect in the order of the wishes. A round that a dead memory node broke is sent
-//! again without that node. So only verbs that may be repeated are offered here: READ, WRITE of given bytes, and CAS
-//! of a word that never comes back.
+//! Invariant: verbs to one node take effect in the order of the list. If a dead memory node makes a round fail, the
+//! round is sent again without that node. So this module offers only verbs that may be repeated: READ, WRITE of given
+//! bytes, and CAS of a word whose old value never returns.
 
 use crate::site::Context;
 use std::collections::BTreeSet;
@@ -11,21 +11,21 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 use tarn_store::ids::Failure;
 
-/// Most verbs of one round.
+/// The maximum number of verbs of one round.
 const VERBS_MAX: usize = 512;
-/// Most bytes that one round moves.
+/// The maximum number of bytes that one round moves.
 const BYTES_MAX: usize = 256 << 10;
 
-/// One verb that is asked for.
+/// One verb that the caller wants to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
-    /// Reads so many bytes.
+    /// Reads the given number of bytes.
     Read(Target, usize),
-    /// Writes these bytes.
+    /// Writes the given bytes.
     Write(Target, Vec<u8>),
-    /// Sets a word to 0 if it has this value.
+    /// Sets a word to 0 if it has the given value.
     Clear(Target, u64),
-    /// Sets a word to the second value if it has the first.
+    /// Sets a word to the second value if it has the first value.
     Swap(Target, u64, u64),
 }
 
@@ -48,12 +48,12 @@ impl Wish {
     }
 }
 
-/// The outcome of a wish.
+/// The outcome of one verb.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// The bytes that were read; empty for a wish that reads nothing.
+    /// The bytes that were read; empty for a verb that reads nothing.
     Done(Vec<u8>),
-    /// Its node is down.
+    /// The verb's node is down.
     Down,
 }
 
@@ -65,7 +65,7 @@ impl Answer {
     }
 }
 
-/// Sends wishes in few rounds. See the module's text.
+/// Sends a list of verbs in few rounds. The module's text describes which verbs are allowed.
 pub(crate) struct Bulk<'a> {
     cx: &'a Context,
     round: Round,
@@ -77,8 +77,8 @@ impl<'a> Bulk<'a> {
         Bulk { cx, round: Round::new(), down: BTreeSet::new() }
     }
 
-    /// Carries out all wishes. Returns the answers in the order of the wishes. Wishes to different nodes take effect
-    /// in no particular order.
+    /// Sends all verbs in the list `wishes`. Returns the answers in the order of the list. Verbs to different nodes
+    /// take effect in no particular order.
     pub(crate) async fn run(&mut self, wishes: &[Wish]) -> Result<Vec<Answer>, Failure> {
         let mut answers = Vec::with_capacity(wishes.len());
         let mut rest = wishes;

@@ -1,9 +1,9 @@
-//! Reads log areas: finds the transactions that have left a valid entry.
+//! Reads log areas to find the transactions that have left a valid log entry.
 //!
-//! Invariant: an entry that is found whole at any live node is the transaction's. An entry that is found nowhere had
-//! no data anywhere (docs/design/0004-fused-undo-log.md), unless an area's last copy is lost. An area may hold
-//! entries of several transactions, in different groups. All but the last of them are over, and resolving them again
-//! changes nothing.
+//! Invariant: if an entry is found complete at any live node, it is the transaction's entry. If an entry is found at
+//! no node, its transaction has written no data (docs/design/0004-fused-undo-log.md), unless the last copy of its
+//! area is lost. A coordinator's area may hold entries of several transactions, in different groups. All of these
+//! transactions except the newest are over, so resolving them again changes nothing.
 
 use super::{Answer, Bulk, Wish};
 use crate::site::Context;
@@ -15,49 +15,49 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Failure, OwnerTag, Resolution};
 use tarn_store::log::{Entry, LOG_HEADER_BYTES, SETTLING, announced_bytes, blocks, is_chained};
 
-/// A transaction that left an entry, as its protocol's hooks receive it.
+/// A transaction that has left a log entry, in the form that the functions of its protocol receive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unsettled<E> {
-    /// The entry, with the facts that its protocol has found out since.
+    /// The log entry, with the facts that its protocol has found out about the transaction.
     pub entry: E,
     /// The coordinator whose log area has the entry.
     pub coordinator: u32,
-    /// Whether a resolver has begun to undo it (with entries of new bytes: to finish it).
+    /// Whether a resolver has begun to undo the transaction (for entries of new bytes: to complete it).
     pub undoing: bool,
-    /// How the transaction ends, once that is decided. `None` as well if only its coordinator knew, and nothing else
-    /// can tell.
+    /// The transaction's outcome, after it was decided. The outcome is also `None` if only the transaction's
+    /// coordinator knew it, and memory does not show it.
     pub decision: Option<Resolution>,
 }
 
 impl<E> Unsettled<E> {
-    /// Returns how the transaction ends.
+    /// Returns the transaction's outcome.
     ///
     /// # Panics
-    /// If it was not decided yet: our bug.
+    /// The outcome is not decided yet. That is a bug in this program.
     pub fn resolution(&self) -> Resolution {
         self.decision.expect("the entry was decided before")
     }
 }
 
-/// The head of one copy of a log area.
+/// The first words of one copy of a log area.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// The coordinator whose area it is.
+    /// The coordinator to which the area belongs.
     pub coordinator: u32,
-    /// Where the copy lies.
+    /// The place of this copy of the area.
     pub target: Target,
-    /// The tag that stands there; its entry may be torn.
+    /// The tag in the area's first word. The entry after this tag may be incomplete.
     pub tag: OwnerTag,
-    /// Whether the head carries the mark of [`Unsettled::undoing`].
+    /// Whether the head has the mark for [`Unsettled::undoing`].
     pub undoing: bool,
     group: GroupId,
-    /// The entry's length, as its head says.
+    /// The number of bytes of the entry, according to its head.
     bytes: usize,
-    /// Whether the head says that the entry goes on outside the area.
+    /// Whether the entry continues outside the area, according to its head.
     is_chained: bool,
 }
 
-/// Returns where the copies of a coordinator's log area lie, in all groups.
+/// Returns the places of all copies of a coordinator's log area, in all groups.
 pub fn copies(cx: &Context, coordinator: u32) -> Vec<Target> {
     copies_by_group(cx, coordinator).map(|(_, target)| target).collect()
 }
@@ -72,22 +72,22 @@ fn copies_by_group(cx: &Context, coordinator: u32) -> impl Iterator<Item = (Grou
     copies.into_iter()
 }
 
-/// The heads of some coordinators' log areas.
+/// The heads of the log areas of some coordinators.
 #[derive(Debug)]
 pub struct Heads {
-    /// The heads of the areas in which a tag stands, at every live node.
+    /// The heads of all areas that contain a tag, at every live node.
     pub found: Vec<Head>,
-    /// A node that took the last copy of one of these areas with it. An entry that is not among those found may have
-    /// stood there.
+    /// A node that failed and had the last copy of one of these areas. That copy may have contained an entry that is
+    /// not among the found ones.
     pub lost: Option<NodeSlot>,
 }
 
 impl Heads {
-    /// Makes sure that all areas were read: then a transaction that was not found left nothing.
+    /// Checks that all areas were read. If all areas were read, a transaction that was not found has left no entry.
     ///
     /// # Errors
-    /// `NodeDown`, if an entry may be gone with the last copy of its area. Then it is not known how its transaction
-    /// ended.
+    /// `NodeDown`, if an entry may be lost with the last copy of its area. The outcome of this entry's transaction is
+    /// then not known.
     pub fn whole(&self, cx: &Context) -> Result<(), Failure> {
         match self.lost {
             Some(node) => Err(cx.port.note_failure(FabricError::NodeDown(node)).into()),
@@ -96,10 +96,10 @@ impl Heads {
     }
 }
 
-/// Reads the heads of these coordinators' areas.
+/// Reads the heads of the log areas of these coordinators.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Heads, Failure> {
     let places: Vec<(u32, GroupId, Target)> = coordinators
         .flat_map(|number| {
@@ -130,10 +130,10 @@ pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Heads, Fail
     Ok(Heads { found, lost })
 }
 
-/// Reads the whole entries under these heads, one of each transaction.
+/// Reads the complete entries that belong to these heads, one entry of each transaction.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unsettled<E>>, Failure> {
     let area_bytes = cx.database().catalog.options().log_bytes as usize;
     let mut found: Vec<Unsettled<E>> = Vec::new();
@@ -169,14 +169,14 @@ pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unset
     Ok(found)
 }
 
-/// Reads an entry that goes on outside its area, as far as it is there. An entry of which a part is missing is no
-/// entry.
+/// Reads an entry that continues outside its area, up to the first part that is missing. An entry with a missing part
+/// is not valid.
 async fn gather(cx: &Context, head: &Head, area: &[u8]) -> Result<Vec<u8>, Failure> {
     let catalog = &cx.database().catalog;
     let (first, mut link) = blocks::split_area(catalog, area);
     let mut bytes = first.to_vec();
     if head.bytes as u64 > catalog.options().log_bytes_max {
-        return Ok(bytes); // no transaction wrote that
+        return Ok(bytes); // no transaction writes an entry of this length
     }
     while bytes.len() < head.bytes {
         let Some(block) = blocks::next_block(catalog, head.group, link) else { break };

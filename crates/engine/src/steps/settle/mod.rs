@@ -1,13 +1,14 @@
-//! Recovery and resolution: decide how transactions ended, by the entries that they have left in logs.
+//! Recovery and resolution: decide the outcomes of transactions by the entries that they have left in logs.
 //!
-//! Invariant: idempotent. A resolver that does it again comes to the same verdicts. A lock is taken away only by CAS
-//! of its transaction's own tag.
+//! Invariant: all steps are idempotent. A resolver that repeats them reaches the same verdicts. Recovery takes a
+//! transaction's lock away only by a CAS that expects this transaction's own tag.
 //!
 //! Map:
-//! - [`logs`] reads areas.
-//! - `undo` and `redo` decide, write and release, by entries of old bytes and of new bytes.
+//! - [`logs`] reads log areas.
+//! - `undo` and `redo` decide outcomes, write missing or old bytes, and release locks; `undo` uses entries of old
+//!   bytes, and `redo` entries of new bytes.
 //! - `bulk` sends all verbs of a step in few rounds.
-//! - `turn` is one coroutine's right to recover.
+//! - `turn` gives one coroutine at a time the right to recover.
 //! - `age` tells which of two transactions came first.
 
 mod age;
@@ -32,31 +33,32 @@ use tarn_fabric::round::Round;
 use tarn_store::ids::{Failure, OwnerTag};
 use tarn_store::log::Entry;
 
-/// The caller that asks how a transaction ended.
+/// The caller that wants to know the outcome of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asker {
-    /// The transaction's own thread, and nothing was logged under its coordinator's number since. So any other entry
-    /// in the area is older.
+    /// The transaction's own thread, if it has logged nothing since under its coordinator's number. So any other
+    /// entry in the log area is older than the transaction's entry.
     Itself,
-    /// Any other caller, at any time. Another transaction's entry in the area may be older, or may have replaced the
-    /// entry.
+    /// Any other caller, at any moment. Another transaction's entry in the log area may be older than this
+    /// transaction's entry, or may have replaced it.
     Another,
 }
 
 /// The locks that recovery releases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Whose {
-    /// Those that carry the transaction's tag.
+    /// The locks whose words contain the transaction's tag.
     Own,
-    /// Those of every record that its log names, whichever transaction holds them by now: a planted bug.
+    /// The locks of every record that the transaction's log names, even if another transaction holds them by now: a
+    /// planted bug.
     Anybodys,
 }
 
-/// Returns every transaction of a dead life that has a valid entry, in any area. The numbers of the life's
-/// coordinators need not be known.
+/// Returns every transaction of a dead node's incarnation that has left a valid entry in any log area. The caller
+/// need not know the numbers of the coordinators that belonged to this incarnation.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub(crate) async fn enumerate_logged<E: Entry>(
     cx: &Context,
     dead: NodeId,
@@ -67,59 +69,60 @@ pub(crate) async fn enumerate_logged<E: Entry>(
     logs::entries(cx, &heads).await
 }
 
-/// Returns whether a coordinator's log area holds no entry of a dead life that is not recovered yet, and never will.
-/// A life that is only taken for dead writes on until its access is revoked, also after its area was read. So its
-/// access is revoked first.
+/// Returns whether a coordinator's log area contains no entry of a dead incarnation that is not recovered yet, and
+/// will never contain one. An incarnation that is wrongly assumed dead continues to write until its access is
+/// revoked, even after its log area was read. So `is_settled` revokes the access of these incarnations before it
+/// reads the area.
 ///
 /// # Errors
-/// The fabric's.
+/// A failure of the fabric.
 pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure> {
     let dead = cx.database().membership.unrecovered();
     if dead.is_empty() {
         return Ok(true);
     }
-    // While one of these lives is left, each new configuration has the present map. If all of them are recovered
-    // meanwhile, the area is free, whatever an old map shows.
+    // While one of these incarnations is not recovered, each new configuration has the present map of log areas. If
+    // all of them are recovered in the meantime, the area is free, even if an old map shows the contrary.
     cx.follow();
     revoke(cx, &dead, &cx.groups.whole().nodes()).await?;
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
     Ok(!heads.found.iter().any(|head| dead.contains(&head.tag.node())))
 }
 
-/// Returns whether a lock's word is a stray: its owner is a life that is recovered already.
+/// Returns whether a lock word is a stray: its owner is a node's incarnation that was already recovered.
 pub(crate) fn is_stray(cx: &Context, word: u64) -> bool {
     let Some(owner) = OwnerTag::from_word(word) else { return false };
     let node = owner.node();
     node != cx.node.id && cx.database().membership.standing(node) == Standing::Recovered
 }
 
-/// Adds the verb that takes a stray away.
+/// Adds the CAS that removes a stray lock word.
 pub(crate) fn plan_free(cx: &Context, round: &mut Round, (address, word): (Address, u64)) {
     let target = cx.groups.primary(address);
     round.cas(target, word, 0);
 }
 
-/// The log that a system keeps of a transaction, and recovery by its entries.
+/// The log in which a system records its transactions, and the recovery by its entries.
 #[expect(async_fn_in_trait, reason = "called within the engine only")]
 pub trait Log<P> {
-    /// An entry as it is written, with the facts that recovery finds out about it.
+    /// A log entry, with the facts that recovery finds out about it.
     type Entry: Entry;
 
-    /// Decides of each transaction whether it has committed.
+    /// Decides for each transaction whether it has committed.
     ///
     /// # Errors
-    /// The fabric's, here and below. All of these functions are idempotent.
+    /// A failure of the fabric. All functions of this trait are idempotent.
     async fn decide(
         system: &P,
         cx: &Context,
         left: &mut [Unsettled<Self::Entry>],
     ) -> Result<(), Failure>;
 
-    /// Writes the old bytes of aborted transactions back, or the missing bytes of committed ones. Then makes their
-    /// entries invalid.
+    /// Writes the old bytes of aborted transactions back, or the missing bytes of committed transactions. After these
+    /// writes, makes the log entries of the transactions invalid.
     ///
     /// # Errors
-    /// Those of [`Log::decide`].
+    /// The same errors as [`Log::decide`].
     async fn apply(
         system: &P,
         cx: &Context,
@@ -129,7 +132,7 @@ pub trait Log<P> {
     /// Releases the locks that the transactions still hold.
     ///
     /// # Errors
-    /// Those of [`Log::decide`].
+    /// The same errors as [`Log::decide`].
     async fn release(
         system: &P,
         cx: &Context,
@@ -138,7 +141,7 @@ pub trait Log<P> {
 }
 
 impl Whose {
-    /// The locks that the recovery of this variant releases.
+    /// Returns which locks the recovery of this variant releases.
     pub(crate) fn of(system: &impl Described) -> Whose {
         if system.keeps(Rule::ReleaseOwn) { Whose::Own } else { Whose::Anybodys }
     }

@@ -1,32 +1,35 @@
-//! Recovery by redo logs: it finishes many transactions at once from their logs, or finds that they have written
-//! nothing.
+//! Recovery by redo logs. For many transactions together, recovery either completes them from their logs or finds
+//! that they have written nothing.
 //!
-//! The rule is [`tarn_store::log::redo::verdict`]'s:
-//! - A transaction that has given back any lock itself is over. A record that another transaction has written since
-//!   shows this as well, even if the record's LOCK died with a node.
-//! - Else a transaction was decided to commit if any record shows that it wrote it. The record's first line names it
-//!   as writer; or the record names no writer, and has its VERSION. Recovery then writes everything that a copy
-//!   lacks.
-//! - Of every other transaction no data are anywhere.
+//! [`tarn_store::log::redo::verdict`] has the rule:
+//! - A transaction that has itself released any of its locks is over. A record that another transaction has written
+//!   later also shows such a release, even if the record's LOCK was lost with a node.
+//! - If no lock was released, but any record shows that the transaction wrote it, the transaction was decided to
+//!   commit. A record shows its writer in one of two ways. The record's first line names the transaction as its
+//!   writer; or the record names no writer and has the transaction's VERSION. Recovery then writes everything that a
+//!   replica lacks.
+//! - A transaction of any other kind has written no data at any node.
 //!
-//! The log of a transaction that was decided to commit is marked before recovery does anything about it. So a
-//! resolver that begins anew does not mistake locks that recovery has released for locks that the transaction itself
-//! released. A transaction that needs nothing more has its entry made invalid.
+//! Recovery marks the log entry of a transaction that was decided to commit before it changes anything else of this
+//! transaction. Without the mark, a resolver that begins again would mistake locks that recovery has released for
+//! locks that the transaction itself has released. If a transaction needs nothing more, recovery makes its log entry
+//! invalid.
 //!
-//! If a transaction released locks itself, its coordinator knew how it ended. The exception is a release in one batch
-//! with the data: that batch leaves the mark, too.
+//! If a transaction released locks itself, its coordinator knew its outcome. If a transaction's releases were in one
+//! batch with its data, the coordinator may not know the outcome. Such a batch also writes the mark into the log.
 //!
-//! Last the locks that carry the transaction's tag are released, in either mode.
+//! At the end, recovery releases the locks that contain the transaction's tag, in either mode.
 //!
-//! This is for protocols whose locks are words of memory nodes, whose records lie in lines, and whose entries are
-//! those of [`tarn_store::log::redo`].
+//! This module is for protocols whose locks are words in memory nodes, whose records consist of cache lines, and
+//! whose entries are those of [`tarn_store::log::redo`].
 //!
-//! Each copy is read once. A later writer's data may land between two reads: the first would find a record that
-//! names the transaction, the second a record that names another.
+//! Recovery reads each replica only once. A later writer's data may land between two reads. In that case the first
+//! read would find a record that names the transaction, and the second a record that names another.
 //!
-//! Invariant: idempotent, with one resolver at a time. It rests on this: entries are acknowledged before data are
-//! posted. At every copy a record's first line lands before its others, and both before directory records. No lock is
-//! released before all replicas have acknowledged. Nothing of the owner lands any more.
+//! Invariant: recovery is idempotent, if only one resolver works at a time. Recovery relies on four facts. A
+//! transaction's log entries are acknowledged before its data are posted. At every replica the first line of a record
+//! lands before its other lines, and all lines of records land before directory records. A transaction releases no
+//! lock before all replicas have acknowledged its data. No write of the owner lands after recovery has begun.
 
 use super::{Answer, Bulk, Log, Whose, Wish, logs};
 use crate::site::Context;
@@ -42,41 +45,44 @@ use tarn_store::log::redo::{
 use tarn_store::log::undo::LoggedRecord;
 use tarn_store::log::{Entry, SETTLING};
 
-/// A transaction that recovery found: its redo log, and the findings of recovery.
+/// A transaction that recovery has found: its redo log, and the facts that recovery has found out.
 pub struct Left {
     log: RedoEntry,
-    /// The records as they were found; known once `decide` has run.
+    /// The records in the state in which recovery found them; known after `decide`.
     found: Vec<FoundRecord>,
-    /// The verdict; known once `decide` has run.
+    /// The verdict about the transaction; known after `decide`.
     verdict: Option<Verdict>,
 }
 
-/// The evidence that decides; each kind may be missing (a planted bug).
+/// The kinds of evidence that decide a transaction's outcome. A variant with a planted bug may lack a kind.
 #[derive(Clone, Copy)]
 pub struct Rules {
-    /// Records show whether the transaction wrote them. Otherwise the mere existence of a log decides for commit.
+    /// Whether a record may show that the transaction wrote it. If false, every transaction with a log entry counts
+    /// as committed.
     pub by_writer: bool,
-    /// A later version says that a lock was given back. Otherwise LOCK words alone say so.
+    /// Whether a later version of a record shows that the record's lock was released. If false, only LOCK words show
+    /// that a lock was released.
     pub by_followers: bool,
 }
 
-/// A system whose logs are of new bytes.
+/// A system whose log entries contain new bytes.
 pub trait RedoRules {
-    /// The evidence that recovery uses.
+    /// Returns the kinds of evidence that recovery uses.
     fn redo_rules(&self) -> Rules;
 }
 
-/// A record that an entry names.
+/// A record that a log entry names.
 struct FoundRecord {
     record: LoggedRecord,
     shown_by: ShownBy,
     lock: LockLeft,
-    /// The live copies: where each lies, and its bytes.
+    /// The live replicas of the record: the place and the bytes of each.
     copies: Vec<(Target, Vec<u8>)>,
 }
 
 impl FoundRecord {
-    /// The copies that lack a part of the transaction's write, and hold nothing of a later transaction.
+    /// Returns the replicas that lack a part of the transaction's write, and that contain no write of a later
+    /// transaction.
     fn wanting(&self) -> impl Iterator<Item = Target> {
         let new = self.record.new_version;
         let lines = |copy: &[u8]| copy.len().div_ceil(LINE_BYTES);
@@ -104,7 +110,7 @@ impl Entry for Left {
     }
 }
 
-/// The log of new bytes, for systems whose locks are words of memory nodes.
+/// The log of new bytes, for systems whose locks are words in memory nodes.
 pub struct RedoLog;
 
 impl<P: Described + RedoRules> Log<P> for RedoLog {
@@ -125,8 +131,9 @@ impl<P: Described + RedoRules> Log<P> for RedoLog {
 
 type Unsettled = super::Unsettled<Left>;
 
-/// Decides all transactions. All their records are read in one step. Where a lock is still held, or is lost with its
-/// node, no other transaction changes the record. Where the lock is released, only that fact matters.
+/// Decides the outcomes of all transactions. All records of these transactions are read in one step. If a record's
+/// lock is still held, or was lost with its node, no other transaction changes the record during this step. If a
+/// record's lock was released, only this fact matters for the decision.
 pub(crate) async fn decide(
     cx: &Context,
     left: &mut [Unsettled],
@@ -160,7 +167,7 @@ pub(crate) async fn decide(
             found.push(FoundRecord { record: *record, shown_by, lock, copies });
         }
         let (is_decided, event) = match judge(tag, found, rules) {
-            // The transaction gave locks back itself, or recovery gave them back for it.
+            // Either the transaction has released its locks itself, or recovery has released them for it.
             Verdict::Over => (Verdict::Over, RecoveryEvent::FoundReleased),
             Verdict::Followed => (Verdict::Followed, RecoveryEvent::FoundFollowed),
             _ if each.undoing => (Verdict::Committed, RecoveryEvent::Finished),
@@ -173,7 +180,7 @@ pub(crate) async fn decide(
             Verdict::Committed => Some(Resolution::Committed),
             Verdict::Nothing => Some(Resolution::Aborted),
             _ if each.undoing || is_named(tag, found) => Some(Resolution::Committed),
-            // Only its coordinator knew.
+            // Only the transaction's coordinator knew the outcome.
             Verdict::Over | Verdict::Followed => None,
         };
         each.decision = decision;
@@ -184,7 +191,7 @@ pub(crate) async fn decide(
     Ok(())
 }
 
-/// The verdict on a transaction by these rules.
+/// Returns the verdict on a transaction by these rules.
 fn judge(tag: OwnerTag, found: &[FoundRecord], rules: Rules) -> Verdict {
     let copies: Vec<Vec<&[u8]>> =
         found.iter().map(|it| it.copies.iter().map(|(_, copy)| &copy[..]).collect()).collect();
@@ -205,7 +212,8 @@ fn judge(tag: OwnerTag, found: &[FoundRecord], rules: Rules) -> Verdict {
     }
 }
 
-/// Returns whether any first line names the transaction. The transaction had given locks back.
+/// Returns whether the first line of any record names the transaction as its writer. The caller asks this only about
+/// a transaction that has released locks.
 fn is_named(tag: OwnerTag, found: &[FoundRecord]) -> bool {
     found.iter().any(|it| {
         let new = it.record.new_version;
@@ -213,8 +221,8 @@ fn is_named(tag: OwnerTag, found: &[FoundRecord]) -> bool {
     })
 }
 
-/// Marks the entries of committed transactions at every live node, and then writes the bytes that copies lack. Makes
-/// the other transactions' entries invalid.
+/// Marks the log entries of committed transactions at every live node, and then writes the bytes that replicas lack.
+/// Makes the log entries of the other transactions invalid.
 pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
     let mut bulk = Bulk::new(cx);
     let (committed, others): (Vec<&Unsettled>, Vec<&Unsettled>) =
@@ -236,9 +244,10 @@ pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
     Ok(())
 }
 
-/// The writes that copies lack of a committed transaction. A copy of a record or directory record is written if it is
-/// not beyond the transaction. Bytes without a version are all written if any copy lacks something: they are written
-/// once and never again, so they are right whichever transactions have written since.
+/// Returns the writes of a committed transaction that replicas lack. A replica of a record or directory record is
+/// written unless it already contains the write of this transaction or of a later one. Bytes without a version are
+/// all written if any replica lacks something. No transaction writes such bytes a second time, so these writes are
+/// right even after writes of later transactions.
 fn wanted(cx: &Context, left: &Left) -> Vec<Wish> {
     let written =
         || left.found.iter().filter(|it| it.is_written() && it.lock != LockLeft::Released);
@@ -266,8 +275,8 @@ fn wanted(cx: &Context, left: &Left) -> Vec<Wish> {
     wishes
 }
 
-/// Releases the locks that the transactions hold, in whichever mode. A record that a transaction does not hold any
-/// more belongs to others.
+/// Releases the locks that the transactions still hold, in whichever mode. A record whose lock a transaction no
+/// longer holds may belong to other transactions, so it is not changed.
 pub(crate) async fn release(cx: &Context, left: &[Unsettled], whose: Whose) -> Result<(), Failure> {
     let mut wishes = Vec::new();
     for each in left {

@@ -1,18 +1,21 @@
-//! The turn to recover dead lives: one coroutine of a compute node has it at a time.
+//! A turn is the right to recover dead incarnations of nodes. Only one coroutine of a compute node has the turn at a
+//! time.
 //!
-//! Invariant: one at a time. The membership service grants a claim to a compute node, and grants it again if the same
-//! node asks again. If two coroutines of a node recovered one life at once, they would undo one another's verdicts.
+//! Invariant: only one coroutine of a node recovers at a time. The membership service grants a claim to a compute
+//! node, and grants it again if the same node requests it again. If two coroutines of a node recovered one
+//! incarnation at the same time, each would undo the verdicts of the other.
 //!
-//! A turn that ends gives the claim back, so that another node may have it. A turn whose future is dropped while it
-//! writes cannot give it back. Its writes are still on their way, and would land after those of the next claimant. So
-//! its node's life ends, and the next claimant revokes its access first.
+//! At the end of its turn, a coroutine gives the claim back, so that another node can recover. If the future of a
+//! turn is dropped while it writes, the claim must not be given back. The reason is that its writes are still on
+//! their way, and could land after the writes of the next claimant. So the node of such a coroutine is expelled, and
+//! the next claimant first revokes its access.
 
 use crate::site::Context;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use tarn_fabric::address::NodeId;
 
-/// One coroutine's turn. It ends properly even if its future is dropped.
+/// One coroutine's right to recover a dead incarnation. The turn also ends correctly if its future is dropped.
 pub(crate) struct Turn<'a> {
     cx: &'a Context,
     dead: NodeId,
@@ -20,19 +23,20 @@ pub(crate) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Takes the turn to recover `dead`, unless another coroutine has the turn.
+    /// Takes the turn to recover `dead`, unless another coroutine of this node has the turn.
     pub(crate) fn take(cx: &'a Context, dead: NodeId) -> Option<Turn<'a>> {
         let turns = &cx.node.turns.0;
         let taken = turns.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire);
-        // The value is made only if the turn was taken, since dropping it ends the turn.
+        // The value may be made only if the turn was taken, because dropping the value ends the turn.
         taken.is_ok().then(|| Turn { cx, dead, writes: Cell::new(false) })
     }
 
-    /// Runs `work`, which changes memory.
+    /// Runs `work`, which writes to memory. Until `work` ends, dropping the turn expels this node.
     pub(crate) async fn writing<T>(&self, work: impl Future<Output = T>) -> T {
         self.writes.set(true);
         let done = work.await;
-        // After success or failure: nothing of a round lands after its end.
+        // The mark can be removed after success and after failure, because no verb of a round lands after the round
+        // has ended.
         self.writes.set(false);
         done
     }

@@ -1,19 +1,22 @@
-//! Recovery by undo logs: transactions are finished or undone from their undo logs, many at once.
+//! Recovery by undo logs: completes or undoes many transactions together, from their undo logs.
 //!
-//! The rule: take any valid log entry of the transaction. If its owner still holds the locks, and every live replica
-//! of every record in the entry carries the new VERSION, the transaction has committed.
+//! The rule begins with any valid log entry of the transaction. If the owner still holds the locks, and every live
+//! replica of every record in the entry has the new VERSION, the transaction has committed.
 //!
-//! Otherwise its old bytes are written back to every live replica. The old bytes of an update get a VERSION beyond
-//! the new one. Else a reader that finds the old VERSION twice could take undone bytes between for the record's. Then
-//! the log entry of an undone transaction is made invalid everywhere. Last the locks that carry its tag are released. A record whose LOCK
-//! does not carry the tag has been released, and belongs to others.
+//! If one of these conditions is false, recovery writes the transaction's old bytes back to every live replica. When
+//! the old bytes of an update are written back, the record gets a VERSION that is higher than the new one. If the old
+//! VERSION returned, a reader that finds it twice could accept undone bytes that it has read between the two reads.
+//! After the old bytes are written back, recovery makes the log entry of an undone transaction invalid at every node.
+//! At the end, recovery releases the locks that contain the transaction's tag. If a record's LOCK does not contain
+//! the tag, the lock was released, and the record may belong to other transactions.
 //!
-//! This is for protocols whose locks are words of memory nodes, and whose entries are those of
-//! [`tarn_store::log::undo`]. Each protocol decides the meaning of a VERSION's count.
+//! This module is for protocols whose locks are words in memory nodes, and whose entries are those of
+//! [`tarn_store::log::undo`]. Each protocol decides the meaning of a VERSION's counter.
 //!
-//! Invariant: idempotent, with one resolver at a time. It rests on this: at every node the log lands before the data.
-//! No lock is released before all replicas of all records have acknowledged the data, or have executed them earlier
-//! in the same batch. Nothing of the owner lands any more.
+//! Invariant: recovery is idempotent, if only one resolver works at a time. Recovery relies on three facts. At every
+//! node a transaction's log entry lands before its data. A transaction releases no lock before all replicas of all
+//! records have acknowledged the data, or have executed the writes earlier in the same batch. No write of the owner
+//! lands after recovery has begun.
 
 use super::{Bulk, Log, Whose, Wish, logs};
 use crate::cluster::info::{IN_PLACE_ABORTS, IN_PLACE_PHASES, Limit, ProtocolCaps, ProtocolInfo};
@@ -30,10 +33,10 @@ use tarn_store::layout::{LOCK_AT, VERSION_AT, Version};
 use tarn_store::log::undo::{LogEntry, LoggedRecord};
 use tarn_store::log::{Entry, SETTLING};
 
-/// A transaction that recovery found: its undo log, and the findings of recovery.
+/// A transaction that recovery has found: its undo log, and the facts that recovery has found out.
 pub struct Left {
     log: LogEntry,
-    /// The records that it still holds; known once `decide` has run.
+    /// The records whose locks the transaction still holds; known after `decide`.
     held: Vec<LoggedRecord>,
 }
 
@@ -51,7 +54,7 @@ impl Entry for Left {
     }
 }
 
-/// The log of old bytes, for systems whose locks are words of memory nodes.
+/// The log of old bytes, for systems whose locks are words in memory nodes.
 pub struct UndoLog;
 
 impl<P: Described> Log<P> for UndoLog {
@@ -72,7 +75,7 @@ impl<P: Described> Log<P> for UndoLog {
 
 type Unsettled = super::Unsettled<Left>;
 
-/// The rules of a protocol whose records have one version in place and whose log has the old bytes.
+/// The rules of a protocol that changes records with one version in place, and whose log contains the old bytes.
 pub(crate) const IN_PLACE_RULES: [Rule; 14] = [
     Rule::ValidateReads,
     Rule::RefuseLocked,
@@ -90,8 +93,8 @@ pub(crate) const IN_PLACE_RULES: [Rule; 14] = [
     Rule::SiblingWithSplit,
 ];
 
-/// A protocol whose records have one version in place and whose log has the old bytes: all but its name and its
-/// citation.
+/// The description of a protocol that changes records with one version in place, and whose log contains the old
+/// bytes. Only the protocol's name and citation are missing.
 pub(crate) const IN_PLACE: ProtocolInfo = ProtocolInfo {
     name: "",
     citation: "",
@@ -104,19 +107,21 @@ pub(crate) const IN_PLACE: ProtocolInfo = ProtocolInfo {
     undone_node,
 };
 
-/// The version under which recovery writes the old bytes of an update back: beyond the one that readers may have
-/// seen. A record that was inserted or deleted gets its old version again.
+/// Returns the version that recovery gives a record when it writes the old bytes of an update back. The returned
+/// version is higher than the version that readers may have seen. For a record that was inserted or deleted, returns
+/// `None`, because the record gets its old version back.
 pub(crate) fn undone(kind: WriteKind, version: u64) -> Option<u64> {
     (kind == WriteKind::Update).then_some(version + 1)
 }
 
-/// The version of an undone node of an ordered index: beyond the new one, too.
+/// Returns the version of a node of an ordered index after its change was undone. The returned version is higher than
+/// the node's new version, too.
 pub(crate) fn undone_node(_: u64, new: u64) -> Option<Undone> {
     Some(Undone::always(new + 1))
 }
 
-/// Decides all transactions. See docs/design/0004-fused-undo-log.md for the cases, and
-/// docs/design/0013-memory-node-recovery.md for those whose LOCK words died with a memory node.
+/// Decides the outcomes of all transactions. docs/design/0004-fused-undo-log.md describes the cases, and
+/// docs/design/0013-memory-node-recovery.md describes the cases in which LOCK words were lost with a memory node.
 pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
     let mut bulk = Bulk::new(cx);
     let records = left.iter().flat_map(|each| &each.entry.log.records);
@@ -130,7 +135,7 @@ pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
         let mut is_released = false;
         for record in &log.records {
             match locks.next().and_then(|answer| answer.word()) {
-                // A primary that is down took its LOCK words with it.
+                // If the primary is down, its LOCK words are lost.
                 None => {
                     lost.insert((index, record.address.to_word()));
                 }
@@ -142,7 +147,7 @@ pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
             each.decision = Some(Resolution::Aborted);
             cx.metrics.recovery(RecoveryEvent::Undone);
         } else if is_released {
-            // The transaction has begun to unlock, so it had committed.
+            // The transaction has begun to release locks, so it had committed.
             each.decision = Some(Resolution::Committed);
             cx.metrics.recovery(RecoveryEvent::FoundReleased);
         }
@@ -154,25 +159,26 @@ pub(crate) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
     Ok(())
 }
 
-/// A VERSION that recovery reads.
+/// A read of one record's VERSION at one replica.
 struct Asked {
-    /// The index of its transaction.
+    /// The index of the transaction whose record has this VERSION.
     index: usize,
     new: Version,
-    /// The record's LOCK is lost: other transactions may have changed the record by now.
+    /// Whether the record's LOCK is lost. While a LOCK is lost, other transactions may have changed the record.
     is_lost: bool,
-    /// The copy is a member's, not that of a copy that joins.
+    /// Whether the replica belongs to a member of the group, and not to a node that is still joining.
     counts: bool,
 }
 
-/// Decides the transactions of which no LOCK word shows a release. Each VERSION is read once: a second read would see
-/// others' data that have landed since.
+/// Decides the transactions for which no LOCK word shows a release. Each VERSION is read only once, because a second
+/// read could see data of other transactions that have landed since.
 ///
-/// If a record's LOCK is lost, its VERSION may be beyond the entry's new one. Then another transaction had the record
-/// after this one, so this one has committed. Else every member must have all new versions.
+/// If a record's LOCK is lost, the record's VERSION may be higher than the new VERSION in the entry. A VERSION that
+/// is higher shows that another transaction has changed the record later, so this transaction has committed. If no
+/// VERSION is higher, the transaction has committed only if every member of the group has all new versions.
 ///
-/// A copy that is still joining is read, so that earlier writes of the same port have arrived there; but it does not
-/// count.
+/// A replica on a joining node is also read, so that earlier writes of the same port have arrived there; but its
+/// VERSION does not count.
 async fn decide_by_versions(
     cx: &Context,
     bulk: &mut Bulk<'_>,
@@ -211,8 +217,9 @@ async fn decide_by_versions(
     Ok(())
 }
 
-/// Undoes the aborted transactions. First marks their entries as being undone, at every live node. Then writes their
-/// old bytes back at every live replica. When these have arrived, makes the entries invalid at every live node.
+/// Undoes the aborted transactions. First, recovery marks the log entries of these transactions as being undone, at
+/// every live node. Second, recovery writes the old bytes of these transactions back at every live replica. When the
+/// old bytes have arrived, recovery makes the log entries invalid at every live node.
 pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
     let aborted: Vec<&Unsettled> =
         left.iter().filter(|each| each.resolution() == Resolution::Aborted).collect();
@@ -233,7 +240,7 @@ pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
     Ok(())
 }
 
-/// Returns the writes of one transaction's old bytes, for every replica.
+/// Returns the writes that restore one transaction's old bytes at every replica.
 fn write_back(cx: &Context, each: &Unsettled) -> Vec<Wish> {
     let mut wishes = Vec::new();
     for piece in &each.entry.log.pieces {
@@ -250,8 +257,8 @@ fn write_back(cx: &Context, each: &Unsettled) -> Vec<Wish> {
     wishes
 }
 
-/// Releases the locks that the transactions hold. A record that a transaction does not hold any more belongs to
-/// others.
+/// Releases the locks that the transactions still hold. A record whose lock a transaction no longer holds may belong
+/// to other transactions, so it is not changed.
 pub(crate) async fn release(cx: &Context, left: &[Unsettled], whose: Whose) -> Result<(), Failure> {
     let own = whose == Whose::Own;
     let groups = &cx.groups;

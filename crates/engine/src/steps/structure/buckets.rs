@@ -1,15 +1,16 @@
-//! Growth of hash indexes as structural transactions: adding a segment to an index, and splitting buckets.
+//! Growth of hash indexes by structural transactions, which add segments to an index and split buckets.
 //!
-//! Invariants: they are transactions like any other. They take no-wait locks under an owner's tag. At each node the
-//! log comes before the data. They write every replica, and unlock after that. Recovery finishes or undoes them
-//! without knowing their purpose.
+//! Invariants: structural transactions follow the same rules as other transactions. Structural transactions take
+//! locks under an owner's tag, and abort instead of waiting for a lock. At each node the log entry comes before the
+//! data. Structural transactions write every replica, and release their locks after that. Recovery completes or
+//! undoes structural transactions without knowing their purpose.
 //!
-//! Where records name their writer, the header does, too: it is the evidence of a transaction that changes buckets
-//! and no record.
+//! In layouts where records name their writer, the index header names its writer, too. The header then shows that a
+//! transaction which changed buckets, but no record, has committed.
 //!
-//! The index header's lock admits one of them at a time in a shard. Under the directory's lock nothing enters or
-//! leaves a bucket. So it is known which records must move before the slots are locked, and only slots that change
-//! are locked.
+//! The lock of the index header allows only one structural transaction at a time in a shard. While the lock of a
+//! bucket's directory record is held, no record enters or leaves the bucket. So the transaction knows which records
+//! must move before it locks slots, and it locks only the slots that change.
 
 use super::{Part, Structure, begin, raise};
 use crate::site::Context;
@@ -26,14 +27,14 @@ use tarn_store::layout::{
 };
 use tarn_store::placement::catalog::Table;
 
-/// Log bytes of a changed word.
+/// The number of log bytes that one changed word takes.
 const WORD_LOG_BYTES: usize = PIECE_HEAD_BYTES + 8;
-/// Log bytes of a piece beside its data.
+/// The number of log bytes that one piece takes in addition to its data.
 const PIECE_HEAD_BYTES: usize = 16;
-/// Most log bytes of the split of a bucket without a chain.
+/// The greatest number of log bytes that the split of a bucket without a chain takes.
 const SPLIT_LOG_BYTES: usize = 1536;
 
-/// Carries out the next growth of a shard; see [`crate::protocol::Protocol::restructure`].
+/// Performs the next step of a shard's growth; see [`crate::protocol::Protocol::restructure`].
 pub(crate) async fn restructure(
     protocol: &impl Structure,
     cx: &Context,
@@ -71,7 +72,7 @@ pub(crate) async fn restructure(
     }
 }
 
-/// Returns memory of a new segment. The memory is kept for the next try if this one fails.
+/// Returns the memory for a new segment. If this try to add the segment fails, the next try uses the same memory.
 async fn segment_memory(
     cx: &Context,
     shard: Shard,
@@ -90,24 +91,25 @@ async fn segment_memory(
     Ok(fresh)
 }
 
-/// One bucket that is being split.
+/// The split of one bucket, with its old and its new bucket.
 struct Halves {
     step: Step,
     relocation: Relocation,
-    /// Image of the old bucket's directory record.
+    /// The image of the old bucket's directory record.
     old: BufferOffset,
-    /// Image of the new bucket's directory record.
+    /// The image of the new bucket's directory record.
     new: BufferOffset,
-    /// The next block of the old bucket's chain.
+    /// The address of the next overflow block to read in the old bucket's chain.
     next: Address,
-    /// The blocks of the new bucket's chain.
+    /// The new overflow blocks of the new bucket's chain.
     blocks: Vec<Address>,
-    /// The first lock of the slots that change.
+    /// The index of the first lock on a slot that changes.
     first_lock: usize,
 }
 
-/// Splits buckets from the split position on, as many as the load asks for. The first bucket that cannot be split
-/// ends the row. The header is lock 0. Locks of buckets that are not split after all are released with the others.
+/// Splits buckets, from the split position on. The load of the index decides the number of buckets. The list of
+/// buckets ends before the first bucket that cannot be split. Lock 0 is the lock of the index header. Some locked
+/// buckets may not be split after all; their locks are released together with the transaction's other locks.
 async fn split(
     protocol: &impl Structure,
     cx: &Context,
@@ -146,7 +148,8 @@ async fn split(
     Ok(Grown::Split { buckets: changed as u64 })
 }
 
-/// Changes a word of the header, and its VERSION. The header is lock 0, and `image` is the one read under it.
+/// Changes one word of the index header, and the header's VERSION. Lock 0 is the header's lock, and `image` is the
+/// header's image that was read under this lock.
 fn change_header(
     txn: &mut Txn,
     table: &Table,
@@ -164,12 +167,12 @@ fn change_header(
     round.set_word(new.plus(at), word);
     let lines = round.bytes_mut(new, Geometry::HEADER_BYTES);
     stamp_lines(lines, locks[0].new_version, tag.word());
-    // VERSION comes with the rest of the header.
+    // The header's VERSION is written together with the rest of the header.
     locks[0].kind = LockKind::Record;
     write_lines(txn, (address, image), new, lined_writes(Geometry::HEADER_BYTES));
 }
 
-/// Log bytes of a changed header.
+/// Returns the number of log bytes that a changed header takes.
 fn header_log_bytes(table: &Table) -> usize {
     match table.slot.lined() {
         None => 2 * WORD_LOG_BYTES,
@@ -177,8 +180,8 @@ fn header_log_bytes(table: &Table) -> usize {
     }
 }
 
-/// Locks and reads the buckets: locks 1 and 2, 3 and 4, and so on. The same round reads some other buckets, for the
-/// estimate of the load.
+/// Locks and reads the buckets. The first split has the locks 1 and 2, the second one has 3 and 4, and so on. The
+/// same round also reads a sample of other buckets, to estimate the load of the index.
 async fn lock_buckets(
     protocol: &impl Structure,
     cx: &Context,
@@ -219,7 +222,7 @@ async fn lock_buckets(
     Ok(row)
 }
 
-/// Reads the chains of all old buckets together, one block of each in a round.
+/// Reads the chains of all old buckets together. Each round reads one overflow block of each chain.
 async fn read_chains(
     cx: &Context,
     txn: &mut Txn,
@@ -250,7 +253,7 @@ fn next_of(round: &Round, block: BufferOffset) -> Address {
     Address::from_word(round.word(block.plus(DIRECTORY_NEXT_AT)))
 }
 
-/// Gives the new bucket the overflow blocks that it needs, if any.
+/// Allocates the overflow blocks that the new bucket needs, if any.
 async fn add_blocks(
     cx: &Context,
     txn: &mut Txn,
@@ -302,8 +305,8 @@ async fn lock_changed(
     if row.is_empty() { Err(AbortReason::LockRefused.into()) } else { Ok(()) }
 }
 
-/// Adds the writes bucket by bucket, as far as the log has room. Several buckets must fit into the log area together.
-/// Returns how many buckets are written.
+/// Adds the writes of one bucket after the other, as long as the log has room. If more than one bucket is split,
+/// their entries must all fit into the log area. Returns the number of buckets whose writes were added.
 fn write_row(
     protocol: &impl Structure,
     txn: &mut Txn,
@@ -314,7 +317,8 @@ fn write_row(
         let pieces = txn.pieces.len();
         let slots = halves.first_lock..halves.first_lock + halves.relocation.changes();
         write_halves(txn, table, halves, 1 + 2 * index);
-        // VERSIONs of the directories so far, and the header.
+        // The log also needs room for the VERSIONs of the directory records of the buckets up to this one, and for
+        // the header.
         let rest = 2 * (index + 1) * WORD_LOG_BYTES + header_log_bytes(table);
         let limit = if index == 0 { most } else { limit };
         if protocol.log_bytes(txn) + rest > limit {
@@ -328,7 +332,7 @@ fn write_row(
     row.len()
 }
 
-/// Adds one bucket's writes. Its directories' locks are `first` and the one after.
+/// Adds the writes of one split. The locks of the two directory records are `first` and `first + 1`.
 fn write_halves(txn: &mut Txn, table: &Table, halves: &Halves, first: usize) {
     halves.relocation.write(table, txn, halves.first_lock);
     let floor = later(txn.locks[first].old_version, txn.locks[first + 1].old_version);
@@ -346,7 +350,7 @@ fn write_halves(txn: &mut Txn, table: &Table, halves: &Halves, first: usize) {
     }
 }
 
-/// Gives back the blocks of buckets that are not split after all.
+/// Frees the overflow blocks that were allocated for buckets that are not split after all.
 fn give_back_unused(cx: &Context, txn: &mut Txn, row: &[Halves]) {
     txn.allocated.retain(|&block| {
         let used = row.iter().any(|halves| halves.blocks.contains(&block.address));

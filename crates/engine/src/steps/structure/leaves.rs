@@ -1,9 +1,10 @@
-//! Changes of ordered indexes: the index entries that a transaction adds and removes at its commit.
+//! Changes of the leaves of ordered indexes: adds and removes index entries when a transaction commits.
 //!
-//! Invariants: a leaf is locked, and read in the same batch behind the lock. If a scan has shown it before, it must
-//! still be the same. Entries are removed before any are added. A slot that was in use when the leaf was read is not
-//! filled. So a write into a slot replaces nothing, and only BITMAP, STRAYS and VERSION need their old bytes in the
-//! undo log. Slots come before BITMAP, BITMAP before VERSION.
+//! Invariants: the transaction locks a leaf, and reads the leaf after the lock in the same batch. If an earlier scan
+//! has read the leaf, the leaf must not have changed since. The transaction removes index entries from a leaf before
+//! it adds others. The transaction does not fill a slot that was in use when it read the leaf. So a write into a slot
+//! replaces no entry, and the undo log needs only the old bytes of BITMAP, STRAYS and VERSION. Slots are written
+//! before BITMAP, and BITMAP before VERSION.
 
 use super::Structure;
 use super::trees::padded;
@@ -23,15 +24,15 @@ use tarn_store::layout::Version;
 use tarn_store::layout::index_plan::{Index, KeyBytes};
 use tarn_store::layout::node::{BITMAP_AT, Bits, Node, NodeShape, STRAYS_AT};
 
-/// Rounds after which a commit gives up: the tree changes faster than it can be followed. Rounds that went along NEXT
-/// are not counted.
+/// The maximum number of rounds of a commit's search for its leaves. After this number of rounds the commit aborts,
+/// because the tree changes faster than the search. Rounds in which a search followed a NEXT pointer do not count.
 const ROUNDS_MAX: usize = 24;
-/// A delete that leaves less than one in so many slots in use asks for a merge.
+/// If a delete leaves less than one in this number of slots in use, it requests a merge of the leaf.
 const LIGHT: usize = 8;
-/// An insert that leaves less than one in so many slots free asks for a split.
+/// If an insert leaves less than one in this number of slots free, it requests a split of the leaf.
 const TIGHT: usize = 16;
 
-/// Locks the leaves of all entries that are added or removed, and gathers the writes.
+/// Locks the leaves to which the transaction adds entries or from which it removes them, and gathers the writes.
 #[inline(never)]
 pub(crate) async fn change(
     protocol: &impl Structure,
@@ -44,7 +45,8 @@ pub(crate) async fn change(
     Ok(())
 }
 
-/// Gathers the changes. Returns whether there are any.
+/// Gathers the index entries that the transaction adds and removes. Returns whether the transaction adds or removes
+/// any index entry.
 fn gather(cx: &Context, txn: &mut Txn) -> bool {
     let catalog = &cx.database().catalog;
     let Txn { ordered, round, entries, .. } = txn;
@@ -76,7 +78,8 @@ async fn change_leaves(
         }
         let went_on = absorb(protocol, cx, txn)?;
         rounds += usize::from(!went_on);
-        // A leaf that another change had locked was read as well: it may not be the leaf of this change.
+        // A change may rely on a leaf that another change of this transaction has locked. The other change locked the
+        // leaf before any read of it, so the leaf may be the wrong one for this change.
         let is_placed = |change: &Change| matches!(change.place, ChangePlace::Leaf(_));
         if txn.ordered.changes.iter().all(is_placed) {
             return apply(cx, txn);
@@ -85,7 +88,8 @@ async fn change_leaves(
     Err(AbortReason::StaleAddress.into())
 }
 
-/// Adds the next verbs of every change: a READ of an inner node, or the lock on a leaf and its READ.
+/// Adds the next verbs of every change: either a READ of an inner node, or a CAS that locks a leaf together with a
+/// READ of the leaf.
 fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     let catalog = &cx.database().catalog;
     let (mut cache, mut found) = (cx.trees.borrow_mut(), Vec::new());
@@ -113,7 +117,7 @@ fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Asks for the lock on a leaf and reads it, unless the transaction has asked already.
+/// Requests the lock on a leaf and reads the leaf, unless the transaction has already requested this lock.
 fn lock_leaf(
     protocol: &impl Structure,
     cx: &Context,
@@ -134,8 +138,9 @@ fn lock_leaf(
     ChangePlace::Leaf(at as u32)
 }
 
-/// Absorbs the answers of the round: all grants first. Returns whether any change goes on along NEXT. Each such step
-/// comes nearer, however long the chain.
+/// Handles the answers of the round. First handles the answers to all requests for locks. Returns whether the search
+/// of any change continues along a NEXT pointer. Each step along NEXT comes closer to the leaf, even if the chain of
+/// nodes is long.
 fn absorb(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Result<bool, AbortReason> {
     note_grants(txn, !protocol.keeps(Rule::ReleaseGranted));
     let mut verdict = Ok(());
@@ -150,10 +155,10 @@ fn absorb(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Result<bool
     Ok(went_on)
 }
 
-/// Absorbs a leaf whose lock was asked for.
+/// Handles the answer for a leaf whose lock was requested.
 ///
 /// # Errors
-/// The lock was refused, or the leaf is not as it was shown.
+/// The lock was refused, or the leaf has changed since a scan read it.
 fn absorb_lock(
     protocol: &impl Structure,
     cx: &Context,
@@ -164,7 +169,7 @@ fn absorb_lock(
     if leaf.lock == NO_LOCK || leaf.is_held {
         return Ok(());
     }
-    // A transaction that assumes its locks (a switch) has asked for none, but reads the leaf all the same.
+    // If the transaction only assumes its locks (a switch), it has requested no lock, but it still reads the leaf.
     if !protocol.granted(cx, txn, leaf.lock) {
         return Err(AbortReason::LockRefused);
     }
@@ -181,7 +186,8 @@ fn absorb_lock(
     Ok(())
 }
 
-/// Absorbs the read of a change's leaf, or of a node on the way to it. Returns whether the change goes on along NEXT.
+/// Handles the read of a change's leaf, or of a node on the path to this leaf. Returns whether the change's search
+/// continues along a NEXT pointer.
 fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortReason> {
     let Txn { ordered, round, tag, .. } = &mut *txn;
     let change = &mut ordered.changes[at];
@@ -217,7 +223,8 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortRe
         cache.learn(index, address, node);
     }
     if beyond && !change.lead.is_to(node) {
-        // Not the node that was meant: it has died, and serves elsewhere. Its NEXT leads elsewhere.
+        // This is not the node that the search expected. The expected node was removed, and its memory is now used
+        // for another node. The NEXT pointer of this other node leads elsewhere.
         cache.forget(index, key, 0);
         change.place = ChangePlace::Unknown;
         return Ok(false);
@@ -227,7 +234,8 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortRe
         cache.forget_parent(index, key, level + 1);
         change.go_on(node);
     } else if level > 0 {
-        // Goes on below this node, not from the root: there may be no parent that leads to it.
+        // The search continues below this node instead of at the root, because possibly no parent leads to this node
+        // yet.
         let (course, mut found) = (only(key), Vec::new());
         let way = cache.below(index, address, course, &mut found);
         change.go(way);
@@ -237,7 +245,7 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortRe
     Ok(beyond)
 }
 
-/// The course to the leaf of one key.
+/// Returns the search path to the leaf of one key.
 fn only(key: &[u8]) -> Course<'_> {
     Course { key, last: key, backward: false, nodes: 1, level: 0 }
 }
@@ -250,9 +258,10 @@ impl Change {
         };
     }
 
-    /// Goes on from a node that ends before the key. Behind a leaf, most often the leaf is right that was split off
-    /// it, and is locked at once. If that leaf ends before the key, too, the parent is read anew. If the parent has
-    /// not changed, leaves are read along NEXT before one is locked.
+    /// Continues the search after a node that ends before the key. After a leaf, the right leaf is usually the one
+    /// that was split off from it, so that next leaf is locked immediately. If the next leaf also ends before the
+    /// key, the search reads the parent again. If the parent has not changed, the search reads leaves along the NEXT
+    /// pointers before it locks one.
     fn go_on(&mut self, node: Node<'_>) {
         let next = Lead::after(node);
         self.place = match (node.level(), self.hops) {
@@ -265,8 +274,8 @@ impl Change {
     }
 }
 
-/// Makes the new images of all leaves, leaf by leaf, once all are locked. All leaves without room are split before
-/// the next try.
+/// Makes the new image of each leaf after all leaves are locked. If some leaves have no room, all of them are split
+/// before the transaction is tried again.
 fn apply(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let place = |change: &Change| match change.place {
         ChangePlace::Leaf(at) => at,
@@ -286,7 +295,7 @@ fn apply(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     }
 }
 
-/// Makes the new image of one leaf, with the changes that belong to it.
+/// Makes the new image of one leaf, from the changes that belong to this leaf.
 fn apply_to(
     cx: &Context,
     txn: &mut Txn,
@@ -300,7 +309,7 @@ fn apply_to(
     let mut bitmap = old;
     let mine = &txn.ordered.changes[changes.clone()];
     for change in mine.iter().filter(|it| !it.adds) {
-        // An entry that is not there cannot be removed; the audit counts missing entries.
+        // If the entry to remove is missing, there is nothing to remove; the audit counts missing entries.
         let gone = before.find(&change.key[..shape.key_bytes], bitmap);
         bitmap &= !gone.map_or(0, |slot| 1 << slot);
     }
@@ -336,8 +345,9 @@ fn apply_to(
     Ok(())
 }
 
-/// Returns the structural change that a leaf needs after the commit, by its slots in use before and after. A leaf
-/// without room for as many entries as were added is split, before the next transaction finds it full.
+/// Returns the structural change that a leaf needs after the commit, given its slots in use before and after the
+/// commit. If a leaf has no room for as many entries as this commit added, it is split before the next transaction
+/// finds it full.
 fn reshaping(shape: &NodeShape, (old, new): (u64, u64), adds: usize) -> Option<TreeTask> {
     let (before, after) = (old.count_ones() as usize, new.count_ones() as usize);
     let room = shape.leaf_slots - after;
@@ -349,8 +359,8 @@ fn reshaping(shape: &NodeShape, (old, new): (u64, u64), adds: usize) -> Option<T
     (adds > 0 && is_tight && after * 2 > shape.leaf_slots).then_some(TreeTask::Split)
 }
 
-/// Notes that a leaf has no room for one of its `adds` new entries: it will be split. If two halves might not
-/// suffice, it is parted into so many leaves that each is half full, with old and new entries.
+/// Notes that a leaf has no room for one of its `adds` new entries, so the leaf will be split. If two leaves might
+/// not be enough, the leaf is divided into more leaves, so that each is half full with old and new entries.
 #[cold]
 fn note_full(
     txn: &mut Txn,
@@ -376,7 +386,7 @@ fn note_full(
     txn.ordered.needs.extend(firsts.map(work));
 }
 
-/// Writes the entry of a change into a slot's new image.
+/// Writes the index entry that a change adds into the new image of a slot.
 fn fill(cx: &Context, txn: &mut Txn, index: &Index, change: &Change, to: BufferOffset) {
     let entry = txn.entries[change.entry as usize];
     let len = cx.table(entry.table).slot.full_key_bytes;
@@ -386,8 +396,8 @@ fn fill(cx: &Context, txn: &mut Txn, index: &Index, change: &Change, to: BufferO
     index.fill_slot(&change.key, (entry.key, &full_key[..len]), slot);
 }
 
-/// Adds the writes of a leaf: filled slots, neighbours as one piece, then BITMAP. VERSION is added later, with those
-/// of other directory records.
+/// Adds the writes of a leaf: the filled slots (one piece for neighbouring slots), then BITMAP. The leaf's VERSION is
+/// added later, together with the VERSIONs of other directory records.
 fn write_leaf(
     txn: &mut Txn,
     index: &Index,

@@ -1,8 +1,10 @@
 //! Merges of nodes of ordered indexes.
 //!
-//! Invariant: the two nodes are neighbours by NEXT, and under one parent; all three are locked. One commit does three
-//! things. The left node takes the right one's entries, its end and its NEXT. The parent loses the separator. The
-//! right node is marked dead. So no separator leads to a dead node, and none is missing for a living one.
+//! Invariant: the two nodes that are merged are neighbours by NEXT and have the same parent. The transaction locks
+//! both nodes and the parent. One commit makes three changes. The left node receives the right node's entries, its
+//! upper end and its NEXT pointer. The parent loses the separator of the right node. The right node is marked as dead
+//! (removed from the tree). So no separator leads to a dead node, and each node that is still in the tree keeps its
+//! separator.
 
 use super::Structure;
 use super::trees::{descend, image, is_mine, lock_all, padded, write_node};
@@ -18,10 +20,10 @@ use tarn_store::index::btree::work::{TreeDone, TreeTask, TreeWork};
 use tarn_store::layout::index_plan::Index;
 use tarn_store::layout::node::Node;
 
-/// An inner node with less than one in so many slots in use is worth a merge.
+/// An inner node is merged if less than one in this number of its slots is in use.
 const LIGHT: usize = 8;
 
-/// Merges the node that covers the key with the one after it or before it, under one parent.
+/// Merges the node that covers the key with the next or the previous node under the same parent.
 pub(crate) async fn merge(
     protocol: &impl Structure,
     cx: &Context,
@@ -86,8 +88,8 @@ pub(crate) async fn merge(
     Ok(TreeDone::Changed(follows.then_some(TreeWork { level: above, ..work })))
 }
 
-/// Returns the separator that must be posted before two nodes can be merged. Under their parent they are neighbours,
-/// but there is a node between them that the parent does not know.
+/// Returns the separator that must be entered in the parent before two nodes can be merged. The two nodes are
+/// neighbours in their parent, but between them is a node that the parent does not contain yet.
 fn unposted_between(
     (index, work): (&Index, TreeWork),
     (address, one): (Address, Node<'_>),
@@ -98,7 +100,8 @@ fn unposted_between(
     is_one.then(|| TreeWork { task: TreeTask::Post, key: padded(high), ..work })
 }
 
-/// Chooses, of two or three neighbours, the lighter pair that fits into three quarters of a node.
+/// From two or three neighbours, chooses two adjacent nodes whose entries fit into three quarters of one node. If
+/// there are two such pairs, chooses the one with fewer entries.
 async fn choose(
     cx: &Context,
     txn: &mut Txn,

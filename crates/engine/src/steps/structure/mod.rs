@@ -1,14 +1,17 @@
-//! Reads and changes of indexes by transactions: scans, the leaves that a commit changes, splits, merges and growth,
-//! for every protocol that has them.
+//! Reads and changes of indexes by transactions, for every protocol that supports them: scans, changes of leaves,
+//! splits, merges and growth.
 //!
 //! Map:
-//! - `scans` has a block's reads of ordered indexes. `leaves` makes a commit's changes to them.
-//! - `trees` splits their nodes and enters separators. `merges` merges their nodes.
-//! - `buckets` splits the buckets of hash indexes. `sweeps` empties their slots.
+//! - `scans` has the reads of ordered indexes that a block of a transaction makes. `leaves` makes a commit's changes
+//!   of ordered indexes.
+//! - `trees` splits nodes of ordered indexes and enters separators into their parents. `merges` merges nodes of
+//!   ordered indexes.
+//! - `buckets` splits the buckets of hash indexes. `sweeps` empties slots of deleted records in hash indexes.
 //!
-//! Invariant: the index decides the bytes of nodes, buckets and headers. This module decides in which order they are
-//! locked, compared and written. The protocol decides how a lock is taken, how a leaf that was shown is protected,
-//! and how a structural transaction commits: [`Structure`]. A node has one version, even where records have several.
+//! Invariant: the index (not this module) decides the bytes of nodes, buckets and headers. This module decides the
+//! order in which a transaction locks, compares and writes nodes, buckets and headers. The protocol decides how a
+//! lock is taken, how a leaf that a scan has read is protected, and how a structural transaction commits: see
+//! [`Structure`]. A node of a tree has only one version, even in layouts where records have several.
 
 pub(crate) mod buckets;
 pub(crate) mod leaves;
@@ -30,60 +33,60 @@ use tarn_store::index::btree::scan::Visit;
 use tarn_store::layout::{VERSION_AT, Version};
 use tarn_store::placement::catalog::Table;
 
-/// The part of a hash index that a lock protects.
+/// A header, bucket or slot of a hash index, which one lock protects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// The index header, or a bucket: its holder decides which records enter and leave.
+    /// The index header, or a bucket. The holder of its lock decides which records enter or leave the bucket.
     Bucket,
-    /// A slot: of the record with this key, or free.
+    /// A slot that contains the record with this key, or (`None`) a free slot.
     Slot(Option<u64>),
 }
 
-/// A protocol's own part in all this. The defaults are for locks that are words of memory nodes, taken by CAS. A
-/// protocol whose locks are elsewhere replaces [`Structure::ask`], [`Structure::ask_part`], [`Structure::send`],
-/// [`Structure::granted`] and [`Structure::await_locks`]. A protocol with another log replaces
-/// [`Structure::log_bytes`].
+/// The functions by which a protocol takes part in the reads and changes of indexes. The default functions are for
+/// locks that are words in memory nodes and are taken by CAS. A protocol whose locks are not in memory nodes
+/// overrides [`Structure::ask`], [`Structure::ask_part`], [`Structure::send`], [`Structure::granted`] and
+/// [`Structure::await_locks`]. A protocol with another format of its log overrides [`Structure::log_bytes`].
 #[expect(async_fn_in_trait, reason = "called within the engine only")]
 pub trait Structure: Described {
-    /// A leaf of this version was read without a lock. Returns whether it is to be validated before the transaction
-    /// commits.
+    /// Called after the transaction has read a leaf of this version without a lock. Returns whether the transaction
+    /// must validate this leaf before it commits.
     ///
     /// # Errors
-    /// The transaction may not see this version.
+    /// The transaction may not read a leaf of this version.
     #[inline(always)]
     fn shows_leaf(&self, _: &Txn, _: Visit) -> Result<bool, AbortReason> {
         Ok(self.keeps(Rule::ProtectRanges))
     }
 
-    /// The round holds its next reads of ordered indexes, and has not been sent yet.
+    /// Called when the round contains the transaction's next reads of ordered indexes, before the round is sent.
     #[inline]
     fn is_about_to_scan(&self, _: &Context, _: &mut Txn) {}
 
-    /// A leaf of this version was locked, and will be changed.
+    /// Called after the transaction has locked a leaf of this version, which it will change.
     ///
     /// # Errors
-    /// This transaction may not change it.
+    /// This transaction may not change a leaf of this version.
     fn takes_leaf(&self, _: &Txn, _: Version) -> Result<(), AbortReason> {
         Ok(())
     }
 
-    /// Commits; returns when the transaction may be acknowledged.
+    /// Commits the transaction. Returns when the transaction may be acknowledged.
     ///
     /// # Errors
-    /// An abort (the caller rolls back), or `CommitUnknown` (it must not).
+    /// An abort, after which the caller rolls back; or `CommitUnknown`, after which the caller must not roll back.
     async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure>;
 
-    /// Commits a structural transaction: its pieces and locks.
+    /// Commits a structural transaction, which consists of pieces and locks.
     ///
     /// # Errors
-    /// As [`Structure::commit`].
+    /// The same errors as [`Structure::commit`].
     #[inline]
     async fn commit_structure(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         self.commit(cx, txn).await
     }
 
-    /// Asks for a lock, and for the bytes that it protects, read behind it. Returns the lock's index, and the place
-    /// of the image.
+    /// Requests a lock, and adds a read of the bytes that the lock protects after the request. Returns the lock's
+    /// index, and the place of the image of these bytes in the buffer.
     #[inline]
     fn ask(
         &self,
@@ -96,7 +99,8 @@ pub trait Structure: Described {
         (lock, txn.round.read(cx.groups.primary(address), len_bytes))
     }
 
-    /// Asks for the lock on a part of a hash index, like [`Structure::ask`]. Returns the place of the image.
+    /// Requests the lock on a part of a hash index, like [`Structure::ask`]. Returns the place of the part's image in
+    /// the buffer.
     fn ask_part(
         &self,
         cx: &Context,
@@ -108,15 +112,15 @@ pub trait Structure: Described {
         self.ask(cx, txn, address, (kind, len_bytes)).1
     }
 
-    /// Length of the log entry for a structural transaction's pieces and locks.
+    /// Returns the number of bytes of the log entry for a structural transaction's pieces and locks.
     fn log_bytes(&self, txn: &Txn) -> usize {
         undo_bytes(txn)
     }
 
-    /// Sends a round that may ask for locks.
+    /// Sends a round that may contain requests for locks.
     ///
     /// # Errors
-    /// The fabric's: any of the locks may have been granted.
+    /// The fabric fails; each of the requested locks may have been granted.
     #[inline]
     async fn send(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         cx.port.execute(&mut txn.round).await.map_err(|error| {
@@ -125,17 +129,19 @@ pub trait Structure: Described {
         })
     }
 
-    /// Returns whether a lock was granted, once the round that asked for it is over. If not, notes its holder.
+    /// Returns whether a lock was granted, after the end of the round that requested the lock. If the lock was not
+    /// granted, notes the transaction that holds it.
     #[inline]
     fn granted(&self, cx: &Context, txn: &mut Txn, lock: u32) -> bool {
         node_locks::granted(cx, txn, lock)
     }
 
-    /// Sends the round that asks for the locks from `first` on, notes the versions found under them, and forgets
-    /// those that were refused. Returns how many were granted before the first refusal.
+    /// Sends the round that requests the locks from index `first` on. Notes the version that each granted lock
+    /// protects, and removes the refused locks from the list. Returns the number of locks that were granted before
+    /// the first refusal.
     ///
     /// # Errors
-    /// As [`Structure::send`].
+    /// The same errors as [`Structure::send`].
     async fn await_locks(
         &self,
         cx: &Context,
@@ -158,13 +164,14 @@ pub trait Structure: Described {
     }
 }
 
-/// Begins a structural transaction. It asks for its locks, also where the transaction before it assumed its own.
+/// Begins a structural transaction. A structural transaction requests all its locks, even if the transaction before
+/// it only assumed its locks.
 fn begin(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     txn.assumes_locks = false;
     protocol.enter(cx, Phase::Restructure);
 }
 
-/// Gives a header, directory or node a new VERSION, above its own and above `floor`.
+/// Gives a header, directory record or node a new VERSION, higher than its old VERSION and higher than `floor`.
 fn raise(txn: &mut Txn, lock: usize, floor: Version) {
     let lock = &mut txn.locks[lock];
     (lock.writes, lock.new_version) = (true, lock.old_version.present_after(floor));

@@ -1,8 +1,10 @@
-//! Reads of ordered indexes: the scans and look-ups of a block, beside its records.
+//! Reads of ordered indexes: the scans and look-ups that one block of a transaction makes in addition to its reads of
+//! records.
 //!
-//! Invariant: every leaf that a scan or look-up has shown is validated at the version that was shown. The same holds
-//! for a directory record that an absence was read from. The exception: the protocol knows that the leaf is of the
-//! transaction's snapshot. A leaf that a transaction reads twice has the same version both times.
+//! Invariant: the commit validates every leaf that a scan or look-up has read, against the version that was read. The
+//! commit also validates each directory record that has shown a record to be absent. The commit validates no leaf
+//! that the protocol knows to belong to the transaction's snapshot. A leaf that a transaction reads twice has the
+//! same version both times.
 
 use super::Structure;
 use crate::cluster::rules::{Phase, Rule};
@@ -16,13 +18,13 @@ use tarn_store::index::btree::scan::{Answer, Near, Own, Visit};
 use tarn_store::index::btree::seek::Sought;
 use tarn_store::schema::IndexId;
 
-/// The things that scans need from their thread.
+/// Returns the data of the current thread that scans need.
 fn near<'a>(protocol: &impl Structure, cx: &'a Context) -> Near<'a> {
     let checks_fences = protocol.keeps(Rule::CheckFences);
     Near { groups: &cx.groups, works: &cx.tree_works, checks_fences }
 }
 
-/// Adds the next READs of every look-up and scan that is not at its end.
+/// Adds the next READs of every look-up and scan that has not ended.
 #[inline(never)]
 pub(crate) fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     let near = near(protocol, cx);
@@ -41,8 +43,9 @@ pub(crate) fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     protocol.is_about_to_scan(cx, txn);
 }
 
-/// Adds the READs of every look-up. A look-up whose way is not remembered becomes a scan. So does every look-up of a
-/// transaction that has changed anything, since scans show its changes.
+/// Adds the READs of every look-up. If the cache does not contain the path to a look-up's leaf, the look-up becomes a
+/// scan. If the transaction has changed anything, every look-up becomes a scan, because scans also show the
+/// transaction's own changes.
 fn plan_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     let near = near(protocol, cx);
     let (catalog, mut cache) = (&cx.database().catalog, cx.trees.borrow_mut());
@@ -77,7 +80,7 @@ fn plan_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Absorbs the answers to the READs of look-ups and scans.
+/// Handles the answers to the READs of look-ups and scans.
 #[inline(never)]
 pub(crate) fn absorb(
     protocol: &impl Structure,
@@ -88,7 +91,7 @@ pub(crate) fn absorb(
         return Err(too_much(cx, txn.round.buffered_bytes()));
     }
     let mut verdict = Ok(());
-    // A look-up that becomes a scan now has no READs in this round.
+    // A look-up that becomes a scan in this step has no READs in this round.
     let planned = txn.ordered.live;
     if txn.ordered.sought < txn.ordered.seeks.len() {
         verdict = absorb_seeks(protocol, cx, txn);
@@ -103,7 +106,7 @@ pub(crate) fn absorb(
     Ok(verdict?)
 }
 
-/// The failure of a transaction whose scans have read more than it can keep.
+/// The failure of a transaction whose scans have read more bytes than its buffer may contain.
 #[cold]
 fn too_much(cx: &Context, bytes: usize) -> Failure {
     let allowed = format!("at most {BUFFERED_MAX}");
@@ -135,7 +138,7 @@ fn absorb_scan(
     settled
 }
 
-/// Absorbs the look-ups that were planned.
+/// Handles the answers to the READs of look-ups.
 fn absorb_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Result<(), AbortReason> {
     let (catalog, near) = (&cx.database().catalog, near(protocol, cx));
     let mut verdict = Ok(());
@@ -161,7 +164,8 @@ fn absorb_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Resul
     verdict
 }
 
-/// Notes the lock of a node that was locked, or changed while it was read. Returns the abort.
+/// Notes the lock of a node that was locked when it was read, or that changed during the read. Returns the
+/// transaction's abort.
 #[cold]
 fn refused(cx: &Context, met: Option<(Address, u64)>) -> Result<(), AbortReason> {
     if let Some((address, word)) = met {
@@ -170,10 +174,10 @@ fn refused(cx: &Context, met: Option<(Address, u64)>) -> Result<(), AbortReason>
     Err(AbortReason::ReadLocked)
 }
 
-/// Protects a leaf that a scan or look-up read in this round.
+/// Adds a leaf, which a scan or look-up has read in this round, to the leaves that the commit protects.
 ///
 /// # Errors
-/// The transaction has read another version of the leaf before.
+/// The transaction has already read another version of this leaf.
 #[inline]
 fn protect(
     protocol: &impl Structure,
@@ -197,15 +201,16 @@ fn protect(
     Ok(())
 }
 
-/// Returns whether the transaction may have changed anything. Its locks need not lie in memory nodes.
+/// Returns whether the transaction may have changed anything. The function does not rely on locks in memory nodes,
+/// because a protocol may keep its locks elsewhere.
 #[inline]
 fn has_changed(txn: &Txn) -> bool {
     !txn.locks.is_empty() || txn.entries.iter().any(|entry| entry.writable)
 }
 
-/// Gathers the transaction's changes, from before this fetch, in the indexes that it scans. The changes of this fetch
-/// itself do not count. They are known after more or fewer rounds, depending on how warm the caches are, so scans
-/// would sometimes show them and sometimes not.
+/// Gathers the changes that the transaction made before this fetch, in the indexes that it scans now. The changes of
+/// this fetch itself are left out. The number of rounds until these changes are known depends on the caches, so scans
+/// would show them only sometimes.
 fn gather_own(cx: &Context, txn: &mut Txn) {
     txn.ordered.has_own = true;
     txn.ordered.own.clear();
@@ -220,7 +225,7 @@ fn gather_own(cx: &Context, txn: &mut Txn) {
         effects(catalog, table, (round, entry), |index, key, adds| {
             let is_scanned = scans[..*live].iter().any(|it| it.index == index.id.0);
             if is_scanned {
-                // The place of an added entry's slot is filled in below.
+                // Until the loop below sets it, the field `slot` of an added index entry contains the entry's number.
                 let slot = adds.then_some(BufferOffset(at as u32));
                 own.push(Own { index: index.id, key, slot });
             }

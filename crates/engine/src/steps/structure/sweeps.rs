@@ -1,15 +1,17 @@
-//! Sweeps: transactions that empty the slots of deleted records, so that other keys find room. They are for layouts
-//! where a deleted record keeps its slot, for readers of earlier versions.
+//! Sweeps: transactions that empty the slots of deleted records, so that other keys can use these slots. Sweeps are
+//! for layouts where a deleted record keeps its slot, so that readers of earlier versions still find it.
 //!
-//! Invariants: a sweep is a transaction like any other, beside those that insert. Under the bucket's lock no key
-//! comes to it. Under a row's lock no other transaction relies on the slot of its deleted record.
+//! Invariants: a sweep follows the same rules as other transactions, and runs at the same time as transactions that
+//! insert. While the sweep holds the bucket's lock, no key enters the bucket. While the sweep holds a row's lock, no
+//! other transaction relies on the slot of this deleted record.
 //!
-//! Two things preserve the facts that the emptied slots stated. First, the directory's VERSION is the sweep's, later
-//! than each of the deletions. So a key that is in no slot of the bucket was absent as of VERSION; for earlier times
-//! that is not known. Second, a place for a version keeps the newest one that it has shown
-//! ([`tarn_store::layout::choose()`], rule 5). It is for a reader that sees lines from before and after the sweep.
+//! Two rules preserve the facts that the emptied slots have shown. First, the directory record's VERSION becomes the
+//! sweep's version, which is later than each of the deletions. So a key that is in no slot of the bucket was absent
+//! at VERSION. It is not known whether such a key was absent before VERSION. Second, each place for a version in a
+//! slot keeps the newest version that it has contained ([`tarn_store::layout::choose()`], rule 5). The second rule
+//! protects a reader that sees some cache lines from before the sweep and some from after.
 //!
-//! Recovery finishes or undoes a sweep without knowing its purpose.
+//! Recovery completes or undoes a sweep without knowing its purpose.
 
 use super::{Part, Structure, begin, raise};
 use crate::site::Context;
@@ -21,20 +23,21 @@ use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, Version};
 use tarn_store::placement::catalog::Table;
 use tarn_store::schema::TableId;
 
-/// Log bytes of the directory and its VERSION.
+/// The number of log bytes that the directory record and its VERSION take.
 const REST_LOG_BYTES: usize = 64;
 
-/// The slot of a deleted record.
+/// A slot that contains a deleted record.
 struct Gone {
     address: Address,
     key: u64,
     image: BufferOffset,
 }
 
-/// Empties the slots of deleted records in a bucket and its chain, as many as the log has room for. Returns how many.
+/// Empties the slots of deleted records in a bucket and its chain, until the log has no more room. Returns the number
+/// of slots that it has emptied.
 ///
 /// # Errors
-/// Those of [`crate::protocol::Protocol::commit`]: a lock may be refused.
+/// The same errors as [`crate::protocol::Protocol::commit`], because the sweep's locks may be refused.
 pub(crate) async fn sweep(
     protocol: &impl Structure,
     cx: &Context,
@@ -69,7 +72,7 @@ pub(crate) async fn sweep(
     Ok(emptied)
 }
 
-/// Finds the slots of deleted records in a bucket, whose image is given, and in its chain.
+/// Finds the slots of deleted records in a bucket and in its chain. The caller gives the bucket's image.
 async fn find(
     cx: &Context,
     txn: &mut Txn,
@@ -95,8 +98,8 @@ async fn find(
     }
 }
 
-/// Adds the writes that empty the slots, by their images that were read under their locks: as many as the log has
-/// room for. Returns how many.
+/// Adds the writes that empty the slots in `gone`, whose images were read under their locks, until the log has no
+/// more room. Returns the number of slots that it has emptied.
 fn empty(
     protocol: &impl Structure,
     cx: &Context,
@@ -113,7 +116,7 @@ fn empty(
         let Some(newest) = newest.filter(|_| is_same && table.slot.is_tombstone(image)) else {
             continue;
         };
-        // The sweep must be later than that version.
+        // The sweep's timestamp must be later than the newest version in the slot.
         cx.timestamps.observe(cx, newest.version);
         let new = txn.round.reserve_lines(bytes);
         txn.round.copy_within(it.image, new, bytes);

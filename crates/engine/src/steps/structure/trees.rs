@@ -1,9 +1,11 @@
-//! Structural transactions on ordered indexes: splits, separators in the level above, merges.
+//! Structural transactions on ordered indexes: splits of nodes, separators in the level above, and merges of nodes.
 //!
-//! Invariants: they are transactions like any other. They take no-wait locks under an owner's tag. At each node the
-//! undo log comes before the data. They write every replica, and unlock after that. Recovery finishes or undoes them
-//! without knowing their purpose. Every node that changes is locked, and read under its lock. A new node is as well,
-//! so that the VERSION of a node that is used again counts on.
+//! Invariants: structural transactions follow the same rules as other transactions. Structural transactions take
+//! locks under an owner's tag, and abort instead of waiting for a lock. At each node the undo log comes before the
+//! data. Structural transactions write every replica, and release their locks after that. Recovery completes or
+//! undoes structural transactions without knowing their purpose. The transaction locks every node that it changes,
+//! and reads the node under its lock. The transaction also locks and reads a new node. If the node's memory was used
+//! before, its new VERSION follows the old one.
 
 use super::{Structure, begin, merges, raise};
 use crate::cluster::rules::Rule;
@@ -22,20 +24,21 @@ use tarn_store::layout::index_plan::{Index, KeyBytes};
 use tarn_store::layout::node::{META_AT, Node};
 use tarn_store::schema::INDEX_KEY_BYTES_MAX;
 
-/// Steps after which a descent gives up: the tree changes faster than it can be followed.
+/// The maximum number of steps of a descent. After this number of steps the transaction aborts, because the tree
+/// changes faster than the descent.
 const STEPS_MAX: usize = 48;
 
 /// A node that a structural transaction has locked.
 #[derive(Clone, Copy)]
 pub(super) struct Held {
     pub(super) address: Address,
-    /// Its image, read under the lock.
+    /// The node's image, which was read under the lock.
     pub(super) image: BufferOffset,
-    /// Index into the locks.
+    /// The index of the node's lock in the transaction's locks.
     lock: usize,
 }
 
-/// Carries out a request; see [`crate::protocol::Protocol::reshape`].
+/// Performs a requested change of a tree; see [`crate::protocol::Protocol::reshape`].
 pub(crate) async fn reshape(
     protocol: &impl Structure,
     cx: &Context,
@@ -61,13 +64,14 @@ pub(super) fn image<'a>(index: &'a Index, txn: &'a Txn, at: BufferOffset) -> Nod
     Node::new(&index.shape, txn.round.bytes(at, index.shape.node_bytes))
 }
 
-/// Returns whether a node is alive and of this tree.
+/// Returns whether a node is in use and belongs to this tree.
 pub(super) fn is_mine(index: &Index, address: Address, node: Node<'_>) -> bool {
     !node.is_dead() && index.owns(address, node)
 }
 
-/// Returns the node of `level` that covers `key`, read just now; `None` if the tree is not that high. Asks for
-/// separators that are missing above that level. Goes down from each node that covers the key.
+/// Reads the path to the node of `level` that covers `key`, and returns that node. Returns `None` if the tree is not
+/// that high. Requests that separators which are missing above that level be entered. From each node that covers the
+/// key, the descent goes one level down.
 pub(super) async fn descend(
     cx: &Context,
     txn: &mut Txn,
@@ -96,8 +100,8 @@ pub(super) async fn descend(
         }
         let (node, mut cache) = (image(index, txn, at), cx.trees.borrow_mut());
         let beyond = node.high().is_some_and(|high| high <= key) && !node.next().is_null();
-        // A node that ends before the key counts only if it is the node that was meant. Else its NEXT leads
-        // elsewhere.
+        // A node that ends before the key is on the path only if it is the node that the parent meant. The NEXT
+        // pointer of any other node leads elsewhere.
         let is_on_way = node.covers(key) || (beyond && lead.is_to(node));
         if !is_mine(index, address, node) || !is_on_way {
             cache.forget(index, key, 0);
@@ -121,8 +125,8 @@ pub(super) async fn descend(
             cache.forget(index, key, 0);
         } else {
             if is_promised {
-                // The node has died, and serves a higher level. The parent in the cache that leads to it is out of
-                // date.
+                // The expected node was removed, and its memory is now used for a node of a higher level. The cached
+                // parent that leads to the node is out of date.
                 cache.forget_parent(index, key, level + 1);
             }
             found.clear();
@@ -134,7 +138,7 @@ pub(super) async fn descend(
     Err(AbortReason::StaleAddress.into())
 }
 
-/// Locks nodes and reads them under the locks, all in one round.
+/// Locks nodes and reads each of them under its lock, all in one round.
 pub(super) async fn lock_all(
     protocol: &impl Structure,
     cx: &Context,
@@ -159,7 +163,7 @@ pub(super) async fn lock_all(
     Ok(held)
 }
 
-/// Notes a leaf that changes for the history, because scans have read it.
+/// If the changed node is a leaf, notes it for the history, because scans have read it.
 fn note(index: &Index, txn: &mut Txn, held: Held) {
     let node = image(index, txn, held.image);
     if node.level() > 0 {
@@ -171,21 +175,22 @@ fn note(index: &Index, txn: &mut Txn, held: Held) {
     (leaf.lock, leaf.is_held) = (held.lock as u32, true);
 }
 
-/// Returns memory for a new node: a dead node, or a block. The memory is kept if the transaction fails.
+/// Returns memory for a new node: the memory of a dead node, or a newly allocated block. If the transaction fails,
+/// this memory is kept for a later node.
 async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Failure> {
     if let Some(dead) = cx.take_dead(index.id) {
         return Ok(dead);
     }
     let seed = txn.tag.word();
     match cx.allocate_anyhow(index.group(seed), index.shape.node_bytes as u32).await {
-        // A dead node that was locked last time is better than none.
+        // If memory is full, a dead node whose lock was refused last time is better than no memory.
         Err(Failure::OutOfMemory) => cx.take_dead(index.id).ok_or(Failure::OutOfMemory),
         block => block,
     }
 }
 
-/// Returns whether a node that covers the key is to be split. A node that is at most half full is not split. A node
-/// that begins at the key where it should be parted is not, either.
+/// Returns whether the node that covers the key must be split. A node that is at most half full is not split. A node
+/// is also not split if it already begins at the key where the request wants to divide it.
 fn is_to_split(index: &Index, node: Node<'_>, work: &TreeWork) -> bool {
     match work.task {
         TreeTask::Part => *node.low() < work.key[..index.shape.key_bytes],
@@ -193,7 +198,7 @@ fn is_to_split(index: &Index, node: Node<'_>, work: &TreeWork) -> bool {
     }
 }
 
-/// Where the node is split.
+/// Returns the place where the node is split.
 fn cut_of<'k>(index: &Index, work: &'k TreeWork) -> Cut<'k> {
     let key = &work.key[..index.shape.key_bytes];
     if work.task == TreeTask::Part { Cut::Before(key) } else { Cut::For(key) }
@@ -216,7 +221,7 @@ async fn split(
     let mut nodes = Vec::new();
     let outcome = split_at(protocol, cx, txn, index, (address, work), &mut nodes).await;
     if outcome.is_err() && !txn.in_doubt {
-        // Memory of new nodes is kept for the next try: their LOCK words may have been written.
+        // The memory of the new nodes is kept for the next try, because their LOCK words may have been written.
         let has_blocking_lock = outcome == Err(AbortReason::LockRefused.into());
         for node in nodes {
             let is_held = txn.locks.iter().any(|lock| lock.address == node);
@@ -231,7 +236,8 @@ async fn split(
     Ok(TreeDone::Changed(follow))
 }
 
-/// Splits the node at `address`. Notes new nodes in `nodes`. Returns the separator that is to be posted.
+/// Splits the tree node at `address`. Adds the addresses of new nodes to `nodes`. Returns the request to enter the
+/// new node's separator in the parent.
 async fn split_at(
     protocol: &impl Structure,
     cx: &Context,
@@ -263,7 +269,8 @@ async fn split_at(
     Ok(follow)
 }
 
-/// Makes new images of a node and its new sibling. Returns the separator that is to be posted.
+/// Makes the new images of a node and of its new sibling. Returns the request to enter the sibling's separator in the
+/// parent.
 async fn write_split(
     protocol: &impl Structure,
     cx: &Context,
@@ -289,8 +296,8 @@ async fn write_split(
     Ok(TreeWork { task: TreeTask::Post, key: padded(&separator), ..work })
 }
 
-/// Planted bug (the switch `sibling-with-split` is off): the old node shrinks and points to the new one in a
-/// transaction of its own, before the new one is there.
+/// Planted bug (the switch `sibling-with-split` is off): a separate transaction shrinks the old node and points it to
+/// the new node, before the new node is written.
 #[cold]
 async fn publish_early(
     protocol: &impl Structure,
@@ -333,16 +340,17 @@ fn write_root_split(
     write_node(txn, index, root, &top, 0b11);
 }
 
-/// Adds the writes of a node: the slots of `filled` that are in use, then the header, its first line last. VERSION is
-/// added later, with those of other directory records. Old bytes of slots need no log if the node was not part of the
-/// tree, or if the slots were not in use.
+/// Adds the writes of a node: the slots in `filled` that are in use, then the header. Of the header, the first cache
+/// line comes last. The node's VERSION is added later, together with the VERSIONs of other directory records. The old
+/// bytes of slots are not logged if the node was not part of the tree, or if the slots were not in use.
 pub(super) fn write_node(txn: &mut Txn, index: &Index, held: Held, new: &[u8], filled: u64) {
     let shape = &index.shape;
     let to = txn.round.reserve_lines(shape.node_bytes);
     txn.round.bytes_mut(to, shape.node_bytes).copy_from_slice(new);
     let before = image(index, txn, held.image);
     let level = Node::new(shape, new).level();
-    // A root that splits overwrites entries: old slots are narrower or wider than new ones.
+    // When the root splits, its new slots overwrite entries, because the old slots have another width than the new
+    // slots.
     let logged = before.bitmap() != 0 && level != before.level();
     let mut slots = Node::new(shape, new).bitmap() & filled;
     while slots != 0 {
@@ -374,7 +382,7 @@ fn push(txn: &mut Txn, held: Held, to: BufferOffset, (from, end): (usize, usize)
     });
 }
 
-/// Enters the node that covers the key into the level above it, if it is missing there.
+/// If the level above has no separator for the node that covers the key, enters the separator there.
 async fn post(
     protocol: &impl Structure,
     cx: &Context,
@@ -385,8 +393,8 @@ async fn post(
     let key = &work.key[..index.shape.key_bytes];
     let (above, is_posted) =
         (work.level + 1, |node: Node<'_>, low: &[u8]| node.find(low, node.bitmap()).is_some());
-    // Most requests come from a descent that followed an old image of the parent. To look at the parent first costs
-    // no more than the READ that renews its image.
+    // Most requests to enter a separator come from a descent that used an outdated image of the parent. Reading the
+    // parent first costs no more than the READ that would renew this image.
     match descend(cx, txn, index, (above, key)).await? {
         Some((_, at)) if !is_posted(image(index, txn, at), key) => {}
         _ => return Ok(TreeDone::Needless),
@@ -417,7 +425,7 @@ async fn post(
         && (bottom.level(), bottom.low()) == (work.level, &low[..])
         && !is_posted(top, &low);
     let mut new = txn.round.bytes(held[0].image, index.shape.node_bytes).to_vec();
-    // A node that is no inner node any more has no room for a child.
+    // A node that is no longer an inner node has no room for a child.
     let slot = same.then(|| NodeMut::new(&index.shape, &mut new).post(&low, child)).flatten();
     let Some(slot) = slot else { return Err(AbortReason::IndexChanged.into()) };
     write_node(txn, index, held[0], &new, 1 << slot);

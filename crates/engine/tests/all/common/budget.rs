@@ -1,6 +1,6 @@
 //! The counted cost of a transaction: rounds until the reply, detached rounds, and the verbs of both.
 //!
-//! Invariant: during a measurement one coroutine of a thread runs, and it makes one try.
+//! Invariant: during a measurement, one coroutine of a thread runs, and it makes only one try.
 
 use crate::common::A;
 use std::rc::Rc;
@@ -13,15 +13,15 @@ use tarn_store::schema::{Cells, TableId};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {
-    /// Number of rounds until the reply.
+    /// The number of rounds until the reply.
     pub rounds: u64,
-    /// Number of rounds that are posted before the reply and not awaited.
+    /// The number of rounds that are posted before the reply and not awaited.
     pub detached: u64,
     pub reads: u64,
     pub writes: u64,
     pub cas: u64,
     pub faa: u64,
-    /// Number of messages to other compute nodes whose replies were awaited.
+    /// The number of messages to other compute nodes whose replies were awaited.
     pub messages: u64,
 }
 
@@ -40,7 +40,7 @@ pub fn phase(cx: &Context, name: &str) -> u64 {
     cx.metrics.snapshot().phases[position]
 }
 
-/// Runs one try. Returns its cost.
+/// Runs one try of a transaction. Returns its cost.
 pub fn measure(
     by: &mut Coordinator,
     declared: bool,
@@ -51,7 +51,7 @@ pub fn measure(
     })
 }
 
-/// Runs one try, `declared` as read-only or not. A second try gives up at once.
+/// Runs one try, `declared` as read-only or not. A second try would abort immediately.
 pub async fn try_once(
     by: &mut Coordinator,
     declared: bool,
@@ -76,10 +76,10 @@ pub fn measure_call(by: &mut Coordinator, call: impl FnOnce(&mut Coordinator)) -
     measure_bytes(by, call).0
 }
 
-/// Returns the cost of a call, and the number of bytes that it brought.
+/// Returns the cost of a call, and the number of bytes that its READs and atomics returned.
 pub fn measure_bytes(by: &mut Coordinator, call: impl FnOnce(&mut Coordinator)) -> (Cost, u64) {
     let cx = Rc::clone(by.context());
-    // A system without locks beside its records only shows its versions after the reply.
+    // A system without locks beside its records only makes its versions visible after the reply.
     let unlocks = cx.database().protocol.info().phases.contains(&"unlock");
     let names: &[&str] = if unlocks { &["unlock", "release"] } else { &["show"] };
     let detached = || names.iter().map(|name| phase(&cx, name)).sum::<u64>();

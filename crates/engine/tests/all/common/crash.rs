@@ -1,9 +1,11 @@
-//! Seeded schedules in which compute nodes die, or are taken for dead, and other nodes recover them.
+//! Seeded schedules in which compute nodes die, or are declared dead while they still run, and other nodes recover
+//! them.
 //!
-//! Invariant: a schedule is a function of shape, mix and seed. Node 0 is killed or becomes a zombie, and is
-//! expelled a while later. Node 3 recovers it, and may itself be killed or taken for dead at any moment; then
-//! node 4 recovers both. A coordinator of node 5 begins under a dead coordinator's number as soon as node 0
-//! is expelled. Indexes grow all the while. A killed coroutine is never polled or dropped again.
+//! Invariant: a schedule is a function of shape, mix and seed. Node 0 is killed, or becomes a zombie that still runs,
+//! and is expelled a while later. Node 3 recovers node 0, and may itself be killed or declared dead at any moment;
+//! then node 4 recovers nodes 0 and 3. A coordinator of node 5 begins under a dead coordinator's number as soon as
+//! node 0 is expelled. Indexes grow during the whole schedule. The test never polls or drops a killed coroutine
+//! again.
 
 use super::mix::{self, Mix};
 use super::weak::{RETRY, WeakFabric};
@@ -28,15 +30,15 @@ const FIRST_RECOVERER: u16 = 3;
 const SECOND_RECOVERER: u16 = 4;
 const LATE: u16 = 5;
 const TRANSACTIONS: u64 = 10;
-/// A schedule with more turns than this hangs.
+/// The test treats a schedule with more turns than this as hanging.
 const TURNS_MAX: u64 = 400_000;
 
-/// The results of schedules, added up.
+/// The sums of the results of all schedules.
 #[derive(Default, Debug)]
 pub struct Found {
     pub committed: u64,
     pub aborted: u64,
-    /// In-doubt transactions of which nothing had been written.
+    /// The number of in-doubt transactions that had written nothing.
     pub nothing_written: u64,
     pub deadlines_missed: u64,
     pub tally: Tally,
@@ -48,7 +50,7 @@ struct Task<'a> {
     done: bool,
 }
 
-/// The nodes whose coroutines are not polled any more.
+/// The nodes whose coroutines the test does not poll any more.
 #[derive(Default)]
 struct Killed(RefCell<Vec<u16>>);
 
@@ -81,7 +83,7 @@ impl Schedule {
         Task { slot, future, done: false }
     }
 
-    /// Recovers dead nodes until `wanted` lives have been recovered, by this node or others.
+    /// Recovers dead nodes until `wanted` incarnations have been recovered, by this node or others.
     fn recoverer(&self, slot: u16, wanted: u64) -> Task<'_> {
         let cx = Rc::clone(&self.contexts[usize::from(slot)]);
         let future = Box::pin(async move {
@@ -172,7 +174,7 @@ fn judge(schedule: &Schedule, mix: Mix, seed: u64, found: &mut Found) -> Result<
     contexts.iter().for_each(|cx| found.tally.add(&cx.metrics.snapshot()));
     found.deadlines_missed += schedule.missed.get();
     let mut recorded: Vec<RecordedTxn> = sinks.iter().flat_map(|sink| sink.take()).collect();
-    // No memory node dies here, so expelled nodes' transactions end the same way as others.
+    // No memory node dies in these schedules, so transactions of expelled nodes end in the same ways as others.
     let decided = contexts.iter().flat_map(|cx| cx.decisions());
     let entered = enter(&mut recorded, decided, |_| true);
     found.committed += entered.committed;

@@ -1,4 +1,4 @@
-//! Random transactions over few records, which conflict in all possible ways.
+//! Random transactions on few records, which conflict with each other in all possible ways.
 //!
 //! Invariant: a transaction is planned before it runs, so all its tries make the same accesses.
 
@@ -16,25 +16,25 @@ use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
 /// The distribution from which transactions are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// Number of the first table.
+    /// The number of the first table.
     pub first: u16,
-    /// Number of tables from there on.
+    /// The number of tables, from the first table on.
     pub tables: u16,
-    /// Number of keys in each table.
+    /// The number of keys in each table.
     pub keys: u64,
-    /// Largest number of accesses of one transaction.
+    /// The largest number of accesses of one transaction.
     pub wishes: usize,
-    /// Weights of read, update, insert, delete.
+    /// The weights of the operations read, update, insert and delete.
     pub modes: [u32; 4],
-    /// One transaction in this many only reads.
+    /// A transaction only reads with a probability of one in `read_only_in`.
     pub read_only_in: u32,
-    /// One transaction in this many aborts itself; 0: none does.
+    /// A transaction aborts itself with a probability of one in `user_abort_in`; 0: never.
     pub user_abort_in: u32,
-    /// One transaction in this many scans an ordered index; 0: none does.
+    /// A transaction scans an ordered index with a probability of one in `scans_in`; 0: never.
     pub scans_in: u32,
 }
 
-/// All kinds of accesses, on few records.
+/// The mix with all kinds of accesses, on few records.
 pub const ANYTHING: Mix = Mix {
     first: 0,
     tables: 4,
@@ -46,27 +46,27 @@ pub const ANYTHING: Mix = Mix {
     scans_in: 0,
 };
 
-/// The same, on records that share their lines with others.
+/// The mix `ANYTHING` on records that share their lines with other records.
 pub const HALVES: Mix = Mix { first: 3, tables: 1, keys: 6, modes: [3, 3, 2, 2], ..ANYTHING };
 
-/// Accesses of the first table, in which no transaction aborts itself.
+/// Accesses of the first table only, in which no transaction aborts itself.
 const ONE_TABLE: Mix = Mix { tables: 1, wishes: 3, read_only_in: 3, user_abort_in: 0, ..ANYTHING };
 
-/// Records are inserted and deleted.
+/// The mix in which records are inserted and deleted often.
 pub const COMING_AND_GOING: Mix = Mix { tables: 2, keys: 8, modes: [3, 0, 3, 2], ..ONE_TABLE };
 
-/// Transactions read some records and write one: write skew.
+/// The mix for write skew: transactions read some records and write one of them.
 pub const SKEW: Mix = Mix { keys: 4, modes: [4, 3, 1, 0], ..ONE_TABLE };
 
-/// Almost only writes of the same records.
+/// The mix with almost only writes of the same records.
 pub const OVERWRITING: Mix =
     Mix { tables: 2, keys: 3, modes: [0, 4, 1, 0], read_only_in: 50, ..ONE_TABLE };
 
-/// Every transaction reads a range of a table with ordered indexes, and few records: phantoms.
+/// The mix for phantoms: every transaction reads a range of a table with ordered indexes, and few records.
 pub const PHANTOMS: Mix =
     Mix { keys: 24, wishes: 2, modes: [1, 1, 6, 3], scans_in: 1, ..ONE_TABLE };
 
-/// More keys than their buckets have room for: chains and splits arise.
+/// The mix with more keys than their buckets have slots, so that chains and splits arise.
 pub const CROWDED: Mix = Mix {
     keys: 90,
     wishes: 5,
@@ -76,16 +76,16 @@ pub const CROWDED: Mix = Mix {
     ..ONE_TABLE
 };
 
-/// The same, with records that share lines.
+/// The mix `CROWDED` on records that share lines.
 pub const CROWDED_HALVES: Mix = Mix { first: 3, ..CROWDED };
 
-/// Records of a table with ordered indexes; ranges of them are read and deleted.
+/// The mix on a table with ordered indexes, which reads and deletes ranges of records.
 pub const RANGES: Mix =
     Mix { keys: 160, wishes: 8, modes: [1, 1, 7, 1], read_only_in: 6, scans_in: 2, ..CROWDED };
 
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
 
-/// Four tables, one of each layout, with four buckets each.
+/// The shape with four tables, one of each layout, with four buckets each.
 pub fn shape(memory_nodes: usize, replicas: usize, variant: &str) -> Shape {
     let schemas = [narrow("narrow", 1), double("double", 1), apart("apart", 1), half("half", 1)];
     let mut shape = Shape::of(&schemas).nodes(memory_nodes, replicas).variant(variant);
@@ -95,7 +95,8 @@ pub fn shape(memory_nodes: usize, replicas: usize, variant: &str) -> Shape {
     shape
 }
 
-/// One table with ordered indexes: by key, in wide nodes of few slots, and by column A.
+/// The shape with one table that has two ordered indexes: one by key, in wide nodes of few slots, and one by column
+/// A.
 pub fn ordered_shape(memory_nodes: usize, replicas: usize, variant: &str) -> Shape {
     let schema = narrow("ordered", 1).index("by_key", &[IndexPart::Key; 7], true).index(
         "by_a",
@@ -104,13 +105,13 @@ pub fn ordered_shape(memory_nodes: usize, replicas: usize, variant: &str) -> Sha
     );
     let mut shape = Shape::of(&[schema]).nodes(memory_nodes, replicas).variant(variant);
     shape.options.coordinators_max = 16;
-    // LOTUS logs whole nodes.
+    // LOTUS logs whole index nodes, so the log areas must be large.
     shape.options.log_bytes = 64 << 10;
     (shape.options.chunk_bytes, shape.options.spare_bytes) = (8192, 1 << 20);
     shape
 }
 
-/// A range that is read, and perhaps deleted.
+/// A range that a transaction reads, and perhaps deletes.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
     pub index: IndexId,
@@ -122,7 +123,7 @@ impl Range {
     fn draw(keys: u64, read_only: bool, rng: &mut Rng) -> Range {
         let (index, from) = (IndexId(rng.random_range(0..2)), rng.random_range(0..keys));
         let by_key = index == IndexId(0);
-        // Column A has any values, so the range is a share of all possible ones.
+        // The values of column A are spread over all words, so the range is a fraction of all possible values.
         let part = |at: u64| if by_key { at } else { at.saturating_mul(u64::MAX / keys) };
         let to = from + rng.random_range(0..keys / 3);
         let key = |at| IndexKey::new().u64(part(at));
@@ -151,17 +152,17 @@ impl Range {
     }
 }
 
-/// One access to one record.
+/// One access of a transaction to one record.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     pub table: TableId,
     pub key: u64,
     pub mode: Mode,
-    /// Whether the rows requested so far are fetched before the next access.
+    /// Whether the transaction fetches the rows requested so far before its next access.
     pub fetch: bool,
 }
 
-/// A transaction before it runs.
+/// The plan of a transaction, drawn before it runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub range: Option<Range>,
@@ -170,7 +171,7 @@ pub struct Plan {
 }
 
 impl Mix {
-    /// Draws a transaction.
+    /// Draws the plan of a transaction.
     pub fn plan(&self, rng: &mut Rng) -> Plan {
         let read_only = rng.random_range(0..self.read_only_in) == 0;
         let gives_up = self.user_abort_in > 0 && rng.random_range(0..self.user_abort_in) == 0;
@@ -210,7 +211,7 @@ impl Mix {
 }
 
 impl Plan {
-    /// Runs the transaction once; every row that it writes has `value` in all its columns.
+    /// Runs the transaction once; it writes `value` to all columns of every row that it changes.
     pub async fn run(&self, tx: &mut Transaction<'_>, value: u64) -> Result<(), Failure> {
         let mut asked: Vec<(Wish, Handle)> = Vec::new();
         if let Some(range) = self.range {
@@ -260,20 +261,20 @@ fn write(tx: &mut Transaction<'_>, asked: &mut Vec<(Wish, Handle)>, value: u64) 
     }
 }
 
-/// Creates a coordinator that draws other transactions with each seed.
+/// Creates a coordinator whose transactions depend on the seed.
 pub fn coordinator(cx: &Rc<Context>, number: u32, retry: Retry, seed: u64) -> Coordinator {
     let mut by = Coordinator::new(Rc::clone(cx), number, retry);
     (0..seed).for_each(|_| _ = by.rng().random::<u64>());
     by
 }
 
-/// Runs `count` transactions of a mix, one after the other. Returns early at a failure that is not an abort.
+/// Runs `count` transactions of a mix, one after another. Returns early at a failure that is not an abort.
 pub async fn run(by: &mut Coordinator, mix: Mix, count: u64) -> Result<(), Failure> {
     for number in 0..count {
         let plan = mix.plan(by.rng());
         let value = by.rng().random::<u64>() ^ number;
-        // Half of the transactions that only read are declared so. A few others are declared so wrongly; they
-        // run once more.
+        // Half of the transactions that only read are declared as read-only. A few others are declared so wrongly;
+        // the coordinator runs those again.
         let reads = plan.range.is_none() && plan.wishes.iter().all(|it| it.mode == Mode::Read);
         let body = async |tx: &mut Transaction<'_>| plan.run(tx, value).await;
         let result = match (reads && value % 2 == 0) || value % 32 == 1 {

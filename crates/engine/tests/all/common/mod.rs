@@ -1,6 +1,6 @@
 //! A small embedded cluster for tests: tables, contexts, coordinators, histories.
 //!
-//! Invariant: everything here is deterministic; threads and clocks belong to the test files.
+//! Invariant: everything in this module is deterministic; only the test files use threads and clocks.
 
 pub mod budget;
 pub mod crash;
@@ -32,9 +32,9 @@ use tarn_store::placement::catalog::Options;
 use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_store::schema::{ColumnId, ColumnType, TableId, TableSchema};
 
-/// First column of every table below.
+/// The first column of every table below.
 pub const A: ColumnId = ColumnId(0);
-/// Second column.
+/// The second column of every table below that has two columns.
 pub const B: ColumnId = ColumnId(1);
 
 /// The parts of a test's cluster.
@@ -48,9 +48,9 @@ pub struct Shape {
     pub protocol: &'static str,
     pub variant: String,
     pub atomicity: LineAtomicity,
-    /// Whether memory is also reached without rounds.
+    /// Whether threads also reach memory by loads and stores, without rounds.
     pub near: bool,
-    /// Length of readers' leases, for protocols that have them.
+    /// The length of readers' leases, for protocols with leases.
     pub read_lease_ns: u32,
 }
 
@@ -82,7 +82,7 @@ impl Shape {
         self
     }
 
-    /// Chooses another protocol than the first.
+    /// Chooses a protocol other than the first one.
     pub fn protocol(mut self, name: &'static str) -> Shape {
         self.protocol = name;
         self
@@ -115,7 +115,7 @@ impl Shape {
     }
 }
 
-/// A database on the local backend.
+/// A cluster with a database on the local backend.
 pub struct World {
     pub fabric: Arc<LocalFabric>,
     pub database: Arc<Database>,
@@ -138,7 +138,7 @@ impl World {
         World { fabric, database }
     }
 
-    /// The same database with another membership service.
+    /// Returns the same database with another membership service.
     pub fn with_membership(&self, membership: Arc<dyn Membership>) -> Arc<Database> {
         let protocol =
             AnyProtocol::by_name(self.database.protocol.info().name, "corrected").unwrap();
@@ -146,8 +146,8 @@ impl World {
         Arc::new(Database::new(catalog, groups, protocol, membership))
     }
 
-    /// A compute node joins. If locks are in compute nodes, the first node's memory has all locks, and the
-    /// others access it directly.
+    /// Lets a compute node join. If the protocol keeps locks in compute nodes, the first node's memory has all locks,
+    /// and the other nodes access this memory directly.
     pub fn join(&self, slot: u16) -> Arc<ComputeNode> {
         let id = self.database.membership.join(NodeSlot(slot)).unwrap();
         let services = ServiceOptions::direct(THREADS_MAX as u16);
@@ -179,7 +179,7 @@ impl World {
         block_on(inspect::audit(&cx)).unwrap()
     }
 
-    /// Asserts that nothing is locked, replicas are equal, and records are where they belong.
+    /// Asserts that no lock is held, replicas are equal, and records are at the positions to which their keys lead.
     #[track_caller]
     pub fn assert_clean(&self) -> Audit {
         let audit = self.audit();
@@ -188,8 +188,8 @@ impl World {
     }
 }
 
-/// Polls a future up to `polls` times, with `between` after each poll that does not end it. Returns `None` if it
-/// has not ended by then.
+/// Polls a future up to `polls` times, and calls `between` after each poll that does not end it. Returns `None` if
+/// the future has not ended after these polls.
 pub fn poll_times<T>(
     mut future: Pin<&mut impl Future<Output = T>>,
     polls: usize,
@@ -205,32 +205,34 @@ pub fn poll_times<T>(
     None
 }
 
-/// Returns the number that the environment says in `TARN_SEEDS`, or the usual one.
+/// Returns the number in the environment variable `TARN_SEEDS`, or `usual` if it is not set.
 pub fn seeds(usual: u64) -> u64 {
     std::env::var("TARN_SEEDS").map_or(usual, |seeds| seeds.parse().unwrap())
 }
 
-/// Creates a coordinator that retries soon.
+/// Creates a coordinator whose pauses between tries are short.
 pub fn coordinator(cx: &Rc<Context>, number: u32) -> Coordinator {
     Coordinator::new(Rc::clone(cx), number, Retry { pause_max_ns: 4_000, ..Retry::default() })
 }
 
-/// Two words: a slot has one line.
+/// A table whose records have two words, so that a slot has one line.
 pub fn narrow(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::U64)
 }
 
-/// 8 bytes: a slot has half a line and shares the line with another record. Its buckets have fingerprints.
+/// A table whose records have 8 bytes: a slot has half a line and shares the line with another record. The table's
+/// buckets have fingerprints.
 pub fn half(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).fingerprinted()
 }
 
-/// 88 bytes: a slot has two lines.
+/// A table whose records have 88 bytes, so that a slot has two lines.
 pub fn double(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::Bytes(80))
 }
 
-/// 264 bytes, stored apart from the slot: a column in the first line, 248 bytes, a column in the last.
+/// A table whose records have 264 bytes, stored apart from the slot. Each record has a column in the first line, 248
+/// bytes, and a column in the last line.
 pub fn apart(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records)
         .column("a", ColumnType::U64)
@@ -253,7 +255,7 @@ pub fn fill(by: &mut Coordinator, table: TableId, keys: impl IntoIterator<Item =
     }
 }
 
-/// Returns column A, or `None` if there is no record.
+/// Returns the value of column A, or `None` if there is no record.
 pub fn value_of(by: &mut Coordinator, table: TableId, key: u64) -> Option<u64> {
     block_on(by.transact(async |tx| Ok(tx.get_row(table, key).await?.map(|row| row.u64(A)))))
         .unwrap()

@@ -1,7 +1,7 @@
-//! Schedules without faults: transactions in any order that the contract allows.
+//! Schedules without faults, in which the verbs of transactions take effect in any order that the contract allows.
 //!
-//! Invariant: a schedule is a function of shape, mix and seed. Three compute nodes run two coordinators each,
-//! and threads serve their locks meanwhile.
+//! Invariant: a schedule is a function of shape, mix and seed. Three compute nodes run two coordinators each, and the
+//! nodes' threads also serve lock requests.
 
 use super::mix::{self, Mix};
 use super::weak::{RETRY, WeakFabric};
@@ -23,15 +23,16 @@ pub const COORDINATORS: usize = 2;
 #[derive(Clone, Copy)]
 pub struct Work {
     pub mix: Mix,
-    /// Number of transactions of each coordinator.
+    /// The number of transactions of each coordinator.
     pub count: u64,
     pub deadline: Nanos,
-    /// Whether some nodes remember addresses.
+    /// Whether some nodes cache the addresses of records.
     pub remembers: bool,
 }
 
-/// Runs one schedule. Returns the counts, and the violation if there is one: a history that is not strictly
-/// serializable, memory that is not clean, a transaction that failed. Only a deadline may end a coordinator.
+/// Runs one schedule. Returns the counts, and the violation if there is one. A violation is a history that is not
+/// strictly serializable, memory that is not clean, or a transaction that failed. Only a missed deadline may end a
+/// coordinator early.
 pub fn run(shape: &Shape, work: Work, seed: u64) -> (Tally, Result<(), String>) {
     let Work { mix, count, deadline, remembers } = work;
     let fabric = WeakFabric::new(shape, seed);

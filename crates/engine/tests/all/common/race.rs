@@ -1,6 +1,7 @@
-//! Scaffolding for races that are driven to one moment: a small cluster, single steps, repair.
+//! Helpers for tests of one race at one exact moment: a small cluster, single steps, repair.
 //!
-//! Invariant: a test causes each step itself. Between its steps no coroutine is polled and no verb lands.
+//! Invariant: a test causes each step itself. Between the test's steps no coroutine is polled and no verb takes
+//! effect.
 
 use super::weak::WeakFabric;
 use super::{A, Shape, narrow};
@@ -23,12 +24,12 @@ pub const TABLE: TableId = TableId(0);
 pub const KEY: u64 = 1;
 pub const PACE: Pace = Pace { blocks: 6, pause_ns: 4, look_every_ns: 10, ..Pace::UNPACED };
 pub const TERMS: Terms = Terms { patience_ns: 3_000, look_every_ns: 4 };
-/// The position, in the metrics, of the phase in which data are sent.
+/// The index, in the metrics, of the phase that sends data.
 pub const WRITE_PHASE: usize = 8;
-/// No run here takes more steps.
+/// No run of these tests takes more steps.
 pub const STEPS_MAX: usize = 20_000;
 
-/// One table on memory nodes 0 and 1, with node 1 as the backup, and spares behind them.
+/// Creates a cluster with one table on memory node 0 and its backup, node 1. Spare nodes have the numbers after 1.
 pub fn pair(seed: u64, spares: u16) -> WeakFabric {
     pair_of(ALL[0].name, seed, spares)
 }
@@ -69,8 +70,8 @@ pub fn poll<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.as_mut().poll(&mut Waiting::from_waker(Waker::noop()))
 }
 
-/// Polls the future, with a step of the fabric after each poll. It ends when the future is ready, when `stop`
-/// returns true, or after `times` polls.
+/// Polls the future, with a step of the fabric after each poll. The function ends when the future is ready, when
+/// `stop` returns true, or after `times` polls.
 pub fn drive<T>(
     fabric: &WeakFabric,
     future: &mut Pin<&mut impl Future<Output = T>>,
@@ -93,7 +94,7 @@ pub fn writes(cx: &Context) -> u64 {
     cx.metrics.snapshot().phases[WRITE_PHASE]
 }
 
-/// Repairs until every dead node has left the map and every joining copy is filled.
+/// Repairs the cluster until every dead node has left the map and every joining copy is filled.
 pub fn mend_all(fabric: &WeakFabric, by: &Context) {
     let configurations = &fabric.database.configurations;
     for _ in 0..20 {
@@ -106,7 +107,7 @@ pub fn mend_all(fabric: &WeakFabric, by: &Context) {
     panic!("not mended: {:?}", configurations.open());
 }
 
-/// The dead nodes leave the map, and spares begin to join.
+/// Makes one change of the configuration: the dead nodes leave the map, and spares begin to join.
 pub fn change_once(fabric: &WeakFabric, by: &Context) -> Changed {
     let configurations = &fabric.database.configurations;
     let mut nobody = |_: NodeId, _: &recovery::Recovery| {};
@@ -114,7 +115,7 @@ pub fn change_once(fabric: &WeakFabric, by: &Context) -> Changed {
     fabric.block_on(next).unwrap()
 }
 
-/// Returns a memory node's answer to a life.
+/// Returns a memory node's answer to a READ of a compute node's incarnation.
 pub fn ask(fabric: &WeakFabric, cx: &Context, at: u16) -> Result<(), FabricError> {
     let mut round = Round::new();
     round.read(Address::new(GroupId(0), 0).at(NodeSlot(at)), 8);

@@ -1,8 +1,8 @@
-//! Runs in which memory nodes and compute nodes die, while transactions run and other threads repair.
+//! Runs in which memory nodes and compute nodes die, while transactions run and other threads repair the cluster.
 //!
-//! Invariant: a run is a function of its scene and seed. Coordinators of three compute nodes work. One thread
-//! of each node maintains the copies, another recovers dead nodes. A dead node is not polled any more until
-//! the end. Then all nodes learn how their transactions ended.
+//! Invariant: a run is a function of its scene and seed. Coordinators of three compute nodes run transactions. One
+//! thread of each node maintains the copies, and another thread recovers dead nodes. The test does not poll a dead
+//! node any more until the end. At the end, all nodes learn how their transactions ended.
 
 use super::history;
 use super::mix::{self, Mix};
@@ -28,38 +28,39 @@ use tarn_store::placement::replica_groups::ReplicaGroups;
 
 pub const NODES: u16 = 3;
 pub const COORDINATORS: usize = 2;
-/// After this many steps no progress is expected any more.
+/// The test expects no more progress after this number of steps.
 pub const STEPS_MAX: u64 = 6_000_000;
-/// Length of readers' leases, for protocols that have them: some rounds.
+/// The length of readers' leases, for protocols with leases: the time of some rounds.
 const READ_LEASE_NS: u32 = 60;
 pub const PACE: Pace = Pace { blocks: 6, pause_ns: 40, look_every_ns: 150, ..Pace::UNPACED };
 pub const TERMS: Terms = Terms { patience_ns: 30_000, look_every_ns: 40 };
 
-/// The node that dies.
+/// The node that dies, and when it is expelled.
 #[derive(Clone, Copy, Debug)]
 pub enum Death {
     Memory(u16),
-    /// It is expelled at once.
+    /// This compute node is expelled immediately.
     Compute(u16),
-    /// It is expelled only when its lease lapses, much later.
+    /// This compute node is expelled only when its lease lapses, much later.
     Silent(u16),
 }
 
-/// The moment of a death, in turns.
+/// The moment of a death, counted in turns.
 #[derive(Clone, Copy, Debug)]
 pub enum When {
     Turn(u64),
-    /// This many turns after a copy began to join.
+    /// The death happens this many turns after a copy began to join.
     Joining(u64),
-    /// When this compute node sends its data for the n-th time.
+    /// The death happens when this compute node sends its data for the n-th time.
     Writing(u16, u64),
-    /// This many turns after the death before it.
+    /// The death happens this many turns after the previous death.
     After(u64),
 }
 
-/// A silent node is expelled this many turns after its death.
+/// The number of turns between the death of a silent node and its expulsion.
 pub const LEASE: u64 = 15_000;
-/// Number of transactions of each living node after the repair, and the most tries of each.
+/// The number of transactions of each living node after the repair. The next constant is the maximum number of tries
+/// of each transaction.
 const PROBES: u64 = 6;
 const PROBE_TRIES_MAX: u32 = 50;
 
@@ -75,14 +76,14 @@ pub struct Scene {
     pub rotation: Rotation,
 }
 
-/// How primaries move while no node dies.
+/// How primaries move between nodes while no node dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rotation {
-    /// They do not move.
+    /// The primaries do not move.
     None,
-    /// They move all the time, each time when no transaction runs.
+    /// The primaries move all the time, and each move happens while no transaction runs.
     Quiet,
-    /// They move all the time, whatever runs: a planted mistake.
+    /// The primaries move all the time, even while transactions run: a planted bug.
     Hasty,
 }
 
@@ -90,11 +91,11 @@ pub enum Rotation {
 pub struct Outcome {
     pub report: Report,
     pub audit: Audit,
-    /// Contradictions, records that differ from their last write, transactions that failed.
+    /// The contradictions, the records that differ from their last write, and the transactions that failed.
     pub wrong: Vec<String>,
     pub tally: Tally,
     pub whole: bool,
-    /// Whether the nodes are primary of equally many groups, up to a difference of one.
+    /// Whether each node is primary of the same number of groups, up to a difference of one.
     pub even: bool,
     pub rotations: u64,
     pub ended: bool,
@@ -118,15 +119,15 @@ impl Outcome {
     }
 }
 
-/// State that the coroutines of a run share, and the results that they leave.
+/// The state that the coroutines of a run share, and the results that they store.
 #[derive(Default)]
 pub struct Desk {
     history: RefCell<Vec<RecordedTxn>>,
     settled: RefCell<Vec<(TxnId, Resolution)>>,
-    /// Failures that no death explains.
+    /// The failures that no death explains.
     failures: RefCell<Vec<String>>,
     stop: Cell<bool>,
-    /// Number of coordinators of each compute node that have not ended.
+    /// For each compute node, the number of coordinators that have not ended.
     running: Cell<[usize; NODES as usize]>,
     rotations: Cell<u64>,
 }
@@ -143,7 +144,7 @@ impl Desk {
     }
 }
 
-/// Runs a coordinator's transactions; returns early once its node is expelled.
+/// Runs a coordinator's transactions; the function returns early once the coordinator's node is expelled.
 pub async fn coordinate(mut by: Coordinator, mix: Mix, count: u64, desk: &Desk) {
     let cx = Rc::clone(by.context());
     by.record_history();
@@ -316,7 +317,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     }
     let ended = ended && probes.get() == 0;
     desk.stop.set(true);
-    // The dead nodes learn that they are dead, so that the transactions that they had begun are recorded.
+    // The dead nodes learn that they are dead, so that the test can record the transactions that they had begun.
     let mut polls = 0;
     while executor.live() > 0 && polls < 400_000 {
         polls += 1;
@@ -331,7 +332,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     let audit = fabric.block_on(inspect::audit(&cx)).unwrap();
     let mut tally = Tally::default();
     contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
-    // The ends that were reported, and those that dead recoverers did not report.
+    // The reported outcomes of transactions, and the outcomes that dead recovering nodes did not report.
     let mut wrong = desk.failures.take();
     let decided = decisions(desk.settled.take(), contexts.iter().map(|cx| &**cx));
     let mut recorded = desk.history.take();
@@ -361,7 +362,7 @@ pub async fn keep_lives(cx: Rc<Context>, desk: &Desk) {
     let _ = recovery::attend(&cx, PACE, || desk.stop.get(), report).await;
 }
 
-/// Makes the next member of each group its primary, again and again, except while a copy joins.
+/// Makes the next member of each group its primary, repeatedly, except while a copy joins.
 async fn rotate(cx: Rc<Context>, how: Rotation, desk: &Desk) {
     let database = cx.database();
     let configurations = &database.configurations;
@@ -396,7 +397,7 @@ async fn rotate(cx: Rc<Context>, how: Rotation, desk: &Desk) {
     }
 }
 
-/// Whether every group has as many members as at first, and no change, repair or recovery is pending.
+/// Whether every group has its original number of members, and no change, repair or recovery is pending.
 pub fn is_whole(fabric: &WeakFabric, scene: &Scene) -> bool {
     let database = &fabric.database;
     let open = database.configurations.open();

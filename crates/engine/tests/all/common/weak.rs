@@ -1,18 +1,19 @@
 //! A fabric with the weakest behaviour that the contract allows, in one thread and with its own time.
 //!
-//! Invariant: a run is a function of the seed. Every round's verbs travel to each node in a stream of their
-//! own. Streams progress in any order, a line at a time. Within a stream READs bring their lines in any
-//! order, and WRITEs land theirs in any order. Each verb comes after the one before it, but an unfenced WRITE
-//! may overtake a READ or atomic just before it. Verbs of a dropped round may still be executed.
+//! Invariant: a run is a function of the seed. The verbs of every round travel to each memory node in a separate
+//! stream. Streams progress in any order, one line at a time. Within a stream, READs fetch their lines in any order,
+//! and WRITEs store their lines in any order. Each verb comes after the previous verb, but an unfenced WRITE may
+//! overtake a READ or atomic just before it. Verbs of a dropped round may still be executed.
 //!
-//! These may break: a memory node (its streams end in an error), and a compute node's access. When access
-//! ends, any prefix of each of the node's streams has landed; with `torn_writes` the last verb perhaps only
-//! in part of its lines. Memory survives, and so does the order within a stream.
+//! Two things may break: a memory node (its streams end in an error), and a compute node's access. When access ends,
+//! any prefix of each of the compute node's streams has been executed. With `torn_writes`, the last verb may have
+//! reached only some of its lines. The content of memory survives, and the order within a stream still holds.
 //!
-//! It stays beside the simulator because tests step it by hand: they hold back one node's verbs and land them,
-//! cut or drop work between any two lines, doubt one clock, and let rounds pass a dropped one. The simulator's
-//! random mode draws such moments from a seed, so that no test can ask for the moment that it is about. The
-//! explorer tries every order of a few transactions, but no index grows there and no time passes.
+//! This fabric exists beside the simulator because tests step it by hand. They hold back one node's verbs and execute
+//! them later, cut or drop work between any two lines, make one clock uncertain, and let later rounds overtake a
+//! dropped round. The simulator's random mode draws such moments from a seed, so a test cannot choose the moment that
+//! it is about. The explorer tries every order of a few transactions, but its indexes do not grow and its time does
+//! not pass.
 
 mod backend;
 
@@ -35,7 +36,7 @@ use tarn_store::ids::OwnerTag;
 
 use rand::RngExt as _;
 
-/// The pauses of a coordinator: some steps of the fabric.
+/// The retry rule of a coordinator, whose pauses last some steps of the fabric.
 pub const RETRY: Retry = Retry {
     deadline: None,
     pause_first_ns: 10,
@@ -44,14 +45,14 @@ pub const RETRY: Retry = Retry {
     patient_tries: 64,
 };
 
-/// A verb in flight.
+/// A verb that was posted and is not completely executed.
 struct Flight {
     ticket: u64,
     index: usize,
     verb: Verb,
-    /// READ: the bytes that it has brought; WRITE: the bytes that will land.
+    /// For a READ, the bytes that it has fetched. For a WRITE, the bytes that it will store.
     bytes: Vec<u8>,
-    /// Parts of a READ or WRITE within one line, (from, to), that are not executed yet.
+    /// The parts of a READ or WRITE that are not executed yet, as (from, to), each within one line.
     parts: Vec<(usize, usize)>,
     /// The verb does not begin before this time.
     not_before: u64,
@@ -75,25 +76,25 @@ struct World {
     posted: u64,
     down: BTreeSet<NodeSlot>,
     fenced: BTreeSet<(NodeId, NodeSlot)>,
-    /// Revocations in flight: time of arrival, compute node, memory node, and the ticket that waits.
+    /// The revocations in flight: time of arrival, compute node, memory node, and the ticket that waits.
     revocations: Vec<(u64, NodeId, NodeSlot, u64)>,
     memory_nodes: u16,
-    /// Pairs of compute node and memory node whose verbs wait in flight. If they are cut off, none of them
-    /// ever lands.
+    /// The pairs of compute node and memory node whose verbs are held back in flight. If their access is cut off,
+    /// none of these verbs is ever executed.
     held: BTreeSet<(NodeId, NodeSlot)>,
-    /// One flight in this many is slow; 0: none is.
+    /// A flight is slow with a probability of one in `slow_one_in`; 0: never.
     slow_one_in: u32,
-    /// Whether a round that fails at one memory node also fails at all nodes that it has not reached.
-    /// Otherwise it goes on at the others.
+    /// Whether a round that fails at one memory node also fails at all nodes that it has not reached. Otherwise the
+    /// round continues at the other nodes.
     stops_at_the_dead: bool,
-    /// A planted bug: the rest of a dropped round lands at any time, in a stream of its own.
+    /// A planted bug: the rest of a dropped round is executed at any time, in a separate stream.
     dropped_pass: bool,
-    /// How far before and after its reading a compute node takes the true time to lie, if not at the reading
-    /// itself.
+    /// For each node, how far the true time may lie before and after its clock's reading. A node that is not listed
+    /// knows the true time exactly.
     clock_bounds: BTreeMap<NodeSlot, (u64, u64)>,
 }
 
-/// The cluster.
+/// The cluster on the weak fabric.
 #[derive(Clone)]
 pub struct WeakFabric {
     world: Rc<RefCell<World>>,
@@ -105,7 +106,7 @@ impl WeakFabric {
         WeakFabric::with_spares(shape, seed, 0)
     }
 
-    /// Creates the fabric with this many empty memory nodes behind the others.
+    /// Creates the fabric with `spares` additional empty memory nodes.
     pub fn with_spares(shape: &Shape, seed: u64, spares: u16) -> WeakFabric {
         let database = shape.database();
         let bytes = database.catalog.group_bytes() as usize;
@@ -148,7 +149,7 @@ impl WeakFabric {
         let services = ServiceOptions::direct(1);
         let node = ComputeNode::serving(Arc::clone(&self.database), id, &services).unwrap();
         if node.services().is_some() {
-            // The memory of the first node has all locks.
+            // The first node's memory has all locks.
             self.database.membership.open_shards(&[id]);
         }
         self.thread(&Arc::new(node), 0, cache)
@@ -181,7 +182,7 @@ impl WeakFabric {
         }
     }
 
-    /// A memory node dies.
+    /// Lets a memory node die.
     pub fn fail_node(&self, node: NodeSlot) {
         let world = &mut *self.world.borrow_mut();
         world.down.insert(node);
@@ -209,7 +210,8 @@ impl WeakFabric {
         self.world.borrow_mut().stops_at_the_dead = stops;
     }
 
-    /// A compute node loses its access everywhere. Of its posted verbs any prefix has landed, often all.
+    /// Takes a compute node's access away everywhere. Any prefix of its posted verbs has been executed, often all of
+    /// them.
     pub fn fence(&self, node: NodeId, torn_writes: bool) {
         let world = &mut *self.world.borrow_mut();
         let all = world.rng.random_range(0..3) == 0;
@@ -221,12 +223,12 @@ impl WeakFabric {
         }
     }
 
-    /// From now on no verb of a compute node lands at a memory node.
+    /// Holds back the verbs of a compute node: from now on none of them is executed at this memory node.
     pub fn hold(&self, node: NodeId, at: NodeSlot) {
         self.world.borrow_mut().held.insert((node, at));
     }
 
-    /// All verbs in flight from a compute node to a memory node land now.
+    /// Executes all verbs in flight from a compute node to a memory node now.
     pub fn land(&self, node: NodeId, at: NodeSlot) {
         let world = &mut *self.world.borrow_mut();
         world.held.remove(&(node, at));
@@ -237,8 +239,8 @@ impl WeakFabric {
         }
     }
 
-    /// From now on a compute node knows the true time only to lie between `before` before and `behind` after
-    /// its clock's reading.
+    /// Makes a compute node's clock uncertain. From now on the node knows only that the true time lies between
+    /// `before` before and `behind` after its clock's reading.
     pub fn doubt_clock(&self, slot: u16, before: u64, behind: u64) {
         self.world.borrow_mut().clock_bounds.insert(NodeSlot(slot), (before, behind));
     }
@@ -248,12 +250,12 @@ impl WeakFabric {
         self.world.borrow_mut().dropped_pass = true;
     }
 
-    /// From now on no verb is slow: each waits only for its turn in the order.
+    /// Makes no verb slow from now on: each verb waits only for its turn in the order.
     pub fn calm(&self) {
         self.world.borrow_mut().slow_one_in = 0;
     }
 
-    /// Frees the memory; coroutines that were never dropped may still hold the fabric.
+    /// Frees the memory of the fabric, because coroutines that were never dropped may still hold a reference to it.
     pub fn end(&self) {
         let world = &mut *self.world.borrow_mut();
         world.memory.clear();
@@ -261,7 +263,7 @@ impl WeakFabric {
         world.tickets.clear();
     }
 
-    /// Returns the transactions whose logs are in a coordinator's areas.
+    /// Returns the tags of the transactions whose logs are in a coordinator's areas.
     pub fn logged(&self, coordinator: u32) -> BTreeSet<OwnerTag> {
         let world = self.world.borrow();
         let mut tags = BTreeSet::new();
@@ -276,8 +278,8 @@ impl WeakFabric {
         tags
     }
 
-    /// Whether a word behind the log areas (in an index or the heap) has this value at a primary. If the
-    /// value is a transaction's tag, such a word is a lock.
+    /// Whether a word outside the log areas (in an index or the heap) has this value at a primary. If the value is a
+    /// transaction's tag, such a word is a lock.
     pub fn has_word(&self, word: u64) -> bool {
         let options = self.database.catalog.options();
         let world = self.world.borrow();
@@ -307,7 +309,7 @@ impl World {
         self.streams.keys().copied().filter(hit).collect()
     }
 
-    /// A compute node loses its access at one memory node.
+    /// Ends a compute node's access at one memory node.
     fn cut(&mut self, node: NodeId, at: NodeSlot, all: bool, torn_writes: bool) {
         self.fenced.insert((node, at));
         let is_held = self.held.contains(&(node, at));
@@ -328,7 +330,7 @@ impl World {
         }
     }
 
-    /// Executes revocations whose time has come.
+    /// Executes the revocations whose time has come.
     fn execute_revocations(&mut self) {
         let now = self.now;
         let (due, later) =
@@ -362,7 +364,7 @@ impl World {
         self.advance(key);
     }
 
-    /// A round was dropped.
+    /// Handles a round that was dropped.
     fn abandon(&mut self, node: NodeId, round: u64) {
         self.tickets.remove(&round);
         if !self.dropped_pass {

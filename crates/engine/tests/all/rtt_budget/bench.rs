@@ -1,7 +1,7 @@
 //! The clusters in which rows run.
 //!
-//! Invariant: a row makes one try; what it measures is the work of one coordinator. Under LOTUS two compute
-//! nodes grant locks: coordinators `Cold` and `Warm` are of the first, `Other` is of the second.
+//! Invariant: a row makes one try; its measured cost is the work of one coordinator. Under LOTUS two compute nodes
+//! grant locks: coordinators `Cold` and `Warm` belong to the first node, `Other` belongs to the second.
 
 use super::{By, NARROW, Row, Step};
 use crate::common::budget::{Cost, add_one, add_one_to, measure_bytes, phase, read, try_once};
@@ -25,19 +25,19 @@ use tarn_store::placement::catalog::Placement;
 use tarn_store::schema::range::{IndexKey, Scan};
 use tarn_store::schema::{Cells, IndexId, TableId, TableSchema};
 
-/// A cluster to be made.
+/// The description of a cluster that a test creates.
 #[derive(Clone)]
 pub(super) struct Scene {
     pub(super) shape: Shape,
-    /// Keys of each table.
+    /// The keys of each table.
     fills: Vec<Vec<u64>>,
-    /// Whether timestamps come from the pool, by a round, and not from a counter of this process.
+    /// Whether timestamps come from the memory pool, by a round, and not from a counter of this process.
     has_pool_timestamps: bool,
 }
 
 impl Scene {
-    /// A cluster with the tables `NARROW` and `DOUBLE`. All records of a table are in one group, so that
-    /// groups do not multiply the writes.
+    /// A cluster with the tables `NARROW` and `DOUBLE`. All records of a table are in one group, so that the number
+    /// of groups does not multiply the number of writes.
     pub(super) fn of(protocol: &'static str, copies: usize) -> Scene {
         let schemas = [narrow("narrow", 4000), double("double", 4000)];
         let mut shape = Shape::of(&schemas).protocol(protocol).nodes(copies, copies);
@@ -46,7 +46,7 @@ impl Scene {
         Scene { shape, fills: vec![(1..10).collect(); 2], has_pool_timestamps: false }
     }
 
-    /// A cluster of two tables with an ordered index; the second is empty.
+    /// A cluster of two tables with an ordered index each; the second table is empty.
     pub(super) fn ordered(protocol: &'static str, copies: usize, records: u64) -> Scene {
         let mut scene = Scene::of(protocol, copies);
         scene.shape.schemas =
@@ -77,7 +77,7 @@ impl Scene {
     }
 }
 
-/// What a row cost.
+/// The measured cost of a row.
 pub(super) struct Measured {
     pub(super) cost: Cost,
     pub(super) bytes: u64,
@@ -89,7 +89,7 @@ pub(super) struct Measured {
 pub(super) struct Bench {
     pub(super) name: String,
     pub(super) world: World,
-    /// Threads that answer requests while a coordinator runs.
+    /// The threads that answer requests while a coordinator runs.
     serving: Vec<Rc<Context>>,
     pub(super) cold: Coordinator,
     pub(super) warm: Coordinator,
@@ -154,7 +154,7 @@ impl Bench {
             serving: serving.clone(),
             world,
         };
-        // Both nodes insert, so that each has then claimed its memory for records.
+        // Both nodes insert records, so that each node has then claimed its memory for records.
         for key in 0..40 {
             let Bench { cold, other, .. } = &mut bench;
             let by = if key % 2 == 0 { cold } else { other };
@@ -217,7 +217,7 @@ impl Bench {
         let phases = names.zip(counts).collect();
         let more =
             |reason: &AbortReason| aborts()[*reason as usize] - aborts_before[*reason as usize];
-        // A second try is the caller's abort, the last of the reasons.
+        // A second try aborts itself with the caller's reason, which is the last of the reasons.
         let aborts = AbortReason::ALL.into_iter().find(|reason| more(reason) > 0);
         assert_eq!(ended.is_err(), aborts.is_some(), "{row:?}: {ended:?}");
         assert!(aborts.is_none_or(|reason| more(&reason) == 1), "{row:?}: {aborts:?}");
@@ -299,7 +299,7 @@ async fn play(
 
 async fn scan(tx: &mut Transaction<'_>, from: u64, to: u64) -> Result<(), Failure> {
     let range = Scan::range(IndexKey::new().u64(from), IndexKey::new().u64(to));
-    // The only index of a scene is of its first table.
+    // The only index that rows scan belongs to the first table of a scene.
     let seen = tx.scan(IndexId(0), range.limit(100));
     tx.fetch().await?;
     assert_eq!(tx.scanned(seen).count() as u64, (to - from) / 2 + 1);

@@ -1,7 +1,7 @@
 //! The RTT budget of DrTM.
 //!
-//! Invariant checked: the table in `protocol/drtm/mod.rs`. Leases that must hold last longer than any two
-//! transactions of a test take. Leases that must have ended are slept through.
+//! Invariant checked: the table in `protocol/drtm/mod.rs`. Leases that must be valid last longer than any two
+//! transactions of a test take. For leases that must have ended, the test sleeps until they have ended.
 
 use super::*;
 use By::{Cold, Warm};
@@ -26,21 +26,21 @@ fn reading(rounds: u64, reads: u64, cas: u64) -> Cost {
     cost(rounds, 0, reads, 0, cas)
 }
 
-/// A read costs an atomic, and two where a lease has run out.
+/// A read costs one atomic, and two atomics if a lease has run out.
 fn reads() -> Vec<Row<'static>> {
     let rows = vec![
         row([HOLDS, UNKNOWN], Cold, KEYS, reading(2, 6, 3)),
-        // Leases of another that still hold are as good.
+        // Valid leases of another transaction serve as well.
         row([HOLDS, UNKNOWN], Warm, KEYS, reading(2, 6, 3)).phase("in_lease", 1),
         row([HOLDS], Warm, KEYS, reading(1, 3, 3)).phase("in_lease", 1),
-        // Leases have run out: refused, then replaced.
+        // The leases have run out: the first atomic is refused, and the second replaces the lease.
         row([RUN_OUT], Warm, KEYS, reading(2, 6, 6)).after(BEYOND).phase("in_lease", 1),
         row([AWAY], Cold, [Absent(&[777])], reading(2, 4, 0)),
     ];
     let mut rows: Vec<_> = rows.into_iter().map(|row| row.phase("validate", 0)).collect();
     rows.extend([
         row([AWAY, VALIDATED], Cold, [Absent(&[777, 778])], reading(3, 10, 0)).phase("validate", 1),
-        // It looks at the records again, although their leases hold.
+        // The transaction reads the records again, although their leases are valid.
         row([HOLDS, OWN_ABORT], Warm, [KEYS[0], Abort], reading(2, 6, 3))
             .aborts(AbortReason::User)
             .phase("validate", 1),
@@ -48,7 +48,7 @@ fn reads() -> Vec<Row<'static>> {
     rows
 }
 
-/// A writer logs behind its lock, and waits out a lease.
+/// A writer logs after its lock, and waits until a lease has ended.
 fn writes(copies: usize) -> Vec<Row<'static>> {
     let add = [Add(NARROW, &[1])];
     let writing = |rounds, reads, cas| cost(rounds, 1, reads, 2 * copies as u64, cas);
@@ -67,7 +67,7 @@ fn writes(copies: usize) -> Vec<Row<'static>> {
     ]
 }
 
-/// Without leases it validates.
+/// A transaction without leases validates.
 fn unleased() -> Vec<Row<'static>> {
     let changed = [Ask(&[2]), Add(NARROW, &[1]), OtherAdds(NARROW, &[2])];
     let several = [Read(NARROW, &[1, 2]), Abort];
@@ -79,14 +79,14 @@ fn unleased() -> Vec<Row<'static>> {
     ]
 }
 
-/// As in the public code: each record's lock is awaited before the next is requested.
+/// The rows of the public code, which awaits each record's lock before it requests the next one.
 fn one_by_one() -> Vec<Row<'static>> {
     vec![
-        // All bins, then one record after the other.
+        // A reader reads all bins, then one record after another.
         row(VARIANT, Cold, KEYS, reading(4, 6, 3)),
         unmeasured(Warm, KEYS),
         row(VARIANT, Warm, KEYS, reading(3, 3, 3)),
-        // A lease that has ended stands at each; then log and data.
+        // Each record has a lease that has ended; after the locks come log and data.
         row(VARIANT, Warm, [Add(NARROW, &[1, 2, 3])], cost(3 * 2 + 2, ANY, ANY, ANY, ANY))
             .after(BEYOND),
     ]

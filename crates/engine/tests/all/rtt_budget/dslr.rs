@@ -23,7 +23,8 @@ const FOUND: &str = "absence found beside other reads";
 const ABORT: &str = "abort";
 const OWN_ABORT: &str = "own abort, an absence found beside other reads";
 
-/// How long a transaction keeps others waiting: far less than any of them is willing to wait.
+/// How long a transaction keeps other transactions waiting: far less than the time that any of them is willing to
+/// wait.
 const HELD: Nanos = Nanos(5_000);
 
 fn tickets(faa: u64, cost: Cost) -> Cost {
@@ -34,19 +35,19 @@ fn rows(copies: usize) -> Vec<Row<'static>> {
     let (read, add) = ([Read(NARROW, &[1, 2, 3])], Add(NARROW, &[1]));
     let (own, writes) = (AbortReason::User, 2 * copies as u64);
     vec![
-        // The bins, then tickets and records.
+        // The transaction reads the bins, then takes tickets and reads records.
         row([READ, UNKNOWN], Cold, read, tickets(6, cost(2, 1, 6, 0, 0))),
         unmeasured(Warm, read),
         row([READ], Warm, read, tickets(6, cost(1, 1, 3, 0, 0))).phase("wait_turn", 0),
         row([WRITE], Warm, [add], tickets(2, cost(3, 1, 1, writes, 0))),
-        // A reader's ticket becomes a writer's in one.
+        // One atomic changes a reader's ticket into a writer's ticket.
         row(
             [WRITE, UPGRADED],
             Warm,
             [Read(NARROW, &[1]), add],
             tickets(3, cost(4, 1, 2, writes, 0)),
         ),
-        // Absences are looked at again, unless there is only one.
+        // The transaction validates that records are missing, unless there is only one missing record.
         row([AWAY], Warm, [Absent(&[77])], cost(2, 0, 4, 0, 0)).phase("validate", 0),
         row([AWAY, FOUND], Warm, [Absent(&[78, 79])], cost(3, 0, 10, 0, 0)).phase("validate", 1),
         row([ABORT], Warm, [add, Abort], tickets(2, cost(1, 1, 1, 0, 0))).aborts(own),
@@ -66,8 +67,8 @@ fn the_table_of_dslr() {
     budget.end();
 }
 
-/// The second transaction waits until the first has returned its ticket, and reads then. Two readers do not
-/// wait for each other.
+/// The second transaction waits until the first one has returned its ticket, and then reads. Two readers do not wait
+/// for each other.
 fn waits_for_a_turn(budget: &mut Budget) {
     let mut bench = Bench::new(&Scene::of("dslr", 1));
     budget.run_in(&mut bench, vec![unmeasured(Warm, [Read(NARROW, &[1])])]);

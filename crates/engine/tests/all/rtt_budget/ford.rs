@@ -20,9 +20,9 @@ const ABORT: &str = "abort";
 const OWN_ABORT: &str = "own abort";
 const SPLIT: &str = "split of a bucket, before the next transaction";
 
-/// The cost of a transaction that writes: log and data at every copy, with `writes` to each, and `locks`
-/// released. With one copy the release is a WRITE in the data's batch. With several it is a round that is not
-/// awaited.
+/// The cost of a transaction that writes: log and data at every copy, with `writes` WRITEs to each copy, and `locks`
+/// locks released. With one copy the release is a WRITE in the data's batch. With several copies the release is a
+/// round that is not awaited.
 fn writing(copies: usize, rounds: u64, reads: u64, writes: u64, locks: u64) -> Cost {
     match copies {
         1 => cost(rounds, 0, reads, writes + locks, locks),
@@ -30,12 +30,12 @@ fn writing(copies: usize, rounds: u64, reads: u64, writes: u64, locks: u64) -> C
     }
 }
 
-/// Returns the number of bytes that the atomics of such a transaction bring.
+/// Returns the number of bytes that the atomics of such a transaction return.
 fn lock_bytes(copies: usize, locks: u64) -> u64 {
     if copies == 1 { 8 * locks } else { 16 * locks }
 }
 
-/// No read costs an atomic. At a remembered address only the slot is read.
+/// No read costs an atomic. At a cached address only the slot is read.
 fn reads() -> Vec<Row<'static>> {
     let double = cost(1, 0, ANY, 0, 0);
     vec![
@@ -49,7 +49,7 @@ fn reads() -> Vec<Row<'static>> {
         row([SEVERAL], Cold, [Read(NARROW, &[1, 2, 3, 4, 5])], cost(2, 0, 10, 0, 0))
             .bytes(5 * (128 + 16)),
         row([ONE, AWAY], Cold, [Absent(&[777])], cost(2, 0, 4, 0, 0)).bytes(128 + (64 + 512 + 16)),
-        // One after the other: three rounds; then both are validated.
+        // The records are read one after another in three rounds; then both reads are validated.
         row(
             [SEVERAL, AWAY],
             Cold,
@@ -59,7 +59,7 @@ fn reads() -> Vec<Row<'static>> {
     ]
 }
 
-/// An own abort is validated as a commit is. Locked records need no validation.
+/// A transaction that aborts itself is validated as a commit is. Locked records need no validation.
 fn own_aborts() -> Vec<Row<'static>> {
     let mut rows = Vec::new();
     for (line, keys, rounds, reads) in
@@ -72,7 +72,7 @@ fn own_aborts() -> Vec<Row<'static>> {
     }
     let locked =
         row([OWN_ABORT], Cold, [AddPart(NARROW, &[1, 2]), Abort], cost(2, 1, ANY, ANY, ANY));
-    // A validation in an earlier fetch costs the same, and the commit validates again.
+    // A validation in an earlier fetch costs the same as in a commit, and the commit validates again.
     let twice = row(VARIANT, Cold, [Ask(&[1, 2]), FetchValidated], cost(3, 0, 6, 0, 0));
     rows.extend([locked.aborts(AbortReason::User), twice]);
     rows
@@ -85,9 +85,9 @@ fn writes(copies: usize) -> Vec<Row<'static>> {
         unknown(AddPart(NARROW, &[1]), writing(copies, 3, 2, 2, 1))
             .bytes(128 + 64 + lock_bytes(copies, 1)),
         unknown(AddPart(DOUBLE, &[1]), writing(copies, 3, ANY, 2, 1)),
-        // Several records: as many rounds; one log.
+        // Several records need the same number of rounds, and one log.
         unknown(AddPart(NARROW, &[1, 2, 3]), writing(copies, 3, 6, 4, 3)),
-        // Requested for update and not changed: nothing to write.
+        // A record is requested for update and not changed, so there is nothing to write.
         row(VARIANT, Cold, [Lock(&[1])], cost(2, 1, 2, 0, 2)),
         unmeasured(Warm, known),
         row([KNOWN], Warm, known, writing(copies, 2, 1, 2, 1))
@@ -98,8 +98,8 @@ fn writes(copies: usize) -> Vec<Row<'static>> {
     ]
 }
 
-/// The text's form logs in a round of its own, and unlocks with its data: lock; log; data and unlock; the
-/// backups' data.
+/// In the variant `literal`, the log has a separate round, and the unlock is sent with the data. The rounds are:
+/// lock; log; data and unlock; the backups' data.
 fn literal(budget: &mut Budget, copies: usize) {
     let known = [AddPart(NARROW, &[1])];
     let rows = |cost| vec![unmeasured(Warm, known), row(VARIANT, Warm, known, cost)];
@@ -110,8 +110,8 @@ fn literal(budget: &mut Budget, copies: usize) {
     budget.run(&scene.variant("literal"), rows(spent));
 }
 
-/// Inserts and deletes lock the directory too: the bucket; directory and slot locked and read; log, slot,
-/// directory.
+/// Inserts and deletes lock the directory record too. The rounds are: the bucket; directory and slot locked and read;
+/// log, slot and directory.
 fn inserts(copies: usize) -> Vec<Row<'static>> {
     let change = |step| {
         row([KNOWN, UNKNOWN], Cold, [step], writing(copies, 3, 3 + 2, 3, 2))
@@ -120,15 +120,15 @@ fn inserts(copies: usize) -> Vec<Row<'static>> {
     vec![
         change(Insert(NARROW, 500, true)),
         change(Delete(NARROW, 500, true)),
-        // A delete of a missing record costs as much as an absent read that skips the bin.
+        // A delete of a missing record costs the same as a read of a missing record that skips the bin.
         row([ONE], Cold, [Delete(NARROW, 500, false)], cost(1, 0, 3, 0, 0)),
-        // An insert of an existing record is a read.
+        // An insert of an existing record costs the same as a read.
         row([ONE], Cold, [Insert(NARROW, 1, false)], cost(1, 0, 3, 0, 0)),
     ]
 }
 
-/// An insert reads one line of a bucket that has fingerprints: the directory record; it and the slot locked
-/// and read; log, slot, directory.
+/// An insert reads one line of a bucket that has fingerprints. The rounds are: the directory record; directory record
+/// and slot locked and read; log, slot and directory.
 fn fingerprints(copies: usize) -> Vec<Row<'static>> {
     let change = |step, reads| {
         row([KNOWN, UNKNOWN], Cold, [step], writing(copies, 3, reads, 3, 2))
@@ -140,7 +140,7 @@ fn fingerprints(copies: usize) -> Vec<Row<'static>> {
         insert(500).bytes(bytes),
         insert(501).bytes(bytes),
         insert(502).bytes(bytes),
-        // For a key that may exist, the bucket is read.
+        // For a key that may exist, the transaction reads the bucket.
         row([ONE, AWAY], Cold, [Insert(ADDED, 501, false)], cost(2, 0, 1 + 3, 0, 0)),
         // A delete frees the slot and its fingerprint.
         change(Delete(ADDED, 501, true), 3 + 2),
@@ -148,8 +148,8 @@ fn fingerprints(copies: usize) -> Vec<Row<'static>> {
     ]
 }
 
-/// Payloads of their own are read by the line. Cold: the bin; then the requested lines, and the head again.
-/// Warm: slot, lines and head in one round.
+/// The transaction reads payloads that are stored apart line by line. For coordinator `Cold` the rounds are: the bin;
+/// then the requested lines, and the head again. Coordinator `Warm` reads slot, lines and head in one round.
 fn payloads(copies: usize) -> Vec<Row<'static>> {
     let (a, c) = (Cells::one(ColumnId(0)), Cells::one(ColumnId(2)));
     let cold = |cells, reads, bytes| {
@@ -167,13 +167,13 @@ fn payloads(copies: usize) -> Vec<Row<'static>> {
         unmeasured(Warm, [Part(ADDED, Cells::ALL)]),
         warm(Cells::ALL, 32 + 320 + 16),
         warm(c, 32 + 64 + 16),
-        // An update of one column writes log, VERSION and the column, and reads the column's line.
+        // An update of one column writes the log, VERSION and the column, and reads the column's line.
         row([KNOWN], Warm, update, writing(copies, 2, 2, 3, 1))
             .if_alone(copies, ONE_NODE)
             .bytes(32 + 64 + lock_bytes(copies, 1)),
         row([KNOWN, UNKNOWN], Cold, update, writing(copies, 3, 1 + 2, 3, 1))
             .if_alone(copies, ONE_NODE),
-        // Log, body, header, directory (this table's key is in the header).
+        // The insert writes log, body, header and directory (this table's key is in the header).
         row([KNOWN, UNKNOWN], Cold, [Insert(ADDED, 500, true)], writing(copies, 3, ANY, 4, 2))
             .if_alone(copies, ONE_NODE),
     ]
@@ -187,9 +187,9 @@ fn aborts() -> Vec<Row<'static>> {
     let (lock, add) = (AbortReason::LockRefused, OtherAdds(NARROW, &[2]));
     vec![
         unmeasured(Warm, [AddPart(NARROW, &[1, 2, 3])]),
-        // Record 1 is granted, record 2 refused; only the granted lock is released.
+        // Record 1's lock is granted and record 2's is refused, so only the granted lock is released.
         at_lock(AddPart(NARROW, &[1, 2]), cost(1, 1, 2, 0, 3)).aborts(lock),
-        // No lock is granted, so none is released.
+        // No lock is granted, so no lock is released.
         at_lock(AddPart(NARROW, &[2]), cost(1, 0, 1, 0, 1)).aborts(lock),
         at_lock(Read(NARROW, &[2]), cost(1, 0, 1, 0, 0)).aborts(AbortReason::ReadLocked),
         changed(&[Ask(&[2]), AddPart(NARROW, &[1]), add], cost(2, 1, 2 + 1, 0, 2)),
@@ -197,7 +197,7 @@ fn aborts() -> Vec<Row<'static>> {
     ]
 }
 
-/// Ordered indexes cost a round for leaves, and one for each inner node that is not remembered.
+/// An ordered index costs one round for leaves, and one round for each inner node that is not cached.
 fn ordered() -> Vec<Row<'static>> {
     let scan = |from, to, rounds| row(VARIANT, Other, [Scan(from, to)], cost(rounds, 0, ANY, 0, 0));
     let insert = |table, key, rounds| {
@@ -205,13 +205,13 @@ fn ordered() -> Vec<Row<'static>> {
         row(VARIANT, Other, [Insert(table, key, true)], cost)
     };
     vec![
-        // The root and the leaf; then only the leaf; two leaves are validated.
+        // The first scan reads the root and the leaf, and the second only the leaf. The third validates two leaves.
         scan(0, 20, 2),
         scan(0, 20, 1),
         scan(40, 200, 2),
-        // As an insert without an index, plus the leaf under its lock.
+        // This costs the same as an insert without an index, plus a round that reads the leaf under its lock.
         insert(NARROW, 33, 4),
-        // A root that is a leaf is never remembered: it is read, then locked.
+        // A root that is a leaf is never cached, so it is read, and then locked.
         insert(DOUBLE, 1, 5),
     ]
 }

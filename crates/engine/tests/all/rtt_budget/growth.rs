@@ -1,6 +1,6 @@
 //! The RTT budget of buckets with chains, and of their splits.
 //!
-//! Invariant checked: each overflow block costs a round, and a split costs four before the next transaction.
+//! Invariant checked: each overflow block costs one round, and a split costs four rounds before the next transaction.
 
 use super::*;
 use crate::common::budget::{measure, measure_call, phase, read};
@@ -9,7 +9,7 @@ use tarn_engine::session::transaction::Transaction;
 
 const RECORDS: u64 = 150;
 
-/// Creates a cluster whose table `ADDED` has four buckets, all full, with chains.
+/// Creates a cluster whose table `ADDED` has four buckets, all of them full and with chains.
 fn chains(protocol: &'static str) -> Bench {
     let mut bench = Bench::new(&Scene::of(protocol, 1).with(narrow("small", 1), 0..0));
     bench.cold.context().growth.enable(false);
@@ -19,7 +19,7 @@ fn chains(protocol: &'static str) -> Bench {
     bench
 }
 
-/// A record away from its home costs a round for the bucket and one for each block.
+/// A record away from its home costs one round for the bucket and one round for each block.
 pub(super) fn records_away_from_home(budget: &mut Budget, lines: &[&str]) {
     let mut bench = chains("ford");
     let mut seen = [0; 8];
@@ -30,14 +30,15 @@ pub(super) fn records_away_from_home(budget: &mut Budget, lines: &[&str]) {
         seen[spent.rounds as usize] += 1;
     }
     println!("records by rounds: {seen:?}");
-    // At most two slots of each of sixteen bins; then buckets; then chains.
+    // At most two slots of each of sixteen bins hold a record at home. The other records are in buckets, and then in
+    // chains.
     assert!((1..=32).contains(&seen[1]), "{seen:?}");
     assert!(seen[2] > 0 && seen[3] > 0 && seen[4] > 0, "{seen:?}");
     budget.covers(lines);
 }
 
-/// A snapshot that finds a key absent in a chain reads the directory's head once more. Another transaction
-/// reads it once more as well, to validate.
+/// A snapshot that does not find a key in a chain reads the directory's head a second time. Another transaction also
+/// reads the head a second time, to validate.
 pub(super) fn chains_under_a_snapshot(budget: &mut Budget, lines: &[&str]) {
     let mut bench = chains("motor");
     for key in RECORDS..2 * RECORDS {
@@ -51,14 +52,15 @@ pub(super) fn chains_under_a_snapshot(budget: &mut Budget, lines: &[&str]) {
             let cost = measure(by, declared, absent);
             (cost, phase(by.context(), "validate") - validated)
         });
-        // The bin; the bucket; the blocks; the directory's head.
+        // The rounds are: the bin; the bucket; the blocks; the directory's head.
         assert!(checked.0.rounds > 3, "{checked:?}");
         assert_eq!((checked.1, snapshot), (1, (checked.0, 0)), "{key}");
     }
     budget.covers(lines);
 }
 
-/// A split of buckets without blocks costs four rounds, beside the three of the insert before which it runs.
+/// A split of buckets without blocks costs four rounds, in addition to the three rounds of the insert before which
+/// the split runs.
 pub(super) fn splits(budget: &mut Budget, protocol: &'static str, lines: &[&str]) {
     let mut bench = Bench::new(&Scene::of(protocol, 1).with(narrow("small", 1), 0..0));
     let by = &mut bench.cold;

@@ -23,8 +23,8 @@ const ENTRIES: &str = "entries of ordered indexes that come or go";
 const SPLIT: &str = "split of buckets, before the next transaction";
 const SETS: [&[u64]; 2] = [&[1], &[1, 2, 3]];
 
-/// The cost of updating `records` records: log, and {delta, value, head} of each, to every copy. With one
-/// copy the release is a WRITE in the data's batch. With several it is a round of CAS that is not awaited.
+/// The cost of updating `records` records: log, and {delta, value, head} of each record, to every copy. With one copy
+/// the release is a WRITE in the data's batch. With several copies the release is a round of CAS that is not awaited.
 fn writing(copies: usize, rounds: u64, reads: u64, records: u64) -> Cost {
     let data = (1 + 3 * records) * copies as u64;
     match copies {
@@ -40,7 +40,7 @@ fn learnt() -> Vec<Row<'static>> {
 fn reads() -> Vec<Row<'static>> {
     let mut rows = learnt();
     for keys in SETS {
-        // A value of two lines: its head is read once more.
+        // A value of two lines needs a second READ of its head.
         for (table, count) in [(NARROW, 2 * keys.len() as u64), (DOUBLE, 3 * keys.len() as u64)] {
             rows.push(row([DECLARED], Cold, [Read(table, keys)], reading(2, count)).declared());
             rows.push(row([REMEMBERED], Warm, [Read(table, keys)], reading(1, count)).declared());
@@ -48,7 +48,7 @@ fn reads() -> Vec<Row<'static>> {
     }
     let own = AbortReason::User;
     rows.extend([
-        // A missing record: its bin, then its bucket in three READs.
+        // For a missing record the transaction reads its bin, then its bucket in three READs.
         row([AWAY], Cold, [Absent(&[77])], reading(2, 4)).declared(),
         // A reader that is not declared validates reads of several records.
         row(VARIANT, Cold, [Read(NARROW, &[1])], reading(2, 2)),
@@ -81,11 +81,11 @@ fn writes(copies: usize) -> Vec<Row<'static>> {
             writing(copies, 3, 2 + 2 + 1, 1),
         )
         .if_alone(copies, ONE_NODE),
-        // Requested for update and not changed: nothing to write.
+        // A record is requested for update and not changed, so there is nothing to write.
         row(VARIANT, Warm, [Lock(&[1])], cost(1, 1, 2, 0, 2)),
         row([OWN_ABORT], Warm, [Add(NARROW, &[1]), Abort], cost(1, 1, 2, 0, 2))
             .aborts(AbortReason::User),
-        // A record that comes or goes takes its bucket as well.
+        // An insert or delete of a record locks the record's bucket as well.
         row([UNKNOWN], Cold, [Insert(NARROW, 50, true)], changed).if_alone(copies, ONE_NODE),
         row([UNKNOWN], Cold, [Delete(NARROW, 50, true)], changed).if_alone(copies, ONE_NODE),
     ]);
@@ -96,11 +96,11 @@ fn aborts() -> Vec<Row<'static>> {
     let mut rows = learnt();
     let changed = [Ask(&[2]), Add(NARROW, &[1]), OtherAdds(NARROW, &[2])];
     rows.extend([
-        // A refused lock costs its round and the release of the lock that was granted.
+        // A refused lock costs the round of the request and the release of the lock that was granted.
         row([ABORT], Warm, [Add(NARROW, &[1, 2])], cost(1, 1, 4, 0, 3))
             .holding(2)
             .aborts(AbortReason::LockRefused),
-        // A snapshot looks again, three times, and gives up.
+        // A snapshot that finds a locked record reads it three more times, and then aborts.
         row(VARIANT, Warm, [Read(NARROW, &[2])], reading(4, 8))
             .declared()
             .holding(2)
@@ -110,7 +110,7 @@ fn aborts() -> Vec<Row<'static>> {
     rows
 }
 
-/// The published system writes four times for each record and replica, and awaits nothing.
+/// The published system writes four times for each record and replica, and does not await these writes.
 fn published(copies: usize) -> Vec<Row<'static>> {
     let mut rows = learnt();
     for keys in SETS {
@@ -125,8 +125,8 @@ fn published(copies: usize) -> Vec<Row<'static>> {
     rows
 }
 
-/// With whole versions no delta is written, and a value waits for its head. Heads have a round of their own
-/// or `round` is 0.
+/// With whole versions no delta is written, and a value waits for its head. Heads have a separate round, or `round`
+/// is 0.
 fn whole_versions(copies: usize, round: u64) -> Vec<Row<'static>> {
     let mut rows = learnt();
     for keys in SETS {
@@ -144,7 +144,7 @@ fn whole_versions(copies: usize, round: u64) -> Vec<Row<'static>> {
     rows
 }
 
-/// As published: values, heads, unlocks. There is also a log, which the steps towards LOTUS add.
+/// The rows of the published system: values, heads, unlocks. There is also a log, which the steps towards LOTUS add.
 fn whole_published(copies: usize, log: u64, round: u64) -> Vec<Row<'static>> {
     let mut rows = learnt();
     rows.extend(SETS.map(|keys| {
@@ -155,9 +155,9 @@ fn whole_published(copies: usize, log: u64, round: u64) -> Vec<Row<'static>> {
     rows
 }
 
-/// A scan whose path is remembered reads its leaves in one round, three READs each. A scan of a snapshot
-/// needs no more. In a transaction that may write, several leaves are validated. A new entry costs a round:
-/// lock and leaf.
+/// A scan whose path is cached reads its leaves in one round, with three READs for each leaf. A scan of a snapshot
+/// needs no more rounds. In a transaction that may write, several leaves are validated. A new entry costs one round
+/// for lock and leaf.
 fn ordered(copies: usize) -> Vec<Row<'static>> {
     let inserted = cost(4, u64::from(copies > 1), ANY, ANY, ANY);
     vec![

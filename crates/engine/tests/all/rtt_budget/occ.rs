@@ -15,8 +15,8 @@ const AWAY: &str = "record away from its home, or absent";
 const ABORT: &str = "abort";
 const OWN_ABORT: &str = "own abort";
 
-/// The cost of updating `records` records of one line: log and data to every copy; the unlocks by CAS are not
-/// awaited.
+/// The cost of updating `records` records of one line: log and data to every copy. The transaction does not await its
+/// unlocks by CAS.
 fn writing(copies: usize, rounds: u64, reads: u64, records: u64) -> Cost {
     cost(rounds, 1, reads, (1 + records) * copies as u64, 2 * records)
 }

@@ -1,6 +1,6 @@
-//! The cost of a tree for threads whose remembered paths end at nodes that have died.
+//! The cost of an ordered index for threads whose cached paths end at nodes that have died.
 //!
-//! Invariant checked: such a thread gives the path up after a few rounds, whether it scans, inserts or splits.
+//! Invariant checked: such a thread abandons the path after a few rounds, whether it scans, inserts or splits.
 
 use crate::common::budget::{measure, phase};
 use crate::common::*;
@@ -11,11 +11,11 @@ use tarn_store::index::btree::work::{TreeTask, TreeWork};
 use tarn_store::schema::TableId;
 use tarn_store::schema::range::{IndexKey, Scan};
 
-/// The cost of a tree for a thread whose remembered paths end at nodes that have died since and are reused
-/// far away.
+/// The cost of an ordered index for a thread whose cached paths end at nodes that have died since and are reused far
+/// away.
 ///
-/// In an earlier version nodes were not asked where they begin. Then such a thread went along NEXT through
-/// half the tree (205 rounds here), and locked each of 202 leaves on its way.
+/// In an earlier version, threads did not check where a node's key range begins. Then such a thread followed NEXT
+/// through half of the tree (205 rounds here), and locked each of 202 leaves on its way.
 #[test]
 fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
     let table = TableId(0);
@@ -24,7 +24,7 @@ fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
     let by_key = world.database.catalog.index_id("t", "by_key").unwrap();
     let mut moving = world.coordinator(0, 0);
     fill(&mut moving, table, (0..6_000).map(|key| key * 2));
-    // Each coordinator looks once, and has then read the path anew.
+    // Each coordinator looks a key up once, and has cached the path after that.
     let probes = [11_650, 11_800];
     let mut old =
         [0, 1, 2].map(|kind| [0, 1].map(|probe| world.coordinator(1 + kind * 2 + probe, 0)));
@@ -40,7 +40,7 @@ fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
     for by in old.iter_mut().flatten() {
         look(by, 11_000, 12_000);
     }
-    // The last leaves are merged away, and reused where the first ones are split.
+    // The last leaves are merged away, and reused where the first leaves are split.
     let before = moving.context().metrics.snapshot();
     for key in (10_000..11_900).step_by(2) {
         block_on(moving.transact(async |tx| {
@@ -66,7 +66,8 @@ fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
         });
         let locked = phase(by.context(), "lock_leaf") - locked;
         assert!(locked <= 2 && changed.rounds <= 10, "{from}: {locked} leaves, {changed:?}");
-        // Changes of the tree go down by other code, which gave up after some nodes.
+        // Changes of the tree's shape descend the tree by other code, which already abandoned a path after some
+        // nodes.
         let (by, mut key) = (&mut splitting[at], [0; 64]);
         key[..8].copy_from_slice(&from.to_be_bytes());
         let work = TreeWork { index: by_key, task: TreeTask::Split, level: 0, key };

@@ -1,17 +1,17 @@
-//! A system's table of round trips, as its source says it.
+//! A system's table of round trips, as the documentation in its source states it.
 //!
-//! Invariant checked: a row names lines that exist; the numbers of its lines add up to its rounds; it has a
-//! detached round if its last line says that one follows, and none if no line does. At the end every line has
-//! been named. A number counts only if the line gives one for every transaction: "2: read, validate", "+ 1:
+//! Invariant checked: a row names lines that exist; the numbers of its lines add up to its rounds. The row has a
+//! detached round if its last line states that one follows, and none if no line does. At the end every line has been
+//! named. A line's number counts only if the line states one number for every transaction: "2: read, validate", "+ 1:
 //! the record's bin", "as above", but neither "1 at lock, 2 at validation" nor "+ 1 for each".
 
 use super::{ANY, Row};
 
 struct Line {
     name: String,
-    /// Rounds until the reply, if the line gives one number.
+    /// The number of rounds until the reply, if the line states one number.
     rounds: Option<i64>,
-    /// The column of what follows the reply.
+    /// The text of the table's column for the rounds after the reply.
     then: String,
     is_covered: bool,
 }
@@ -47,7 +47,7 @@ impl Table {
         self.find(name).is_covered = true;
     }
 
-    /// Compares a row with its lines.
+    /// Compares the cost of a row with the row's lines.
     pub(super) fn note(&mut self, row: &Row<'_>, wrong: &mut Vec<String>) {
         let (Some(cost), false) = (row.cost, row.lines.is_empty()) else { return };
         let (mut sum, mut then) = (Some(0), String::new());
@@ -77,7 +77,7 @@ impl Table {
         }
     }
 
-    /// Returns the lines that are in no row.
+    /// Returns a message for each line that is in no row.
     pub(super) fn left(&self) -> Vec<String> {
         let left = self.lines.iter().filter(|line| !line.is_covered);
         left.map(|line| format!("no row counts \"{}\"", line.name)).collect()

@@ -1,8 +1,10 @@
-//! One schedule drawn: messages and verbs, where and when they landed, and the records after them.
+//! Draws one schedule: messages and verbs, where and when they landed, and the records after each of
+//! them.
 //!
-//! Map: [`names`] names the thing at an address, [`scene`] makes rows of a trace, [`text`] and [`svg`] draw them.
+//! Map: [`names`] names the object at an address, [`scene`] converts a trace to rows, and [`text`] and
+//! [`svg`] draw the rows.
 //!
-//! Invariant: a drawing is a function of litmus and schedule, byte for byte.
+//! Invariant: litmus and schedule determine the drawing, byte for byte.
 
 pub mod names;
 pub mod scene;

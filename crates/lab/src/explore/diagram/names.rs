@@ -1,7 +1,7 @@
-//! Names the thing at an address of a litmus's small database.
+//! Names the object at an address of a litmus's small database.
 //!
-//! Invariant: this module knows the catalog's plan and the layout of a slot's head, and nothing of a protocol. A place
-//! without a name is called by group and offset.
+//! Invariant: this module knows the catalog's plan and the layout of a slot's head, but knows nothing
+//! of a protocol. A place without a name is described by its group and offset.
 
 use super::super::cluster::{Cluster, TABLE};
 use super::super::script::RecordIndex;
@@ -10,32 +10,32 @@ use tarn_store::ids::OwnerTag;
 use tarn_store::index::{IndexView, hash_of};
 use tarn_store::layout::{DIRECTORY_BYTES, Field, RecordLayout, Slot, Version, VersionWord};
 
-/// A slot or directory record, by its first byte.
+/// A slot or a directory record with a name, found by its first byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Known {
     at: Address,
     bytes: usize,
     name: String,
-    /// How it lies, if it is a slot.
+    /// The layout of the slot, if the object is a slot.
     slot: Option<Slot>,
 }
 
-/// Where in something an address is.
+/// The object at an address, and the position of the address in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named<'a> {
-    /// The thing that the address is in.
+    /// The name of the object that contains the address.
     pub name: &'a str,
-    /// The first byte of that.
+    /// The first byte of the object.
     pub at: Address,
-    /// How far into it.
+    /// The distance of the address from the first byte of the object, in bytes.
     pub offset: usize,
-    /// Whether it begins with LOCK and VERSION.
+    /// Whether the object begins with the words LOCK and VERSION.
     pub is_record: bool,
-    /// The field there, if it is a slot of several versions.
+    /// The field at the address, if the object is a slot of several versions.
     pub field: Option<Field>,
 }
 
-/// See the module's text.
+/// The names of the objects of a database.
 pub struct Names {
     records: Vec<Known>,
     areas: Vec<Known>,
@@ -79,7 +79,7 @@ impl Names {
         }
     }
 
-    /// Records and directory records, in order.
+    /// Returns the records and directory records, in order.
     pub fn slots(&self) -> impl Iterator<Item = (&str, Address)> {
         self.records.iter().map(|known| (known.name.as_str(), known.at))
     }
@@ -99,7 +99,7 @@ fn offset_in(known: &Known, address: Address) -> Option<usize> {
     (offset < known.bytes).then_some(offset)
 }
 
-/// Two names for one place become one of both.
+/// Adds an object. If a place already has a name, the two names become one combined name.
 fn add(all: &mut Vec<Known>, known: Known) {
     match all.iter_mut().find(|other| other.at == known.at) {
         Some(other) => other.name = format!("{}/{}", other.name, known.name),
@@ -133,25 +133,27 @@ fn areas(cluster: &Cluster) -> Vec<Known> {
     areas
 }
 
-/// A LOCK word, in words.
+/// Describes a LOCK word in readable form.
 pub fn lock(word: u64) -> String {
     OwnerTag::from_word(word).map_or_else(|| "free".to_owned(), tag)
 }
 
-/// A transaction's short name: its compute node and which of its thread's it is.
+/// Returns a transaction's short name: its compute node, and its number among the transactions of its
+/// thread.
 pub fn tag(tag: OwnerTag) -> String {
     let thread = if tag.thread() == 0 { String::new() } else { format!(".{}", tag.thread()) };
     format!("T{}{thread}/{}", tag.node().slot.0, tag.count())
 }
 
-/// A VERSION word, in words.
+/// Describes a VERSION word in readable form.
 pub fn version(word: u64) -> String {
     let version = Version::from_word(word);
     let absent = if version.is_present() { "" } else { " absent" };
     format!("v{}{absent}", version.counter())
 }
 
-/// A word of a slot of several versions, in words, if it is one that decides.
+/// Describes a word of a slot of several versions in readable form, if the word decides about the
+/// versions.
 pub fn field(field: Field, word: u64) -> Option<String> {
     match field {
         Field::Committed(cell) => {

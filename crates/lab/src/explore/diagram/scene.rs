@@ -1,7 +1,8 @@
-//! Rows of a trace: one for each verb, beginning, end and fault, with the records after it.
+//! Converts a trace to rows. Each verb, beginning, end and fault has one row, with the records after
+//! it.
 //!
-//! Invariant: rows are in the order of the execution. Lines of one verb that land one after another are one row. A record's
-//! state stands at the step that changed it, as the words of memory have it.
+//! Invariant: rows are in the order of the execution. Lines of one verb that land one after another are
+//! one row. A record's state is shown at the step that changed it, as it is in the words of memory.
 
 use super::super::desk::Desk;
 use super::super::model::LitmusModel;
@@ -13,53 +14,53 @@ use tarn_sim::explore::{Fault, Replayed, Step, What};
 use tarn_store::ids::OwnerTag;
 use tarn_store::layout::{LOCK_AT, VERSION_AT};
 
-/// The kind of a row, for its colour.
+/// The kind of a row, which determines its colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
-    /// A READ, or a round's end.
+    /// A READ, or the end of a round.
     Plain,
-    /// Something that changed memory.
+    /// A change of memory.
     Change,
-    /// A beginning or an end of a transaction.
+    /// The beginning or the end of a transaction.
     Mark,
-    /// Something refused or broken.
+    /// A refusal or a fault.
     Bad,
 }
 
-/// One row.
+/// One row of the drawing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// The step.
+    /// The number of the step.
     pub step: u32,
     /// The actor.
     pub actor: Option<usize>,
-    /// The step in which it was sent, and the memory node where it landed.
+    /// For a verb: the step in which it was sent, and the memory node at which it landed.
     pub arrow: Option<(u32, u16)>,
-    /// The event.
+    /// A description of the event.
     pub words: String,
-    /// The state of the records that it changed.
+    /// The state of the records that the event changed.
     pub state: String,
-    /// For its colour.
+    /// The kind of the row, for its colour.
     pub tone: Tone,
 }
 
-/// See the module's text.
+/// The rows of one schedule, ready to be drawn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scene {
     /// The title of the drawing.
     pub title: String,
-    /// The judge's word.
+    /// The verdict of the judge.
     pub verdict: String,
-    /// Names of the actors, each a lane.
+    /// The names of the actors. Each actor has one lane.
     pub actors: Vec<String>,
-    /// Memory nodes, each a lane.
+    /// The number of memory nodes. Each memory node has one lane.
     pub memory_nodes: usize,
-    /// The events.
+    /// The rows of all events.
     pub rows: Vec<Row>,
 }
 
 impl Scene {
-    /// Makes the scene of a schedule that was run again.
+    /// Creates the scene of a schedule that was run again.
     pub fn of(title: String, model: &LitmusModel, replayed: &Replayed) -> Scene {
         let cluster = model.cluster();
         let names = Names::of(cluster);
@@ -76,7 +77,7 @@ impl Scene {
         }
         let rows = making.rows;
         let actors = model.actor_names();
-        // An actor that never did anything has no lane.
+        // An actor without any event has no lane.
         let used = |at: usize| rows.iter().any(|row| row.actor == Some(at));
         let last = (0..actors.len()).rev().find(|at| used(*at)).map_or(0, |at| at + 1);
         let verdict = match &replayed.verdict {
@@ -89,7 +90,7 @@ impl Scene {
     }
 }
 
-/// The known words of a record's head at one node.
+/// The known words of the head of a record at one node.
 type Head = [Option<u64>; 2];
 
 struct Making<'a> {
@@ -97,11 +98,12 @@ struct Making<'a> {
     desk: &'a Desk,
     heads: BTreeMap<(u16, u64), Head>,
     rows: Vec<Row>,
-    /// The verb whose lines land one after another, and how many have.
+    /// The verb whose lines are landing one after another, and the number of its lines that have
+    /// landed.
     last: Option<((usize, u32, u32), u32)>,
 }
 
-/// One piece that landed.
+/// One piece of a verb that landed.
 struct Piece<'a> {
     kind: VerbKind,
     target: Target,
@@ -202,7 +204,7 @@ impl Making<'_> {
         }
     }
 
-    /// Takes in the words of records' heads that a piece shows; returns a description of its changes.
+    /// Records the words of records' heads that a piece shows. Returns a description of the changes.
     fn change(&mut self, piece: &Piece<'_>) -> String {
         let (mut said, mut cells) = (Vec::new(), Vec::new());
         for (word, (before, after)) in piece.before.iter().zip(piece.after).enumerate() {
@@ -248,7 +250,7 @@ fn shown([lock_word, version_word]: &Head) -> String {
     [version, lock].into_iter().flatten().collect::<Vec<String>>().join(" ")
 }
 
-/// Which part of something a WRITE changes.
+/// Names the part of an object that a WRITE changes.
 fn part(offset: Option<usize>, piece: &Piece<'_>) -> String {
     match offset {
         Some(0) if piece.len_bytes == 8 => format!(".lock = {}", lock(piece.after[0])),
@@ -260,13 +262,13 @@ fn part(offset: Option<usize>, piece: &Piece<'_>) -> String {
 }
 
 fn with_lines(words: &str, lines: u32) -> String {
-    // Only the count of lines is replaced, not a count in the description of the first line.
+    // Only the number of lines is replaced. A number in the description of the first line stays.
     let counted = words.strip_suffix(" lines)").and_then(|it| it.rsplit_once(" ("));
     let base = counted.map_or(words, |(base, _)| base);
     format!("{base} ({lines} lines)")
 }
 
-/// Describes an event, and returns its tone; `None` for an event that needs no row.
+/// Returns the description and the tone of an event, or `None` for an event that needs no row.
 fn words(what: &What) -> Option<(String, Tone)> {
     let node = |node: &NodeId| format!("compute node {}", node.slot.0);
     Some(match what {

@@ -1,8 +1,8 @@
-//! A scene as one picture: time goes down, a row a step; an arrow goes from the step in which a verb was
-//! sent to the one in which it landed.
+//! Draws a scene as one picture. Time goes down, and each step has a row. An arrow goes from the step
+//! in which a verb was sent to the step in which it landed.
 //!
-//! Invariant: the picture stands alone (no script, no font, no link) and is readable in light and dark.
-//! The same scene gives the same bytes.
+//! Invariant: the picture needs no other file (no script, no font, no link) and is readable on light
+//! and dark backgrounds. The same scene gives the same bytes.
 
 use super::scene::{Row, Scene, Tone};
 use crate::harness::lines::put;
@@ -10,7 +10,7 @@ use crate::sweep::chart::escape;
 use crate::trace::svg::document;
 use std::fmt::Write as _;
 
-/// Pixels.
+/// Distances in pixels.
 const LEFT: f64 = 64.0;
 const ACTOR_GAP: f64 = 110.0;
 const WORDS: f64 = 360.0;
@@ -19,7 +19,7 @@ const STATE: f64 = 300.0;
 const LINE: f64 = 18.0;
 const HEADING: f64 = 30.0;
 
-/// Draws it.
+/// Draws a scene as SVG text.
 pub fn draw(scene: &Scene) -> String {
     let verdict: Vec<&str> = scene.verdict.lines().collect();
     let top = 24.0 + LINE * (verdict.len() + 2) as f64 + HEADING;
@@ -58,7 +58,7 @@ impl Picture<'_> {
         self.top + LINE * row as f64
     }
 
-    /// Where a step is: its last row.
+    /// Returns the vertical position of a step, which is the position of its last row.
     fn y_of_step(&self, step: u32) -> f64 {
         let at = self.scene.rows.iter().rposition(|row| row.step <= step);
         self.y(at.unwrap_or(0))

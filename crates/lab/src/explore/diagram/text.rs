@@ -1,27 +1,27 @@
-//! A scene for a terminal: time goes down, a lane for each coordinator and each memory node.
+//! Draws a scene for a terminal. Time goes down, and each coordinator and each memory node has a lane.
 //!
 //! ```text
 //!  step  C0  C1                                                  M0      M1
 //!     3  ┣━━━┿━━━ lock: CAS x free → T0/1 ━━━━━━━━━━━━━━━━━━━━━━►│       │       x@M0 v1 locked T0/1
 //! ```
 //!
-//! Invariant: a row is a line. Arrows are drawn where a verb landed; if it was sent before the row above,
-//! its words say in which step.
+//! Invariant: each row is one line of text. An arrow is drawn in the row in which a verb landed. If the
+//! verb was sent before the row above, the description says in which step.
 
 use super::scene::{Row, Scene};
 use crate::harness::letters::{clipped, put, trimmed};
 use std::fmt::Write as _;
 
-/// Where the first lane is.
+/// The column of the first lane.
 const FIRST: usize = 7;
-/// Between two coordinators' lanes.
+/// The distance between the lanes of two coordinators, in columns.
 const GAP: usize = 4;
-/// For the words of an arrow.
+/// The width of the description of an arrow, in columns.
 const WORDS: usize = 56;
-/// Between two memory nodes' lanes.
+/// The distance between the lanes of two memory nodes, in columns.
 const MEMORY_GAP: usize = 8;
 
-/// Draws it.
+/// Draws a scene as text.
 pub fn draw(scene: &Scene) -> String {
     let mut text = format!("{}\n", scene.title);
     scene.verdict.lines().for_each(|line| {

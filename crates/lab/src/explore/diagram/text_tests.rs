@@ -1,6 +1,6 @@
 //! Tests of drawings for a terminal.
 //!
-//! Invariant checked: a row is a line, with its arrow and its state.
+//! Invariant checked: each row is one line of text, with its arrow and its state.
 
 use super::super::scene::Tone;
 use super::*;

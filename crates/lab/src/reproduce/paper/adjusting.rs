@@ -1,8 +1,11 @@
-//! Readers' leases that are adjusted while transactions run: throughput before, while, and after.
+//! Readers' leases whose length changes while transactions run: the throughput before, during, and
+//! after the change.
 //!
-//! Invariant: three phases of one database, whose only difference is the lease. The manager looks first when a phase is so old as it looks
-//! often, which is only a beginning, and changes the length at its second look: so the first phase ends before either, the second
-//! is counted around the second, and the last has the length that was chosen.
+//! Invariant: three phases run on one database and differ only in the lease length. In each phase,
+//! the manager first reads the measurements after one interval, which only prepares it, and changes
+//! the length after the second interval. So the first phase ends before the first reading, and the
+//! second phase counts transactions around the second reading. The last phase has the length that
+//! the manager chose.
 
 use super::case::{Bench, Case, Missing};
 use super::runs::Ground;
@@ -17,47 +20,54 @@ use tarn_engine::cluster::lease::LeasePolicy;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_store::placement::catalog::Options;
 
-/// A lease that is adjusted.
+/// A system whose lease length is adjusted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Adjusting {
-    /// The system on YCSB, with the lease that it begins with; its first number of coordinators counts.
+    /// The system on YCSB, with its initial lease; only the case's first number of coordinators is
+    /// used.
     pub case: Case,
-    /// The shortest lease and the longest that may be chosen.
+    /// The shortest and the longest lease that the manager may choose.
     pub bounds_ns: (u32, u32),
 }
 
-/// The outcome.
+/// The result of a run with an adjusted lease.
 #[derive(Clone, Debug, Serialize)]
 pub struct Adjusted {
-    /// The system's name.
+    /// The name of the system that ran.
     pub system: &'static str,
-    /// The benchmark.
+    /// The benchmark that the system ran.
     pub bench: Bench,
-    /// Committed transactions a second with the lease that it began with.
+    /// The number of committed transactions per second with the initial lease.
     pub before_per_s: f64,
-    /// While the length changes, in a window of 0.1 virtual milliseconds.
+    /// The number of committed transactions per second while the length changes, in a window of 0.1
+    /// virtual milliseconds.
     pub during_per_s: f64,
-    /// With the length that was chosen.
+    /// The number of committed transactions per second with the lease length that the manager
+    /// chose.
     pub after_per_s: f64,
-    /// The leases: lengths, times to adjust.
+    /// The lengths of the leases, and the times to adjust them.
     pub leases: LeaseReport,
-    /// Whether a memory that is not sound is a failure.
+    /// Whether an error in the memory counts as a failure.
     pub must_be_sound: bool,
-    /// Faults of the memory afterwards, or of transactions.
+    /// The errors in the memory after the run, and the failures of transactions.
     pub wrong: Vec<String>,
 }
 
-/// Shorter than published, which is once a second: it decides when a length changes, and neither which is chosen nor how long that takes.
+/// The manager's interval. The interval is shorter than the published interval of one second. The
+/// interval only determines when a lease length changes, but not the chosen length and not the
+/// duration of the change.
 const LOOKED_EVERY_MS: f64 = 1.0;
-/// Looks that it takes until the length changes.
+/// The number of the manager's readings until the length changes.
 const LOOKS: f64 = 2.0;
-/// Virtual milliseconds of transactions that are counted while the length changes: some times the time of a change.
+/// The number of virtual milliseconds for which transactions are counted while the length changes:
+/// several times the duration of a change.
 const CHANGING_MS: f64 = 0.1;
-/// Of a phase that ends before the manager has looked, the part that is not counted.
+/// The uncounted part of a phase that ends before the manager's first reading.
 const WARM_UP_MS: f64 = 0.2;
 
 impl Adjusted {
-    /// The chosen length, and the throughput before, while, and after; nothing, if no length was chosen.
+    /// Describes the chosen length, and the throughput before, during, and after the change; `None`
+    /// if the manager chose no length.
     pub(super) fn told(&self) -> Option<String> {
         let change = self.leases.manager.as_ref()?.first.first()?;
         let millions = |per_s: f64| format!("{:.2}", per_s / 1e6);
@@ -75,10 +85,10 @@ impl Adjusted {
 }
 
 impl Adjusting {
-    /// Lets it happen.
+    /// Runs the three phases.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The error states the reason for which the case cannot run.
     pub fn run(&self, ground: &Ground<'_>) -> Result<Adjusted, Missing> {
         let case = ground.supposed(&self.case);
         let Case { bench, system, layout, .. } = &case;

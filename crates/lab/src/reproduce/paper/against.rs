@@ -1,7 +1,8 @@
-//! A drawing of simulated values against published ones: a mark for each row that has both.
+//! A drawing of simulated values against published values: a mark for each row that has both
+//! values.
 //!
-//! Invariant: both axes are logarithmic and have the same ends, so that rows that agree lie along the diagonal, between the
-//! two lines of the tolerance. Percentages are drawn as the factors that they stand for.
+//! Invariant: both axes are logarithmic and have the same ends. So the rows whose values agree lie
+//! along the diagonal, between the two lines of the tolerance. A percentage is drawn as its factor.
 
 use super::report::{said, value_of, verdict_name};
 use super::sheet::Row;
@@ -18,11 +19,11 @@ const BOTTOM: f64 = 44.0;
 
 const TITLE: &str = "Simulated values against published ones";
 
-/// How rows come out, in the legend's order, with the colours that the style names.
+/// The possible results of rows, in the legend's order, with the colours that the style names.
 const OUTCOMES: [(&str, usize); 3] =
     [("agrees", 2), ("misses, the published winner wins", 4), ("misses, another wins", 1)];
 
-/// The place of a row's outcome in [`OUTCOMES`].
+/// Returns the position of a row's result in [`OUTCOMES`].
 fn outcome(row: &Row) -> usize {
     match (row.verdict, row.winner_holds) {
         (Verdict::Agrees, _) => 0,
@@ -31,21 +32,21 @@ fn outcome(row: &Row) -> usize {
     }
 }
 
-/// A row's published value and its simulated one, as factors.
+/// Returns a row's published value and its simulated value, as factors.
 fn factors(row: &Row) -> Option<(f64, f64)> {
     let published = row.said_in.factor(row.published.value());
     let simulated = published * row.ratio?;
     (published > 0.0 && simulated > 0.0).then_some((published, simulated))
 }
 
-/// Both axes: decades.
+/// The range of both axes, as powers of ten.
 struct Axes {
     low: i32,
     high: i32,
 }
 
 impl Axes {
-    /// Around all values.
+    /// Makes axes that enclose all values.
     fn around(values: &[f64]) -> Axes {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(0.0, f64::max);
@@ -65,7 +66,8 @@ impl Axes {
         HEIGHT - BOTTOM - self.share(value) * (HEIGHT - TOP - BOTTOM)
     }
 
-    /// Ticks at every decade, the diagonal, the two lines of the tolerance, and names.
+    /// Draws ticks at every power of ten, the diagonal, the two lines of the tolerance, and the
+    /// names of the axes.
     fn draw(&self, svg: &mut String) {
         let [first, last] = [self.low, self.high].map(|power| 10f64.powi(power));
         let (left, right, bottom) = (self.x(first), self.x(last), self.y(first));
@@ -103,12 +105,12 @@ impl Axes {
     }
 }
 
-/// A power of ten.
+/// Returns the text for a power of ten.
 fn short(value: f64) -> String {
     if value < 1.0 { format!("{value}") } else { format!("{value:.0}") }
 }
 
-/// The figure: drawing and legend; nothing, if no row has both values.
+/// Returns the figure with its drawing and legend; the text is empty if no row has both values.
 pub(super) fn html(rows: &[&Row]) -> String {
     let marks: Vec<(&Row, (f64, f64))> =
         rows.iter().filter_map(|row| Some((*row, factors(row)?))).collect();
@@ -152,7 +154,7 @@ fn legend(outcomes: &[usize]) -> String {
     html
 }
 
-/// A row in a tooltip.
+/// Returns the tooltip's text for a row.
 fn told(row: &Row) -> String {
     let deciding = row.value(row.judged_by);
     format!(

@@ -1,7 +1,7 @@
-//! Groups of bars as an SVG element, with values on them.
+//! Groups of bars as an SVG element, with each bar's value on the bar.
 //!
-//! Invariant: as [`crate::sweep::chart`]: colours are names of the page's style, and the same bars give the
-//! same bytes. A bar that has no value is left out and keeps its place.
+//! Invariant: colours are names of the page's style, and the same bars give the same bytes, as in
+//! [`crate::sweep::chart`]. A bar without a value is not drawn, but keeps its place.
 
 use crate::sweep::chart::{COLOURS, escape, step};
 use crate::sweep::report::brief;
@@ -13,28 +13,28 @@ const LEFT: f64 = 68.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = 34.0;
-/// Share of a group's width that its bars take.
+/// The share of a group's width that the group's bars take.
 const FILLED: f64 = 0.8;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 pub struct Bars {
-    /// Above it.
+    /// The title above the drawing.
     pub title: String,
-    /// Name of the values, with their unit.
+    /// The name of the values, with their unit.
     pub y_name: String,
-    /// One for each group, below it.
+    /// The name below each group.
     pub groups: Vec<String>,
-    /// A name, and a value for each group.
+    /// Each series' name, and its value in each group.
     pub series: Vec<(String, Vec<Option<f64>>)>,
 }
 
 impl Bars {
-    /// Whether there is no value at all.
+    /// Returns whether the drawing has no value at all.
     pub fn is_empty(&self) -> bool {
         self.series.iter().all(|(_, values)| values.iter().all(Option::is_none))
     }
 
-    /// The figure: drawing and legend.
+    /// Returns the figure with its drawing and legend.
     pub fn html(&self) -> String {
         let mut html =
             format!("<figure>\n<figcaption>{}</figcaption>\n{}", escape(&self.title), self.svg());

@@ -1,7 +1,7 @@
-//! One curve of a page: a benchmark, a system, and how many transactions run at once.
+//! One curve of a page: a benchmark, a system, and the numbers of concurrent transactions.
 //!
-//! Invariant: equal cases are run once, whichever sections ask for them; cases whose database is the same are run on
-//! one load of it, one after the other.
+//! Invariant: equal cases are run only once, even if several sections request them. Cases with the
+//! same database run one after the other, and the database is loaded only once.
 
 use crate::bench::run::RunError;
 use crate::reproduce::stage::{Layout, System};
@@ -12,30 +12,30 @@ use tarn_workloads::tpcc::{CriticalField, Tpcc};
 use tarn_workloads::ycsb::Ycsb;
 use tarn_workloads::{Settings, Workload};
 
-/// A kind of benchmark.
+/// The kind of a benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// One record a transaction.
+    /// A key-value store: each transaction uses one record.
     Kvs,
-    /// Telecommunication.
+    /// TATP: transactions of a telecommunication provider.
     Tatp,
-    /// Orders.
+    /// TPC-C: transactions on orders of a wholesaler.
     Tpcc,
-    /// Banking.
+    /// SmallBank: transactions of a bank.
     SmallBank,
-    /// Some records a transaction.
+    /// YCSB: each transaction uses several records.
     Ycsb,
-    /// A graph of objects.
+    /// TaoBench: transactions on a graph of objects.
     TaoBench,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds of benchmarks.
     pub const ALL: [Kind; 6] =
         [Kind::Kvs, Kind::Tatp, Kind::Tpcc, Kind::SmallBank, Kind::Ycsb, Kind::TaoBench];
 
-    /// As the paper calls it.
+    /// Returns the kind's name in the paper.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Kvs => "KVS",
@@ -48,26 +48,26 @@ impl Kind {
     }
 }
 
-/// A benchmark with its sizes.
+/// A benchmark with its profile, its sizes and its other settings.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Bench {
-    /// Which.
+    /// The kind of the benchmark.
     pub kind: Kind,
-    /// Its profile.
+    /// The name of the benchmark's profile.
     pub mix: &'static str,
-    /// Accounts, subscribers, warehouses, pairs.
+    /// The number of accounts, subscribers, warehouses, or pairs.
     pub records: u64,
-    /// Skew, where it can be chosen.
+    /// The skew of the accesses, for benchmarks whose skew can be chosen.
     pub zipf: Option<f64>,
-    /// Share of updates in percent, of KVS; of transactions that write, of YCSB.
+    /// The percentage of updates, for KVS, or of transactions that write, for YCSB.
     pub updates: Option<u32>,
-    /// The field that shards the locks, of TPC-C; none: its warehouse.
+    /// The field that determines the shard of a lock, for TPC-C; `None` means the warehouse.
     #[serde(serialize_with = "field_name")]
     pub critical: Option<CriticalField>,
-    /// Operations of a transaction, of YCSB.
+    /// The number of operations in a transaction, for YCSB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<usize>,
-    /// Bytes of a record, of YCSB.
+    /// The number of bytes of a record, for YCSB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record_bytes: Option<u16>,
 }
@@ -77,18 +77,20 @@ fn field_name<S: Serializer>(field: &Option<CriticalField>, to: S) -> Result<S::
 }
 
 impl Bench {
-    /// A benchmark as a profile of it has it, of so many accounts, subscribers, warehouses, pairs.
+    /// Makes a benchmark as its profile describes it, with this number of accounts, subscribers,
+    /// warehouses, or pairs.
     pub fn new(kind: Kind, mix: &'static str, records: u64) -> Bench {
         let (zipf, updates, critical) = (None, None, None);
         let (operations, record_bytes) = (None, None);
         Bench { kind, mix, records, zipf, updates, critical, operations, record_bytes }
     }
 
-    /// The part that decides about the database alone.
+    /// Returns only those settings of the benchmark that determine its database.
     pub fn loads_as(self) -> Bench {
         match self.kind {
             Kind::Kvs => Bench { zipf: None, updates: None, ..self },
-            // Whatever it reads and writes: all of its profiles here have the same table.
+            // All of YCSB's profiles in this program have the same table, whatever their
+            // transactions read and write.
             Kind::Ycsb => Bench {
                 record_bytes: self.record_bytes,
                 ..Bench::new(Kind::Ycsb, "", self.records)
@@ -101,18 +103,18 @@ impl Bench {
         Settings { profile: Some(self.mix.into()), records: Some(self.records), zipf: self.zipf }
     }
 
-    /// The benchmark.
+    /// Makes the benchmark's workload.
     ///
     /// # Errors
-    /// A profile or a size that there is not.
+    /// A profile or a size that does not exist.
     pub fn make<W: Workload>(&self) -> Result<W, UsageError> {
         W::new(&self.settings())
     }
 
-    /// TPC-C with its critical field.
+    /// Makes TPC-C with its critical field.
     ///
     /// # Errors
-    /// As [`Bench::make`].
+    /// The same errors as [`Bench::make`].
     pub fn make_tpcc(&self) -> Result<Tpcc, UsageError> {
         let tpcc = self.make::<Tpcc>()?;
         Ok(match self.critical {
@@ -121,10 +123,10 @@ impl Bench {
         })
     }
 
-    /// KVS with its share of updates.
+    /// Makes KVS with its percentage of updates.
     ///
     /// # Errors
-    /// As [`Bench::make`].
+    /// The same errors as [`Bench::make`].
     pub fn make_kvs(&self) -> Result<Kvs, UsageError> {
         let kvs = self.make::<Kvs>()?;
         match self.updates {
@@ -133,10 +135,11 @@ impl Bench {
         }
     }
 
-    /// YCSB with its share of writing transactions, its operations and the length of its records.
+    /// Makes YCSB with its percentage of writing transactions, its number of operations and the
+    /// length of its records.
     ///
     /// # Errors
-    /// As [`Bench::make`].
+    /// The same errors as [`Bench::make`].
     pub fn make_ycsb(&self) -> Result<Ycsb, UsageError> {
         let mut ycsb = self.make::<Ycsb>()?;
         if let Some(percent) = self.updates {
@@ -152,27 +155,27 @@ impl Bench {
     }
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
     /// The benchmark.
     pub bench: Bench,
     /// The system that runs it.
     pub system: System,
-    /// The layout of its tables.
+    /// The layout of the system's tables.
     pub layout: Layout,
-    /// How many at once, a point each.
+    /// The numbers of coordinators; each number gives one point.
     pub coordinators: Vec<usize>,
 }
 
 impl Case {
-    /// Whether it differs in nothing but its points.
+    /// Returns whether the two cases differ only in their points.
     pub fn is_like(&self, other: &Case) -> bool {
         (self.bench, self.system, self.layout) == (other.bench, other.system, other.layout)
     }
 }
 
-/// Why there is no figure.
+/// The reason for a missing simulated value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing(pub String);
 

@@ -1,11 +1,13 @@
-//! A paper as its data file describes it: set-up, published figures, the simulated value beside each, and drawings.
+//! A paper, as its data file describes it: the set-up, the published figures, the simulated value
+//! beside each figure, and the drawings.
 //!
-//! Map: a *case* is a text: a system, a benchmark, `@form`, and settings as `key=value` ([`super::setting`]). `{name}` in a
-//! text stands for a value of an axis. An axis is a list: its name, then its values; `*list` stands for a list of the extent.
-//! The first axis runs slowest. [`super::value`] says which measures there are.
+//! A *case* is a text with a system, a benchmark, `@form`, and settings as `key=value`
+//! (`setting`). In a text, `{name}` is replaced by a value of the axis `name`. An axis is
+//! a list: its name, and then its values; `*list` is replaced by the values of a list of the
+//! extent. The first axis varies slowest. `value` defines the measures.
 //!
-//! Invariant: a file with a field that is not described here is refused. Every case, measure, list and layout that a file
-//! names exists: the tests look at all of them.
+//! Invariant: a file with a field that is not described here is refused. Every case, measure, list
+//! and layout that a file names exists, and the tests check all of them.
 
 use super::case::Kind;
 use super::extent::{Amount, Extent};
@@ -18,30 +20,31 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
-    /// Its name on the command line.
+    /// The paper's name on the command line.
     pub name: Text,
-    /// Its heading.
+    /// The heading of the paper's page.
     pub title: Text,
-    /// Authors and title.
+    /// The paper's authors and title.
     pub source: Text,
-    /// The testbed's hardware.
+    /// The hardware profile of the testbed.
     pub profile: Text,
-    /// The machines and columns, for a reader of its page.
+    /// A description of the machines and columns, for a reader of the page.
     pub(super) legend: Text,
-    /// Choices that the paper leaves open and the page makes.
+    /// The choices that the paper leaves open and this evaluation makes.
     pub(super) assumed: Vec<Text>,
-    /// How a row names its limit.
+    /// The way in which a row names its limit.
     pub(super) told: Told,
-    /// The words for the value that a supposition replaces.
+    /// The text that the page shows as the old value of a constant which a supposition replaces.
     pub(super) was: Text,
-    /// Protocols and variants, beside all that are called corrected, whose histories and memory must be sound.
+    /// Protocols and variants whose histories and memory must be correct, in addition to all
+    /// variants whose name begins with "corrected".
     #[serde(default)]
     pub(super) also_sound: Vec<Text>,
-    /// Systems of which the page says whether they are there.
+    /// The systems of which the page states whether they are available.
     #[serde(default)]
     pub(super) entrants: Vec<Text>,
     pub(super) columns: Columns,
@@ -50,39 +53,40 @@ pub struct Paper {
     pub(super) system: Systems,
     pub(super) bench: BTreeMap<Text, Benchmark>,
     pub(super) extent: Extents,
-    /// Sentences about amounts that may be smaller than published.
+    /// Sentences about amounts that may be smaller than the published amounts.
     pub(super) smaller: Vec<Smaller>,
-    /// Suppositions that can be made.
+    /// The suppositions that a user can make.
     pub(super) what_if: Vec<Supposable>,
     #[serde(rename = "section")]
     pub(super) sections: Vec<Section>,
 }
 
-/// How a row names its limit.
+/// The way in which a row names its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Told {
-    /// By the busiest parts.
+    /// The row names the busiest parts.
     BusiestParts,
-    /// By the resource that was the limit.
+    /// The row names the resource that was the limit.
     LimitingResource,
 }
 
-/// In which forms the systems run: a column of a row each.
+/// The forms in which the systems run: a row has a column for each form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Columns {
     pub names: Vec<Text>,
-    /// Of rows with the paper's own system.
+    /// The columns of rows that contain the paper's own system.
     own: Column,
-    /// Of rows of those that it is compared with.
+    /// The columns of rows that contain only systems to which the paper compares its own system.
     baselines: Column,
-    /// Whether the other columns are judged, too, and shown beside; they decide nothing.
+    /// Whether the columns that do not decide the row's verdict are also judged and shown beside
+    /// the deciding column.
     #[serde(default)]
     pub judges_all: bool,
 }
 
-/// Which form stands in each column, as far as any does, and which column decides.
+/// The form of each column, as far as the column has one, and the column that decides.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Column {
@@ -91,7 +95,7 @@ pub(super) struct Column {
 }
 
 impl Columns {
-    /// The columns of a row.
+    /// Returns the columns of a row.
     pub(super) fn of(&self, party: Party) -> &Column {
         match party {
             Party::Own => &self.own,
@@ -99,113 +103,116 @@ impl Columns {
         }
     }
 
-    /// The form that decides where the paper's own system runs.
+    /// Returns the form that decides in rows with the paper's own system.
     pub(super) fn decisive(&self) -> Text {
         self.own.forms[self.own.decides]
     }
 }
 
-/// A benchmark of the paper's.
+/// A benchmark of the paper's evaluation.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Benchmark {
     pub kind: Kind,
-    /// Its profile; `*name`: as the extent says.
+    /// The name of the benchmark's profile; `*name` takes this name from the extent.
     pub mix: Text,
-    /// The extent's amount that is its number of records.
+    /// The name of the extent's amount that gives the benchmark's number of records.
     pub records: Text,
-    /// Settings of every case of it.
+    /// The settings of every case with this benchmark.
     #[serde(default)]
     pub settings: Text,
-    /// The extent's list of coordinators; none: those of its scale.
+    /// The name of the extent's list of coordinators; `None` means the numbers of the extent's
+    /// scale.
     pub coordinators: Option<Text>,
-    /// Transactions of a whole run, and records: addresses can be remembered as after half of such a run.
+    /// The number of transactions of a whole published run, and its number of records. From these
+    /// two numbers follow the addresses that threads know after half of such a run.
     pub ran: [f64; 2],
-    /// Whether they are.
+    /// Whether threads begin with the addresses that they would know after half of a published run.
     #[serde(default)]
     pub remembers: bool,
-    /// Leases of systems that leave their length to the benchmark.
+    /// The length of the leases for systems that leave this length to the benchmark.
     #[serde(default)]
     pub lease_ns: u32,
 }
 
-/// How much is run.
+/// The extents to which the evaluation can be run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Extents {
-    /// As published, where a machine's memory allows.
+    /// The published extent, as far as a machine's memory allows.
     pub full: Extent,
-    /// In some minutes.
+    /// An extent that takes some minutes.
     pub quick: Extent,
 }
 
-/// A sentence about an amount that may be smaller than published.
+/// A sentence about an amount that may be smaller than the published amount.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Smaller {
-    /// Said only if this amount of the extent is smaller, or another name, than `than`.
+    /// The amount's name in the extent. The page has the sentence only if this amount is smaller
+    /// than `than`, or is another name than `than`.
     pub amount: Option<Text>,
     pub than: Option<Amount>,
     pub say: Text,
 }
 
-/// A supposition that can be made: a cause that is changed for all systems of a run.
+/// A possible supposition: it changes a cause for all systems of a run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Supposable {
     pub key: Text,
-    /// The values, in words.
+    /// A description of the allowed values.
     pub allowed: Text,
-    /// The protocols that it is about; none: all.
+    /// The protocols that the supposition changes; an empty list means all protocols.
     #[serde(default)]
     pub protocols: Vec<Text>,
-    /// The benchmarks that it is about; none: all.
+    /// The benchmarks that the supposition changes; an empty list means all benchmarks.
     #[serde(default)]
     pub benches: Vec<Kind>,
-    /// A profile of a benchmark that it is not about.
+    /// A benchmark profile that the supposition does not change.
     pub not_mix: Option<Text>,
-    /// Settings by value.
+    /// The settings for each value of the supposition.
     #[serde(default)]
     pub values: BTreeMap<Text, Text>,
-    /// The setting that takes a number.
+    /// The setting that takes a number as the supposition's value.
     pub number: Option<Bounds>,
 }
 
-/// A number that may be supposed.
+/// The range of a number that may be supposed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Bounds {
     pub from: f64,
     pub to: f64,
-    /// The setting.
+    /// The name of the setting that takes the number.
     pub sets: Text,
-    /// How the page shows it.
+    /// The form in which the page shows the number.
     pub shown: Text,
     #[serde(default)]
     pub is_fraction: bool,
 }
 
-/// An axis: its name, then its values.
+/// An axis: a list of the axis's name and then its values.
 pub(super) type Axis = Vec<Text>;
 
-/// A part of the page: its cases, and how they become rows and drawings.
+/// A section of the page: its cases, and the rows and drawings that show them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Section {
-    /// Its name on the command line.
+    /// The section's name on the command line.
     pub name: Text,
-    /// Above it.
+    /// The title above the section.
     pub title: Text,
     #[serde(default)]
     pub run: Vec<Cases>,
     pub crashes: Option<Crashes>,
-    /// Hotspots that are dealt out.
+    /// The hotspots whose shards are distributed to other nodes.
     #[serde(default)]
     pub hotspots: Vec<Cases>,
-    /// Leases that are adjusted.
+    /// The cases whose leases are adjusted.
     #[serde(default)]
     pub adjusted: Vec<Cases>,
-    /// Forms that no row has, and why.
+    /// The forms for which the section has no rows, and the reason for each.
     #[serde(default)]
     pub not_run: BTreeMap<Text, Text>,
     #[serde(rename = "group")]
@@ -214,76 +221,78 @@ pub(super) struct Section {
     pub grids: Vec<Grid>,
     #[serde(default)]
     pub curves: Vec<Curves>,
-    /// The title of a drawing of all crashes over time.
+    /// The title of a drawing that shows all crashes over time.
     pub timeline: Option<Text>,
-    /// Notes for a reader.
+    /// The notes for a reader.
     #[serde(default)]
     pub notes: Vec<Text>,
 }
 
-/// Cases that are run: one for each combination of the axes' values.
+/// The cases that are run: one case for each combination of the axes' values.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cases {
     #[serde(default)]
     pub each: Vec<Axis>,
     pub case: Text,
-    /// The extent's list of coordinators, or `most`: the most of the benchmark's alone; none: all of the benchmark's.
+    /// The name of the extent's list of coordinators. `most` means only the benchmark's largest
+    /// number, and `None` means all numbers of the benchmark.
     pub at: Option<Text>,
-    /// These coordinators, whatever the extent says.
+    /// The numbers of coordinators; if this list is not empty, it replaces the extent's numbers.
     #[serde(default)]
     pub coordinators: Vec<usize>,
 }
 
-/// Crashes of compute nodes.
+/// The crashes of compute nodes that a section runs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Crashes {
     pub cases: Vec<Text>,
-    /// Compute nodes that crash.
+    /// The number of compute nodes that crash.
     pub nodes: usize,
-    /// Watched before the crash, in virtual milliseconds.
+    /// The length of the run before the crash, in virtual milliseconds.
     pub before_ms: f64,
-    /// Watched after the machines are back.
+    /// The length of the run after the machines have returned, in virtual milliseconds.
     pub after_ms: f64,
 }
 
-/// Published values of one figure and workload.
+/// The published values of one of the paper's figures for one workload.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Group {
     pub figure: Text,
     pub workload: Text,
-    /// Where the values stand.
+    /// The place of the values in the paper.
     pub source: Text,
-    /// Why none of them can be simulated.
+    /// The reason for which no value of the group can be simulated.
     pub why: Option<Text>,
     pub rows: Vec<Stated>,
 }
 
-/// A published value, and the simulated one that it is held against.
+/// A published value, and the rule for the simulated value to which it is compared.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stated {
     metric: Text,
     unit: Unit,
     published: f64,
-    /// Where it stands, if elsewhere than the rest of its group.
+    /// The place of the value in the paper, if it differs from the place of the group's other
+    /// values.
     source: Option<Text>,
-    /// Whether it is arithmetic on stated values.
+    /// Whether the value was computed from stated values.
     #[serde(default)]
     derived: bool,
     bound: Option<Relation>,
-    /// How far off it may be, as a share, if not [`TOLERANCE`].
+    /// The allowed deviation as a share, if it differs from [`TOLERANCE`].
     within: Option<f64>,
-    /// Whether only those are in it that the paper's own system is compared with.
+    /// Whether the row contains only systems to which the paper compares its own system.
     #[serde(default)]
     baselines: bool,
     pub is: Value,
 }
 
 impl Stated {
-    /// The value as rows are judged by it.
+    /// Returns the published value in the form that rows use for their verdict.
     pub(super) fn target(&self, group: &Group) -> Target {
         let source = self.source.unwrap_or(group.source).0;
         Target {
@@ -303,51 +312,53 @@ impl Stated {
     }
 }
 
-/// How a simulated value is computed: a measure of one case, or of one over another.
+/// The rule for a simulated value: a measure of one case, or a ratio of the measures of two cases.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Value {
-    /// The measure.
+    /// The name of the measure.
     pub of: Text,
-    /// The case, without its form; none: the measure needs none.
+    /// The case, without its form; the text is empty if the measure needs no case.
     #[serde(default)]
     pub one: Text,
-    /// The case that it is divided by.
+    /// The case by whose measure the first case's measure is divided.
     pub over: Option<Text>,
-    /// Two further cases, by whose ratio the first is divided.
+    /// Two further cases: the first ratio is divided by the ratio of these two cases' measures.
     pub again_over: Option<[Text; 2]>,
-    /// The point of a curve.
+    /// The point of a curve at which the measure is taken.
     #[serde(default)]
     pub at: At,
-    /// Which of several values is taken: one for each combination of the axes' values.
+    /// The rule that selects one of several values, if the axes give a value for each combination.
     pub best: Option<Best>,
     #[serde(default)]
     pub each: Vec<Axis>,
-    /// The axis whose value is the answer, where the best is.
+    /// The axis whose value is the result, at the combination that `best` selects.
     pub tells: Option<Text>,
-    /// Whether values that are missing are left out, instead of making all missing.
+    /// Whether missing values are ignored; otherwise one missing value makes the whole result
+    /// missing.
     #[serde(default)]
     pub skips_missing: bool,
-    /// Why there is none, if all that it needs could be run.
+    /// The reason for a missing value, for rows that have no simulated value although all their
+    /// cases can run.
     pub why: Option<Text>,
 }
 
-/// A point of a curve.
+/// The choice of a point on a curve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum At {
-    /// Of highest throughput.
+    /// The point with the highest throughput.
     #[default]
     Peak,
-    /// The last point near the peak: for latencies there.
+    /// The last point whose throughput is near the peak: it is used for latencies under load.
     Loaded,
-    /// The fewest coordinators with nearly the highest throughput.
+    /// The point with the fewest coordinators whose throughput is near the highest.
     Saturation,
-    /// The most coordinators that were run.
+    /// The point with the largest number of coordinators that was run.
     Most,
 }
 
-/// Which of several values is taken.
+/// The rule that selects one of several values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Best {
@@ -355,7 +366,8 @@ pub(super) enum Best {
     Highest,
 }
 
-/// A drawing of a measure of series by groups: bars, or lines over the groups if the axis along them has a name.
+/// A drawing of a measure, for each series and each group. If the axis of the groups has a name,
+/// the drawing has lines; otherwise it has bars.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Grid {
@@ -369,7 +381,8 @@ pub(super) struct Grid {
     pub series: Entries,
 }
 
-/// Groups or series: a label, a part of a case, and of series their own measure if they have one.
+/// The groups or the series of a drawing. Each entry has a label and a part of a case; a series may
+/// also have a measure of its own.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entries {
@@ -378,19 +391,19 @@ pub(super) struct Entries {
     pub of: Vec<Vec<Text>>,
 }
 
-/// A drawing of all points of some cases.
+/// A drawing of all points of several cases.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Curves {
     pub title: Text,
     #[serde(default)]
     pub each: Vec<Axis>,
-    /// A case for each combination of the axes' values.
+    /// The text of a case, which is used for each combination of the axes' values.
     pub case: Option<Text>,
-    /// Or these.
+    /// A list of cases, as an alternative to `case`.
     #[serde(default)]
     pub cases: Vec<Text>,
-    /// The measure along the axis; throughput if it has none.
+    /// The measure along the horizontal axis; the default is throughput.
     #[serde(default = "millions")]
     pub x: Text,
     #[serde(default = "median")]
@@ -408,21 +421,22 @@ fn median() -> Text {
 const FILES: [&str; 2] =
     [include_str!("../../../data/lotus.toml"), include_str!("../../../data/oocc.toml")];
 
-/// Every paper there is.
+/// All papers that have a data file.
 ///
 /// # Panics
-/// A file that cannot be read; the tests read all.
+/// A file cannot be read; the tests read all files.
 pub static ALL: LazyLock<Vec<Paper>> = LazyLock::new(|| {
     let read = |text: &str| toml::from_str(text).unwrap_or_else(|error| panic!("a paper: {error}"));
     FILES.into_iter().map(read).collect()
 });
 
-/// The paper of this name.
+/// Returns the paper with this name.
 pub fn by_name(name: &str) -> Option<&'static Paper> {
     ALL.iter().find(|paper| &*paper.name == name)
 }
 
-/// All combinations of values of the axes, the first axis slowest: names and values.
+/// Returns all combinations of the axes' values, as pairs of names and values; the first axis
+/// varies slowest.
 pub(super) fn combinations(axes: &[Axis], extent: &Extent) -> Vec<Vec<(Text, Text)>> {
     let mut all = vec![Vec::new()];
     for axis in axes {
@@ -437,7 +451,7 @@ pub(super) fn combinations(axes: &[Axis], extent: &Extent) -> Vec<Vec<(Text, Tex
     all
 }
 
-/// A text with its `{name}`s replaced.
+/// Returns the text, with each `{name}` replaced by the value of this name.
 pub(super) fn filled(text: &str, values: &[(Text, Text)]) -> String {
     let replaced =
         |text: String, (name, value): &(Text, Text)| text.replace(&format!("{{{name}}}"), value);

@@ -1,6 +1,8 @@
-//! How much of a paper's evaluation is run: sizes of databases, lengths of points, numbers of coordinators.
+//! The extent to which a paper's evaluation is run: the sizes of databases, the lengths of points,
+//! and the numbers of coordinators.
 //!
-//! Invariant: the page says which amounts are smaller than published, whichever extent it is.
+//! Invariant: for every extent, the page states the amounts that are smaller than the published
+//! amounts.
 
 use super::case::Kind;
 use super::data::{Paper, Smaller};
@@ -10,27 +12,27 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Extent {
-    /// Length and coordinators of points.
+    /// The lengths and the numbers of coordinators of points.
     pub scale: Scale,
-    /// Sizes, lists and lengths by name.
+    /// Sizes, lists and lengths, each with a name.
     pub of: BTreeMap<Text, Amount>,
 }
 
-/// A size, a length, a name, or a list of such.
+/// A size, a length, a name, or a list of such amounts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Amount {
-    /// A number.
+    /// A whole number.
     Whole(u64),
-    /// A length, a skew.
+    /// A fractional number, such as a length or a skew.
     Fraction(f64),
-    /// A profile's name.
+    /// The name of a profile.
     Name(Text),
-    /// Several.
+    /// A list of amounts.
     List(Vec<Amount>),
 }
 
@@ -46,7 +48,7 @@ impl fmt::Display for Amount {
 }
 
 impl Amount {
-    /// The number; the largest of a list; nothing of a name.
+    /// Returns the amount's number, or the largest number of a list; `None` for a name.
     fn number(&self) -> Option<f64> {
         match self {
             Amount::Whole(number) => Some(*number as f64),
@@ -70,10 +72,10 @@ impl Serialize for Extent {
 }
 
 impl Extent {
-    /// The amount of this name.
+    /// Returns the amount with this name.
     ///
     /// # Panics
-    /// If there is none: a mistake in a data file, which the tests find.
+    /// If no amount has this name: this is a mistake in a data file, which the tests find.
     pub(super) fn amount(&self, name: &str) -> &Amount {
         self.of.get(name).unwrap_or_else(|| panic!("the extent has no {name}"))
     }
@@ -85,12 +87,14 @@ impl Extent {
         }
     }
 
-    /// Numbers of a list.
+    /// Returns the numbers of a list.
     pub(super) fn numbers(&self, name: &str) -> Vec<usize> {
         self.list(name).iter().filter_map(Amount::number).map(|number| number as usize).collect()
     }
 
-    /// A value of an axis or of a setting: `*list` stands for all of a list, `first:list` and `last:list` for its ends.
+    /// Returns the values that a text of an axis or of a setting denotes. `*list` denotes all
+    /// values of a list. `first:list` and `last:list` denote the first and the last value of a
+    /// list.
     pub(super) fn expand(&self, value: Text) -> Vec<Text> {
         let text = |amount: Option<&Amount>| Text(kept(&amount.expect("a value").to_string()));
         match (value.strip_prefix('*'), value.split_once(':')) {
@@ -104,7 +108,8 @@ impl Extent {
         }
     }
 
-    /// The lengths of a benchmark's points: TPC-C's transactions are longer.
+    /// Returns the lengths of a benchmark's points: TPC-C's points run longer, because TPC-C's
+    /// transactions are longer.
     pub(super) fn scale_of(&self, kind: Kind) -> Scale {
         let mut scale = self.scale.clone();
         if kind == Kind::Tpcc {
@@ -122,7 +127,7 @@ impl Extent {
         scale
     }
 
-    /// The amounts that are smaller than published, in words.
+    /// Returns the sentences about amounts that are smaller than the published amounts.
     pub(super) fn scaled_down(&self, paper: &Paper) -> Vec<String> {
         paper.smaller.iter().filter_map(|smaller| self.said(smaller)).collect()
     }

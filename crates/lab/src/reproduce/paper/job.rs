@@ -1,6 +1,7 @@
-//! The jobs of a section: curves, crashes, hotspots, leases that are adjusted.
+//! The jobs of a section: curves, crashes, hotspots, and leases that are adjusted.
 //!
-//! Invariant: the order is that of the data file, since cases of one database run on one load of it in this order.
+//! Invariant: jobs keep the order of the data file, since cases with the same database run in this
+//! order on one load of the database.
 
 use super::adjusting::Adjusting;
 use super::case::Case;
@@ -10,7 +11,7 @@ use super::occasion::{Crash, Heating};
 use crate::reproduce::text::Text;
 use tarn_engine::cluster::lease::LEASE_NS_MAX;
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Default)]
 pub(super) struct Jobs {
     pub cases: Vec<Case>,
@@ -20,10 +21,11 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Adds those of a section.
+    /// Adds the jobs of one section.
     ///
     /// # Panics
-    /// If a case is not understood: a mistake in a data file, which the tests find.
+    /// If the program cannot read the text of a case: this is a mistake in a data file, which the
+    /// tests find.
     pub(super) fn add(&mut self, paper: &Paper, extent: &Extent, section: &Section) {
         self.cases.extend(section.run.iter().flat_map(|cases| all(paper, extent, cases)));
         if let Some(crashes) = &section.crashes {
@@ -54,7 +56,8 @@ fn case(paper: &Paper, extent: &Extent, text: &str) -> Case {
     paper.case(extent, text).unwrap_or_else(|error| panic!("{}: {error}", paper.name))
 }
 
-/// Threads of a compute node, and coordinators of each, in crashes and hotspots.
+/// Returns the number of threads of a compute node and the number of coordinators of each thread,
+/// for crashes and hotspots.
 fn seats(extent: &Extent) -> (usize, usize) {
     match extent.numbers("crash_threads")[..] {
         [threads, coroutines] => (threads, coroutines),
@@ -62,7 +65,7 @@ fn seats(extent: &Extent) -> (usize, usize) {
     }
 }
 
-/// All cases of an entry, with their coordinators.
+/// Returns all cases of an entry, with their numbers of coordinators.
 fn all(paper: &Paper, extent: &Extent, cases: &Cases) -> Vec<Case> {
     let of = |values: Vec<(Text, Text)>| {
         let mut case = case(paper, extent, &filled(&cases.case, &values));

@@ -1,17 +1,18 @@
-//! Which resource was the limit at a point.
+//! Finds the resource that limited a point's throughput.
 //!
-//! Invariant: a thread that waits for a doorbell is busy, so that a doorbell is looked at before processors. The time
-//! that atomics of all addresses take is no share of anything: they are the limit where the NIC is and most of its verbs
-//! are atomics.
+//! Invariant: the doorbell is checked before the processors, because a thread that waits for a
+//! doorbell is also busy. Atomics on different addresses overlap, so their total time is no share
+//! of the phase. So atomics are named as the limit if the NIC is the limit and at least half of its
+//! verbs are atomics.
 
 use crate::reproduce::curve::Point;
 
-/// A part that is busy for so much of the time is the limit.
+/// A part that is busy for at least this share of the time is the limit.
 const LIMIT: f64 = 0.85;
-/// Where so many tries are aborted, contention is, if no part is.
+/// If at least this share of tries is aborted and no part is the limit, contention is the limit.
 const CONTENDED: f64 = 0.2;
 
-/// The limit in words, with the parts that may be it.
+/// Describes the limit and the parts that can be the limit.
 pub(super) fn limit(point: &Point) -> String {
     let share = |name: &str| {
         let busy = point.busiest.iter().find(|busy| busy.part == name);
@@ -53,7 +54,7 @@ pub(super) fn limit(point: &Point) -> String {
     )
 }
 
-/// Atomics of a transaction.
+/// Returns the number of atomics per transaction.
 pub(super) fn atomics(point: &Point) -> f64 {
     ["cas", "faa", "masked_cas"].into_iter().map(|kind| point.verbs_of(kind)).sum()
 }
@@ -84,7 +85,7 @@ mod tests {
         let reads = [("read", 4.0)];
         let of = |shares: &[_]| limit_of(shares, &reads, 0.0);
         assert_eq!(of(&[("cpu", 1.0), ("doorbell", 0.5)]), "limit the CPU");
-        // Threads that wait for a doorbell are busy.
+        // Threads that wait for a doorbell also count as busy.
         assert_eq!(of(&[("cpu", 1.0), ("doorbell", 0.9)]), "limit the doorbell");
         assert_eq!(of(&[("nic pipeline", 0.99), ("doorbell", 0.9)]), "limit the NIC");
         assert_eq!(of(&[("link in", 0.99), ("nic pipeline", 0.9)]), "limit the link");

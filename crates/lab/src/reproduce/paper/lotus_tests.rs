@@ -1,7 +1,8 @@
-//! LOTUS's page as a whole: systems that are there are run and drawn, and the rest says why not.
+//! Tests of LOTUS's page as a whole. Available systems are run and drawn. The rows of systems that
+//! are not available state the reason for their missing values.
 //!
-//! Invariant checked: a counterfactual and a supposition move their figures and are named; a crash is run for every
-//! system that recovers.
+//! Invariant checked: a counterfactual profile and a supposition change the figures that depend on
+//! them, and the page names both. A crash is run for every system that recovers.
 
 use super::data::by_name;
 use super::runs::Ran;
@@ -13,7 +14,7 @@ use crate::reproduce::paper::sheet::Row;
 use crate::reproduce::text::Text;
 use tarn_sim::profile::Profile;
 
-/// A second's worth.
+/// An order that runs in about one second.
 fn tiny(only: &[&str]) -> Order {
     let paper = by_name("lotus").expect("a paper");
     let scale = Scale {
@@ -87,7 +88,7 @@ fn what_is_there_is_run_and_drawn_and_the_rest_says_why_not() {
         assert_eq!(row["ratio"].is_null(), is_missing, "{row}");
         assert_eq!(row["why"].as_str().is_some_and(|why| !why.is_empty()), is_missing, "{row}");
     }
-    // A function of the order, but for the machine's part.
+    // The result depends only on the order, except for the part about this machine.
     let mut again =
         serde_json::to_value(evaluate(&order, &Silent).expect("a page")).expect("an object");
     let mut object = object;
@@ -110,7 +111,8 @@ fn a_counterfactual_moves_what_it_is_about_and_is_named() {
     assert!(!page::page(&was.1).contains("Counterfactual:"));
 }
 
-/// The steps of the ablation share a database: the one that is loaded for an unrouted step serves a routed one.
+/// The steps of the ablation share one database: the database that was loaded for a step without
+/// routing also serves a step with routing.
 #[test]
 fn routing_is_a_step_of_its_own() {
     let evaluation = evaluate(&tiny(&["fig-14"]), &Silent).expect("a page");
@@ -127,7 +129,8 @@ fn routing_is_a_step_of_its_own() {
             evaluation.series.iter().filter(is_it).find(|it| it.series.name.starts_with("LOTUS,"));
         ran.expect("a curve").series.peak().expect("a point").messages
     };
-    // A timestamp is a message in both; locks of other nodes are two more each.
+    // With and without routing, a timestamp takes one message. Each lock of another node takes two
+    // more messages.
     assert!(of(false) > of(true) + 1.0, "{} and {}", of(false), of(true));
 }
 
@@ -148,7 +151,8 @@ fn a_crash_is_run_for_whoever_recovers() {
     order.profile = order.profile.set("cluster.reconnect_ms", "2").expect("a constant");
     order.profile = order.profile.set("cluster.reregister_ms", "1").expect("a constant");
     let evaluation = evaluate(&order, &Silent).expect("a page");
-    // LOTUS is judged by its own tests; here, that FORD is sound, and that a missing run has no figure.
+    // LOTUS has its own tests, so this test ignores LOTUS's failures. The test checks that FORD is
+    // correct, and that a missing run has no simulated value.
     let failed = evaluation.failed();
     assert!(failed.iter().all(|failure| failure.starts_with("LOTUS")), "{failed:?}");
     for row in &evaluation.rows {

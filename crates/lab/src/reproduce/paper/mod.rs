@@ -1,15 +1,18 @@
-//! A paper's whole evaluation on one page: every published figure beside the simulated one.
+//! A paper's whole evaluation on one page: every published figure beside the simulated figure.
 //!
-//! Map: [`data`] is a paper as its data file describes it: which cases to run, and which value stands beside which published
-//! one. `setting` makes cases of texts, and suppositions; [`extent`] is how much is run. `job` says which cases a section
-//! runs: [`case`] is one curve, [`occasion`] one crash or hotspot, [`adjusting`] one lease that is adjusted; [`runs`] runs
-//! them. `value` computes simulated values, `limit` names the resource that was the limit; [`target`] says how a simulated
-//! value is held against a published one, [`sheet`] has the rows, `picture` draws. [`report`] is the whole, [`page`] the
-//! whole to look at.
+//! Map:
+//! - [`data`]: a paper as its data file describes it, with the cases to run and the published values to compare.
+//! - `setting`: makes cases from texts, and applies suppositions. [`extent`]: the extent of the run.
+//! - `job`: the jobs of a section. [`case`]: one curve. [`occasion`]: one crash or hotspot.
+//!   [`adjusting`]: one lease that is adjusted. [`runs`]: runs all jobs.
+//! - `value`: computes simulated values. `limit`: names the resource that was the limit.
+//! - [`target`]: compares a simulated value with a published value. [`sheet`]: the rows. `picture`: the drawings.
+//! - [`report`]: the whole result. [`page`]: the whole result as a page.
 //!
-//! Invariant: one hardware profile and one set of systems for all figures of a paper. Every published figure has one row,
-//! and a row without a figure says why, as the registry of protocols said it when the page was made. But for `wall` a page
-//! is a function of its order.
+//! Invariant: all figures of a paper use one hardware profile and one set of systems. Every
+//! published figure has one row. A row without a simulated value states the reason, as the registry
+//! of protocols reported it when the page was made. Except for `wall`, a page depends only on its
+//! order.
 
 pub mod adjusting;
 mod against;
@@ -49,46 +52,46 @@ use tarn_sim::profile::Profile;
 use tarn_store::ids::UsageError;
 use value::Done;
 
-/// The name of a smoke run's scale.
+/// The name of the scale of a quick test run.
 const QUICK: &str = "quick";
 
-/// An evaluation as it is asked for.
+/// The settings of a requested evaluation.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The paper.
     pub paper: &'static Paper,
-    /// How much is run.
+    /// The extent of the run.
     pub extent: Extent,
-    /// Of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
-    /// The hardware: that of the testbed, or a counterfactual one.
+    /// The hardware profile: the testbed's profile, or a counterfactual profile.
     pub profile: Profile,
-    /// Sections by name; none: all.
+    /// The names of the sections to run; an empty list means all sections.
     pub only: Vec<String>,
-    /// Changes for all systems: none, but for a counterfactual.
+    /// Changes that apply to all systems; only a counterfactual evaluation has such changes.
     pub suppositions: Vec<Supposition>,
 }
 
-/// An evaluation as it is asked for on a command line.
+/// An evaluation that the user requests on a command line.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Whether a smoke run is enough.
+    /// Whether the user wants only a quick test run.
     pub quick: bool,
-    /// Of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
-    /// The hardware: that of the testbed, or a counterfactual one.
+    /// The hardware profile: the testbed's profile, or a counterfactual profile.
     pub profile: Profile,
-    /// Sections by name; none: all.
+    /// The names of the sections to run; an empty list means all sections.
     pub only: Vec<String>,
-    /// Suppositions as `KEY=VALUE`.
+    /// The suppositions, as texts `KEY=VALUE`.
     pub suppositions: Vec<String>,
 }
 
 impl Paper {
-    /// Checks that an evaluation can be run as it is asked for.
+    /// Checks that the requested evaluation can be run.
     ///
     /// # Errors
-    /// A section or a supposition that there is not.
+    /// A section or a supposition that does not exist.
     pub fn order(&'static self, asked: Asked) -> Result<Order, UsageError> {
         let Asked { quick, seed, profile, only, suppositions } = asked;
         let extent = if quick { &self.extent.quick } else { &self.extent.full };
@@ -98,7 +101,7 @@ impl Paper {
         Ok(Order { paper: self, extent: extent.clone(), seed, profile, only, suppositions })
     }
 
-    /// The sections that are asked for.
+    /// Returns the requested sections.
     fn wanted(&self, only: &[String]) -> Result<Vec<&Section>, UsageError> {
         let is_it = |name: &String, section: &Section| &*section.name == name.as_str();
         if let Some(name) = only.iter().find(|name| !self.sections.iter().any(|it| is_it(name, it)))
@@ -112,18 +115,21 @@ impl Paper {
         Ok(self.sections.iter().filter(is_wanted).collect())
     }
 
-    /// Whether a history or a memory of this system that is not sound is a failure. A system that keeps to the text of a
-    /// paper, or to public code, may have its holes, which are shown and are no failure of ours.
+    /// Returns whether an incorrect history or memory of this system is a failure. A system that
+    /// follows a paper's text or public code may have the errors of that text or code. The page
+    /// shows the errors of papers and of public code, but such errors are no failures of this
+    /// program.
     fn must_be_sound(&self, system: &System) -> bool {
         let name = format!("{} {}", system.protocol, system.variant);
         system.variant.starts_with("corrected") || self.also_sound.iter().any(|it| **it == *name)
     }
 }
 
-/// Makes the page.
+/// Runs the evaluation and makes its report.
 ///
 /// # Errors
-/// A section that there is not. The page says which runs were not possible.
+/// A section that does not exist. If a run is not possible, the page states this, and the function
+/// returns no error.
 #[expect(clippy::disallowed_methods, reason = "the program's clock")]
 pub fn evaluate(order: &Order, watch: &dyn Watch) -> Result<Evaluation, RunError> {
     let start = Instant::now();
@@ -136,7 +142,8 @@ pub fn evaluate(order: &Order, watch: &dyn Watch) -> Result<Evaluation, RunError
         (kind, scale)
     });
     let what_if = |case: &mut Case| order.suppositions.iter().for_each(|it| it.apply(case));
-    // Each point is one thread's, and the same whichever others run beside it.
+    // One thread runs each point, and a point's result does not depend on the points that run
+    // beside it.
     let threads = if extent.scale.name == QUICK { machine::processors() } else { 1 };
     let ground = Ground {
         testbed: &testbed,
@@ -171,7 +178,7 @@ fn run(jobs: Jobs, ground: &Ground<'_>) -> Runs {
     runs
 }
 
-/// A section's rows and drawings, when all has run.
+/// Makes a section's rows and drawings after all runs.
 fn part(section: &'static Section, done: &Done<'_>) -> Part {
     let columns = &done.paper.columns;
     let mut rows = Vec::new();

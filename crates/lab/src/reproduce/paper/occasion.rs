@@ -1,7 +1,9 @@
-//! Events under load that a page shows: crashes, and a hotspot that is dealt out.
+//! Events under load that a page shows: crashes, and a hotspot whose shards are distributed to
+//! other nodes.
 //!
-//! Invariant: a machine that crashed is there again when its memory is registered and its queue pairs are
-//! connected, after the times that the profile gives; both constants are assumed, and no other time is waited.
+//! Invariant: a crashed machine is available again when its memory is registered and its queue
+//! pairs are connected, after the times in the profile. The times for registering and connecting
+//! are assumed constants, and the run adds no other waiting time.
 
 use super::case::{Bench, Kind, Missing};
 use super::runs::Ground;
@@ -25,41 +27,41 @@ use tarn_workloads::Workload;
 use tarn_workloads::smallbank::SmallBank;
 use tarn_workloads::tatp::Tatp;
 
-/// A crash of compute nodes, and its time.
+/// A crash of compute nodes, and the time of the crash.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Crash {
     /// The benchmark.
     pub bench: Bench,
     /// The system.
     pub system: System,
-    /// Threads of each compute node.
+    /// The number of threads of each compute node.
     pub threads: usize,
-    /// Coordinators of each thread.
+    /// The number of coordinators of each thread.
     pub coroutines: usize,
-    /// Compute nodes that crash.
+    /// The number of compute nodes that crash.
     pub nodes: usize,
-    /// When, in virtual milliseconds.
+    /// The time of the crash, in virtual milliseconds.
     pub at_ms: f64,
-    /// Watched for so long after the machines are back.
+    /// The length of the run after the machines have returned, in virtual milliseconds.
     pub after_ms: f64,
 }
 
-/// The outcome.
+/// The result of a crash.
 #[derive(Clone, Debug, Serialize)]
 pub struct Crashed {
-    /// The system's name.
+    /// The name of the system that ran.
     pub system: &'static str,
-    /// Whether a memory that is not sound is a failure.
+    /// Whether an incorrect memory counts as a failure.
     pub must_be_sound: bool,
-    /// The measured cost.
+    /// The measured cost of the crash.
     pub outage: Outage,
 }
 
 impl Crash {
-    /// Lets it happen.
+    /// Runs the crash.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The error states the reason for which the crash cannot run.
     pub fn run(&self, ground: &Ground<'_>) -> Result<Crashed, Missing> {
         let Crash { bench, system, threads, coroutines, nodes, at_ms, after_ms } = self.clone();
         let protocol = AnyProtocol::by_name(system.protocol, system.variant)?;
@@ -94,47 +96,49 @@ impl Crash {
     }
 }
 
-/// The paper counts by the millisecond.
+/// The length of an interval: the paper counts transactions per millisecond.
 const INTERVAL_MS: f64 = 1.0;
 
-/// Hot shards of one node: as many as nodes, so that each can have one.
+/// A hotspot whose shards all belong to one node at first. The number of hot shards equals the
+/// number of nodes, so that each node can take one of them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Heating {
     /// The benchmark: SmallBank or TATP.
     pub bench: Bench,
     /// The system.
     pub system: System,
-    /// Threads of each compute node.
+    /// The number of threads of each compute node.
     pub threads: usize,
-    /// Coordinators of each thread.
+    /// The number of coordinators of each thread.
     pub coroutines: usize,
 }
 
-/// The outcome.
+/// The result of a hotspot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Heated {
-    /// The system's name.
+    /// The name of the system that ran.
     pub system: &'static str,
-    /// Whether a memory or a history that is not sound is a failure.
+    /// Whether an incorrect memory or history counts as a failure.
     pub must_be_sound: bool,
-    /// The measured cost.
+    /// The measured cost of the hotspot.
     pub hotspot: HotspotReport,
 }
 
-/// Shorter than published, so that shards move within some milliseconds: it decides when they move, and not for how long
-/// they are interrupted.
+/// The interval at which nodes decide about moves. The interval is shorter than the published
+/// interval, so that shards move within some milliseconds. The interval only determines when shards
+/// move, and not the length of their interruption.
 const LOOKED_EVERY_MS: f64 = 0.5;
 const HOT_MS: f64 = 15.0;
 const HOT_SHARE_PERCENT: u32 = 60;
 const RECORDED_MS: f64 = 2.0;
-/// Clients of a coordinator: a node that is asked for too much has a queue.
+/// The number of clients for each coordinator: with this number, an overloaded node has a queue.
 const CLIENTS: usize = 4;
 
 impl Heating {
-    /// Lets it happen.
+    /// Runs the hotspot.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The error states the reason for which the hotspot cannot run.
     pub fn run(&self, ground: &Ground<'_>) -> Result<Heated, Missing> {
         let protocol = AnyProtocol::by_name(self.system.protocol, self.system.variant)?;
         if !protocol.needs().locks {

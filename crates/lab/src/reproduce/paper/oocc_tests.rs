@@ -1,7 +1,9 @@
-//! OOCC's page as a whole: complete, whichever systems are there to run, and filled as soon as one is.
+//! Tests of OOCC's page as a whole: the page is complete whichever systems are available, and shows
+//! values as soon as a system is available.
 //!
-//! Invariant checked: no system runs in another's place; the page tells in the registry's words which protocols are not
-//! there. The engine that runs the systems is tried with a protocol that is there, in the place of all.
+//! Invariant checked: the program never runs one system under the name of another. The page reports
+//! each protocol that is not available, in the registry's words. To test the code that runs the
+//! systems, these tests let one available protocol replace all protocols.
 
 use super::case::Case;
 use super::data::{Paper, by_name};
@@ -28,7 +30,7 @@ fn few(coordinators: &[u64]) -> Amount {
     Amount::List(coordinators.iter().map(|it| Amount::Whole(*it)).collect())
 }
 
-/// Some seconds' worth.
+/// An order that runs in some seconds.
 fn tiny(only: &[&str]) -> Order {
     let paper = oocc();
     let mut extent = paper.extent.quick.clone();
@@ -50,7 +52,7 @@ fn tiny(only: &[&str]) -> Order {
     Order { paper, extent, seed: 1, profile, only, suppositions: Vec::new() }
 }
 
-/// As [`tiny`], with a protocol that is there in the place of all.
+/// Runs the order of [`tiny`], with one available protocol in the place of all protocols.
 fn stood_in(only: &[&str]) -> Evaluation {
     let order = Order { suppositions: vec![Supposition::stand_in(oocc(), "ford")], ..tiny(only) };
     evaluate(&order, &Silent).expect("a page")
@@ -60,7 +62,7 @@ fn case(order: &Order, text: &str) -> Case {
     order.paper.case(&order.extent, text).expect("a case")
 }
 
-/// A system that is not there has no figure in any row, whichever others run.
+/// A system that is not available has no simulated value in any row, whichever other systems run.
 #[test]
 fn a_system_that_is_not_there_has_rows_that_say_so() {
     let evaluation = evaluate(&tiny(&[]), &Silent).expect("a page");
@@ -110,14 +112,15 @@ fn a_system_that_is_there_fills_the_page_and_every_row_names_its_limit() {
         assert!(row.value("corrected").is_some_and(f64::is_finite), "{row}");
         assert!(row.bottleneck.contains("coordinators: limit "), "{row}");
     }
-    // All systems are the same one: none is faster than itself, and the two looks of OCC are counted.
+    // In this run all systems use the same protocol, so no system is faster than another. The row
+    // of OCC's READs counts two READs per operation: the read and its validation.
     let row = |metric: &str| {
         let found = evaluation.rows.iter().find(|row| row.metric == metric);
         found.unwrap_or_else(|| panic!("no row {metric}"))
     };
     let same = row("throughput over OCC's").value("corrected").expect("a figure");
     assert!((0.9..1.1).contains(&same), "{same}");
-    // Some transactions of so short a phase begin in it and end behind it.
+    // The phase is so short that some of its transactions begin in the phase and end after it.
     let looks = row("OCC's READs").value("corrected").expect("a figure");
     assert!((looks - 2.0).abs() < 0.3, "{looks}");
     assert_eq!(row("2PL's atomics").value("corrected"), Some(0.0));
@@ -127,7 +130,7 @@ fn a_system_that_is_there_fills_the_page_and_every_row_names_its_limit() {
     }
 }
 
-/// Each length is a load of its own, and the count of second looks is a share.
+/// Each lease length needs a load of its own, and the row about validation is a percentage.
 #[test]
 fn leases_are_compared_with_one_another() {
     let evaluation = stood_in(&["fig-13"]);
@@ -141,11 +144,11 @@ fn leases_are_compared_with_one_another() {
     assert!(row("time of a change").is_none());
 }
 
-/// Of a protocol that has leases, the manager raises them while transactions run.
+/// For a protocol with leases, the manager increases the lease length while transactions run.
 #[test]
 fn a_lease_that_is_too_short_is_raised_at_run_time() {
     let mut order = tiny(&["fig-13"]);
-    // So many that reading takes longer than 4 µs.
+    // The number of coordinators is so large that reading takes longer than 4 µs.
     order.extent.of.insert(Text("few_coordinators"), few(&[256]));
     let evaluation = evaluate(&order, &Silent).expect("a page");
     assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
@@ -166,7 +169,7 @@ fn a_lease_that_is_too_short_is_raised_at_run_time() {
     assert!(page.contains("before, while, after"), "{page}");
 }
 
-/// A length that no protocol took would be a run without leases under another name.
+/// If no protocol used the lease length, the run would be a run without leases under another name.
 #[test]
 fn a_lease_is_set_or_refused_and_never_forgotten() {
     let order = tiny(&[]);
@@ -190,7 +193,8 @@ fn a_lease_is_set_or_refused_and_never_forgotten() {
     assert!(why.contains("lease") && why.contains("10000"), "{why}");
 }
 
-/// Clocks are drawn when a cluster is made: an offset that is charged later would change nothing, and agree.
+/// Clock errors are drawn when a cluster is made. So a clock offset that is charged after that
+/// would change nothing, and the test would pass wrongly.
 #[test]
 fn an_offset_is_believed_by_the_cluster_that_it_is_run_on() {
     let order = tiny(&[]);
@@ -208,12 +212,12 @@ fn an_offset_is_believed_by_the_cluster_that_it_is_run_on() {
     };
     let of = |who| believed(case(&order, &format!("{who} YCSB zipf=0 updates=10 @corrected")));
     let drifts = [of("OOCC"), of("OOCC-half-microsecond"), of("OOCC-microsecond")];
-    // A simulated reading is rounded twice.
+    // A simulated clock rounds each reading twice.
     assert_eq!(drifts, [100, 50_000, 100_000].map(|ppm| Drift::new(ppm, 2).expect("a drift")));
-    // Each on a load of its own, and the lengths of records of all four.
+    // Each offset has a load of its own, and so has each record length of all four systems.
     let evaluation = stood_in(&["fig-14"]);
     assert_eq!(evaluation.judged.len(), 3 + 4 * order.extent.numbers("lengths").len());
-    // The literal form is judged beside the one that decides.
+    // The literal form is judged beside the form that decides.
     for row in &evaluation.rows {
         let [beside] = &row.beside[..] else { panic!("{row}") };
         assert_eq!((beside.column, beside.ratio.is_some()), ("literal", row.ratio.is_some()));

@@ -1,7 +1,7 @@
 //! The evaluation as one page: the verdict and one drawing of all rows, then sections with their drawings and rows.
 //!
-//! Invariant: it stands alone (no script, no font, no link), is readable in light and dark, and nothing in it
-//! is of the machine that ran it.
+//! Invariant: the page needs no other file (no script, no font, no link) and is readable in light
+//! and dark. The page does not depend on the machine that ran the evaluation.
 
 use super::against;
 use super::report::{Evaluation, Part, Present, heading, said, value_of, verdict_name};
@@ -12,7 +12,7 @@ use crate::sweep::page::figure;
 use crate::sweep::style::STYLE;
 use std::fmt::Write as _;
 
-/// The whole page.
+/// Returns the whole page as HTML.
 pub fn page(evaluation: &Evaluation) -> String {
     let title = escape(evaluation.title);
     let rows: Vec<&Row> = evaluation.rows.iter().collect();
@@ -114,7 +114,7 @@ fn cells(row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// The verdicts on histories and memory.
+/// Writes the verdicts on histories and memory.
 fn checks(html: &mut String, evaluation: &Evaluation) {
     let head =
         ["system", "workload", "layout", "history", "transactions recorded", "must be sound"];
@@ -141,7 +141,8 @@ fn checks(html: &mut String, evaluation: &Evaluation) {
     }
 }
 
-/// Paragraphs under a summary, unfolded or not.
+/// Writes paragraphs under a summary that the reader can open; `is_open` shows the paragraphs from
+/// the start.
 fn paragraphs(html: &mut String, (title, is_open): (&str, bool), each: &[String]) {
     let open = if is_open { " open" } else { "" };
     let _ = writeln!(html, "<details{open}><summary>{}</summary>", escape(title));

@@ -1,6 +1,8 @@
-//! Drawings of a page from its data file: bars and lines of measures, curves of all points, and crashes over time.
+//! The drawings that a page's data file describes: bars and lines of measures, curves of all
+//! points, and crashes over time.
 //!
-//! Invariant: drawings of one page have titles of their own. A value that is missing is left out and keeps its place.
+//! Invariant: no two drawings of one page have the same title. A missing value is not drawn, but
+//! keeps its place.
 
 use super::bars::Bars;
 use super::case::Case;
@@ -13,7 +15,7 @@ use crate::reproduce::text::Text;
 use crate::sweep::chart::{Chart, Line, Mark, Scale};
 
 impl Done<'_> {
-    /// All drawings of a section that have something in them.
+    /// Returns all drawings of a section that contain at least one value.
     pub(super) fn pictures(&self, section: &Section) -> Vec<Picture> {
         let timeline = section.timeline.map(|title| self.timeline(&title));
         let grids = section.grids.iter().map(|grid| self.grid(grid));
@@ -93,7 +95,7 @@ impl Done<'_> {
         })
     }
 
-    /// Throughput over time, of every crash that was run.
+    /// Draws the throughput over time for every crash that was run.
     fn timeline(&self, title: &str) -> Picture {
         let ran = self.runs.crashes.iter().filter_map(|(_, crashed)| crashed.as_ref().ok());
         Picture::Lines(Chart {
@@ -107,7 +109,7 @@ impl Done<'_> {
     }
 }
 
-/// A measure as an axis is called.
+/// Returns the name of a measure on an axis.
 fn name_of(measure: &str) -> &str {
     match measure {
         "millions" => "M transactions/s",

@@ -1,6 +1,7 @@
-//! The evaluation as an object for programs and a table for people; the same rows in both.
+//! The evaluation as an object for programs and a table for human readers, with the same rows in
+//! both.
 //!
-//! Invariant: but for `wall`, a function of the order.
+//! Invariant: except for `wall`, the evaluation depends only on the order.
 
 use super::Order;
 use super::adjusting::Adjusted;
@@ -24,26 +25,26 @@ use tarn_sim::profile::{Change, Standing};
 
 /// A section of the page.
 pub struct Part {
-    /// Its name on the command line.
+    /// The section's name on the command line.
     pub name: &'static str,
-    /// Above it.
+    /// The title above the section.
     pub title: &'static str,
-    /// Its published figures.
+    /// The rows of the section's published figures.
     pub rows: Vec<Row>,
-    /// Its drawings.
+    /// The section's drawings.
     pub(crate) pictures: Vec<Picture>,
-    /// Notes for a reader.
+    /// The notes for a reader.
     pub notes: Vec<String>,
 }
 
-/// Whether a system that is to run is there.
+/// The statement whether a system is available.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Present {
-    /// Its name in rows.
+    /// The system's name in rows.
     pub name: &'static str,
     /// The protocol's name and variant.
     pub protocol: String,
-    /// That it is there, or why it is not.
+    /// The statement that the system is available, or the reason for which it is not.
     pub state: String,
 }
 
@@ -58,7 +59,8 @@ impl Present {
     }
 }
 
-/// The paper's systems in all forms, if its page says of each whether it is there.
+/// Returns the paper's systems in all forms, if the page is to state whether each system is
+/// available.
 fn entrants(paper: &Paper) -> Vec<Present> {
     let forms = paper.columns.names.iter();
     let each = forms.flat_map(|form| paper.entrants.iter().map(move |name| (name, form)));
@@ -66,53 +68,55 @@ fn entrants(paper: &Paper) -> Vec<Present> {
     found.map(|entrant| Present::of(entrant.system)).collect()
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Serialize)]
 pub struct Evaluation {
     /// The paper.
     #[serde(skip)]
     pub paper: &'static Paper,
-    /// Its name on the command line.
+    /// The paper's name on the command line.
     pub name: &'static str,
-    /// Its heading.
+    /// The heading of the page.
     pub title: &'static str,
-    /// Authors and title.
+    /// The paper's authors and title.
     pub source: &'static str,
-    /// The hardware profile.
+    /// The hardware profile's name.
     pub profile: String,
-    /// The hardware in words.
+    /// A description of the hardware.
     pub hardware: String,
-    /// Constants of the profile that were set for this run, and suppositions: a counterfactual.
+    /// The constants of the profile that the user changed for this run, and the suppositions.
+    /// Changed constants and suppositions make the evaluation a counterfactual.
     pub overrides: Vec<Change>,
-    /// Seed of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
-    /// How often each point was run.
+    /// The number of times that each point was run.
     pub repetitions: u32,
-    /// How much was run.
+    /// The extent of the run.
     pub extent: Extent,
-    /// Amounts that are smaller than published.
+    /// Sentences about the amounts that are smaller than the published amounts.
     pub scaled_down: Vec<String>,
-    /// Assumptions: of the set-up, then constants of the profile that were not measured.
+    /// The assumptions: first the assumptions of the set-up, and then the constants of the profile
+    /// that were not measured.
     pub assumed: Vec<String>,
-    /// The systems that are to run, if not all may be there.
+    /// The systems that are to run, if some of them may not be available.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub entrants: Vec<Present>,
-    /// Every published figure.
+    /// The rows of all published figures.
     pub rows: Vec<Row>,
-    /// All points.
+    /// The cases that ran, with all their points.
     pub series: Vec<Ran>,
-    /// All crashes.
+    /// The results of all crashes.
     pub crashes: Vec<Crashed>,
-    /// All hotspots.
+    /// The results of all hotspots.
     pub hotspots: Vec<Heated>,
-    /// All leases that were adjusted.
+    /// The results of all leases that were adjusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub adjustments: Vec<Adjusted>,
-    /// Verdicts on memory.
+    /// The verdicts on the memory.
     pub judged: Vec<Judged>,
-    /// Runs that failed although their system is there.
+    /// The runs that failed although their system is available.
     pub failures: Vec<String>,
-    /// Its sections.
+    /// The sections of the page.
     #[serde(skip)]
     pub parts: Vec<Part>,
     /// The real time on this machine.
@@ -120,7 +124,7 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// An evaluation of finished runs.
+    /// Makes an evaluation from finished runs.
     pub(super) fn of(order: &Order, parts: Vec<Part>, mut runs: Runs) -> Evaluation {
         let profile = &order.profile;
         let unmeasured = profile.constants().into_iter();
@@ -158,7 +162,8 @@ impl Evaluation {
         }
     }
 
-    /// Faults that the checks found in systems that must be sound. A published value that is missed is no fault.
+    /// Returns the faults that the checks found in systems that must be correct. A simulated value
+    /// that misses the published value is no fault.
     pub fn failed(&self) -> Vec<String> {
         let mut failed = self.failures.clone();
         for ran in self.series.iter().filter(|ran| ran.must_be_sound) {
@@ -190,12 +195,13 @@ impl Evaluation {
         failed
     }
 
-    /// Histories that are not sound, of systems that may have such: papers and public code have their holes.
+    /// Returns the incorrect histories of systems that may have such histories, because papers and
+    /// public code have errors.
     pub fn unsound(&self) -> Vec<String> {
         self.unsound_runs().map(unsound).collect()
     }
 
-    /// The same by variant, each with the rules that the variant leaves out.
+    /// Returns the incorrect histories of each variant, with the rules that the variant omits.
     pub(super) fn unsound_by_variant(&self) -> Vec<String> {
         let mut by_variant: Vec<((&str, &str), Vec<String>)> = Vec::new();
         for ran in self.unsound_runs() {
@@ -217,12 +223,12 @@ impl Evaluation {
         runs.filter(|ran| ran.series.is_safe && ran.series.history != "accepted")
     }
 
-    /// How many rows have a verdict.
+    /// Returns the number of rows with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }
 
-    /// How the rows came out, in one sentence.
+    /// Summarizes the rows' verdicts in one sentence.
     pub fn verdict(&self) -> String {
         let agree = self.count(Verdict::Agrees);
         let ran = agree + self.count(Verdict::Misses);
@@ -235,7 +241,7 @@ impl Evaluation {
         )
     }
 
-    /// How the rows came out, in words.
+    /// Summarizes the rows' verdicts in words.
     pub fn summary(&self) -> String {
         let lost = self.rows.iter().filter(|row| row.winner_holds == Some(false)).count();
         let mut said = format!(
@@ -261,7 +267,7 @@ impl Evaluation {
     }
 }
 
-/// The rules of the corrected variant that a variant leaves out.
+/// Returns the names of the corrected variant's rules that this variant omits.
 fn left_out(protocol: &str, variant: &str) -> String {
     let Ok(known) = AnyProtocol::by_name(protocol, variant) else { return "all rules".to_owned() };
     let info = known.info();
@@ -274,7 +280,7 @@ fn left_out(protocol: &str, variant: &str) -> String {
     )
 }
 
-/// A run whose history is not sound, in words.
+/// Describes a run whose history is incorrect.
 fn unsound(ran: &Ran) -> String {
     let (series, Bench { kind, mix, zipf, updates, .. }) = (&ran.series, &ran.bench);
     let skew = zipf.map(|zipf| format!(", Zipf {zipf}")).unwrap_or_default();
@@ -282,7 +288,7 @@ fn unsound(ran: &Ran) -> String {
     format!("{} on {} ({mix}{skew}{writes}): {}", series.name, kind.name(), series.history)
 }
 
-/// A number with three digits, or all of those before the point.
+/// Formats a number with three digits, or with all of the digits before the decimal point.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
@@ -291,27 +297,27 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// A number, or a dash.
+/// Formats a number; a missing number is shown as a dash.
 fn shown(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), number)
 }
 
-/// The published value in words.
+/// Returns a row's published value as text.
 pub(super) fn said(row: &Row) -> String {
     row.published.in_words(&|value| row.said_in.say(value))
 }
 
-/// A row's value in words, or a dash.
+/// Returns a row's value as text; a missing value is shown as a dash.
 pub(super) fn value_of(row: &Row, value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| row.said_in.say(value))
 }
 
-/// A column as it is headed.
+/// Returns the heading of a column.
 pub(super) fn heading(column: &str) -> &str {
     column.split('_').next().unwrap_or(column)
 }
 
-/// How it came out.
+/// Returns the name of a row's verdict.
 pub(super) fn verdict_name(verdict: Verdict, winner_holds: Option<bool>) -> &'static str {
     match verdict {
         Verdict::Agrees => "agrees",

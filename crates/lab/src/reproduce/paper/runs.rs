@@ -1,8 +1,10 @@
-//! Runs the cases of a page: each database loaded once, and as many at a time in this machine's memory as it has
-//! threads to run them: one, but in a smoke run.
+//! Runs the cases of a page and loads each database once. Each thread that runs cases has one
+//! database in this machine's memory. Only a quick test run uses more than one thread that runs
+//! cases.
 //!
-//! Invariant: a case whose protocol, variant or layout is not there comes out as missing, with the
-//! registry's words; nothing is loaded for it. Systems that must be sound run first and are judged before the rest.
+//! Invariant: if the protocol, variant or layout of a case is not available, the case is reported
+//! as missing, with the registry's words. No database is loaded for such a case. Systems that must
+//! be correct run first, and their memory is judged before the other systems run.
 
 use super::adjusting::{Adjusted, Adjusting};
 use super::case::{Bench, Case, Kind, Missing};
@@ -29,25 +31,28 @@ use tarn_workloads::tatp::Tatp;
 use tarn_workloads::tpcc::Tpcc;
 use tarn_workloads::ycsb::Ycsb;
 
-/// The ground of all runs, whichever cases run.
+/// The settings that all runs share, whichever cases run.
 pub struct Ground<'a> {
-    /// The machines.
+    /// The machines of the testbed.
     pub testbed: &'a Testbed,
-    /// Lengths of points by benchmark.
+    /// The lengths of points, for each benchmark.
     pub scales: &'a [(Kind, Scale)],
-    /// Of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
     /// The supposition of this run, which changes all cases.
     pub what_if: &'a (dyn Fn(&mut Case) + Sync),
-    /// Whether a history or a memory of a system that is not sound is a failure.
+    /// Whether an incorrect history or memory of a system is a failure.
     pub must_be_sound: &'a (dyn Fn(&System) -> bool + Sync),
-    /// Threads of this machine, each with a database of its own in memory.
+    /// The number of threads of this machine that run cases; each thread has a database of its own
+    /// in memory.
     pub threads: usize,
-    /// The receiver of progress.
+    /// The watch that receives the progress.
     pub watch: &'a dyn Watch,
 }
 
-/// Does the work on every item, on the ground's threads, of which the caller's is one and tells; returns the results in order.
+/// Calls `work` for every item, on the ground's threads, and returns the results in the items'
+/// order. The calling thread is one of the working threads, and only the calling thread reports the
+/// progress.
 pub fn each<T: Sync, R: Send>(
     all: &[T],
     ground: &Ground<'_>,
@@ -77,7 +82,7 @@ pub fn each<T: Sync, R: Send>(
 }
 
 impl Ground<'_> {
-    /// A case with the run's suppositions.
+    /// Returns the case, changed by the run's suppositions.
     pub(super) fn supposed(&self, case: &Case) -> Case {
         let mut case = case.clone();
         (self.what_if)(&mut case);
@@ -97,31 +102,31 @@ pub struct Ran {
     pub layout: &'static str,
     /// The points.
     pub series: Series,
-    /// Whether a history or a memory that is not sound is a failure.
+    /// Whether an incorrect history or memory counts as a failure.
     pub must_be_sound: bool,
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Default)]
 pub struct Runs {
     cases: Vec<(Case, Result<Ran, Missing>)>,
-    /// Crashes that were let happen.
+    /// The crashes that were run.
     pub crashes: Vec<(Crash, Result<Crashed, Missing>)>,
-    /// Hotspots that were dealt out.
+    /// The hotspots that were run.
     pub hotspots: Vec<(Heating, Result<Heated, Missing>)>,
-    /// Leases that were adjusted.
+    /// The runs with leases that were adjusted.
     pub adjustments: Vec<(Adjusting, Result<Adjusted, Missing>)>,
-    /// Verdicts on memory.
+    /// The verdicts on the memory.
     pub judged: Vec<Judged>,
-    /// Runs that failed although they should have been possible.
+    /// The runs that failed although they should have been possible.
     pub failures: Vec<String>,
 }
 
 impl Runs {
-    /// The curve of a case; it may have more points than were asked for.
+    /// Returns the curve of a case; this curve may have more points than the case requested.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The error states the reason for which the case has no curve.
     pub fn series(&self, case: &Case) -> Result<&Series, Missing> {
         let found = self.cases.iter().find(|(it, _)| it.is_like(case));
         match found {
@@ -131,12 +136,12 @@ impl Runs {
         }
     }
 
-    /// All that ran.
+    /// Returns all cases that ran.
     pub fn ran(&self) -> impl Iterator<Item = &Ran> {
         self.cases.iter().filter_map(|(_, ran)| ran.as_ref().ok())
     }
 
-    /// Runs cases; equal ones once.
+    /// Runs cases; equal cases run only once.
     pub fn run(&mut self, wanted: Vec<Case>, ground: &Ground<'_>) {
         let mut rest: Vec<(Case, LayoutKind)> = Vec::new();
         for case in merged(wanted) {
@@ -192,7 +197,7 @@ impl Runs {
         }
     }
 
-    /// Runs cases of one database.
+    /// Runs the cases of one database.
     fn on_one_load<W: Workload>(
         &mut self,
         group: &[Case],
@@ -201,7 +206,8 @@ impl Runs {
     ) -> Result<(), RunError> {
         let &Ground { testbed, scales, seed, watch, must_be_sound, .. } = ground;
         let mut first = ground.supposed(&group[0]);
-        // Routed systems need more coordinators: the database has room for them whichever system comes first.
+        // Systems whose transactions are routed need more coordinators. So the database gets space
+        // for all coordinators, whichever system runs first.
         first.system.is_routed = group.iter().any(|case| ground.supposed(case).system.is_routed);
         let first = &first;
         let mut all: Vec<usize> = group.iter().flat_map(|it| it.coordinators.clone()).collect();
@@ -216,7 +222,8 @@ impl Runs {
         let mut made = first.bench;
         for (at, case) in group.iter().enumerate() {
             let supposed = ground.supposed(case);
-            // One that goes on counts on: the keys that it generates are in the database once.
+            // The workload is replaced only for another benchmark. A kept workload continues its
+            // counters, because each key that it generates can be inserted only once.
             if supposed.bench != made {
                 stage.set_workload(make(&supposed.bench)?);
                 made = supposed.bench;
@@ -238,13 +245,13 @@ impl Runs {
     }
 }
 
-/// Whether it isolates nothing.
+/// Returns whether the system isolates no transactions.
 fn is_unsafe(system: &System) -> bool {
     let protocol = AnyProtocol::by_name(system.protocol, system.variant);
     protocol.is_ok_and(|protocol| protocol.unsafe_without().is_some())
 }
 
-/// Equal cases become one, with the points of all.
+/// Merges equal cases into one case that has the points of all of them.
 fn merged(wanted: Vec<Case>) -> Vec<Case> {
     let mut merged: Vec<Case> = Vec::new();
     for case in wanted {
@@ -260,10 +267,10 @@ fn merged(wanted: Vec<Case>) -> Vec<Case> {
     merged
 }
 
-/// The plan of a case's database, if all of it is there.
+/// Returns the layout plan of a case's database, if everything that the plan needs is available.
 ///
 /// # Errors
-/// A protocol, variant, benchmark or layout that is not there.
+/// A protocol, variant, benchmark or layout that is not available.
 pub fn catalog_of(case: &Case, memory_nodes: usize) -> Result<Catalog, Missing> {
     let Case { bench, system, layout, coordinators } = case;
     let protocol = there(system)?;
@@ -291,10 +298,10 @@ pub fn catalog_of(case: &Case, memory_nodes: usize) -> Result<Catalog, Missing> 
     Ok(protocol.catalog(&schemas, &options, memory_nodes)?)
 }
 
-/// The protocol of a system.
+/// Returns the protocol of a system.
 ///
 /// # Errors
-/// It is not there yet, or has no such variant.
+/// The protocol is not available yet, or has no such variant.
 pub fn there(system: &System) -> Result<AnyProtocol, Missing> {
     AnyProtocol::by_name(system.protocol, system.variant).map_err(|error| {
         match error.field.as_ref() {

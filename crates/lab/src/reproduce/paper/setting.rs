@@ -1,7 +1,9 @@
-//! Cases from texts, settings that change them, and suppositions, which are such settings for all systems of a run.
+//! Makes cases from texts, and applies settings that change cases. A supposition applies such
+//! settings to all systems of a run.
 //!
-//! Invariant: a setting changes the one thing that it names. A supposition is named on the page and never part of a figure
-//! that is held against a published one. Constants of the hardware have `--set`.
+//! Invariant: a setting changes only the property that it names. The page names each supposition,
+//! and a supposition is never part of a value that is compared with a published value. The flag
+//! `--set` changes constants of the hardware.
 
 use super::case::{Bench, Case, Kind};
 use super::data::{Benchmark, Paper, Supposable};
@@ -20,10 +22,10 @@ const CRITICAL: [CriticalField; 3] =
     [CriticalField::Warehouse, CriticalField::District, CriticalField::Customer];
 
 impl Paper {
-    /// The case that a text describes, without coordinators.
+    /// Returns the case that a text describes, without its numbers of coordinators.
     ///
     /// # Errors
-    /// Names the word that it does not understand.
+    /// The error names the word that the function does not understand.
     pub(super) fn case(&self, extent: &Extent, text: &str) -> Result<Case, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let find = |what: &str, is_it: &dyn Fn(&&&str) -> bool| {
@@ -43,7 +45,7 @@ impl Paper {
         Ok(case)
     }
 
-    /// A system in a form on a benchmark.
+    /// Makes a case from a system in a form and a benchmark.
     fn plain(&self, extent: &Extent, (name, form): (&str, &str), on: &str) -> Result<Case, String> {
         let Entrant { system, layout, layouts, by_node, leases_of_benchmark } =
             entrant(&self.system, name, form)?;
@@ -67,7 +69,8 @@ impl Paper {
         Ok(case)
     }
 
-    /// How many at once, a point each, where a text names the extent's list, or `most`, or nothing.
+    /// Returns the numbers of coordinators, one for each point. A text may name a list of the
+    /// extent, or `most`, or nothing.
     pub(super) fn coordinators(&self, extent: &Extent, kind: Kind, at: Option<Text>) -> Vec<usize> {
         let list = self.bench.values().find(|it| it.kind == kind).and_then(|it| it.coordinators);
         let own =
@@ -88,7 +91,7 @@ impl Paper {
         Ok(())
     }
 
-    /// Changes one thing of a case.
+    /// Changes one property of a case.
     fn set(&self, case: &mut Case, key: &str, value: &str) -> Result<(), String> {
         if key == "remembers" {
             let is_on: bool = number(key, value)?;
@@ -128,7 +131,8 @@ impl Paper {
         Ok(())
     }
 
-    /// The addresses that are remembered as after half of a run: by node or by thread, as the protocol's systems do.
+    /// Returns the addresses that threads would know after half of a run. The systems of the case's
+    /// protocol determine whether nodes or single threads know them.
     fn remembered(&self, case: &Case) -> Option<Warmth> {
         let benchmark = self.bench.values().find(|it| it.kind == case.bench.kind)?;
         let decisive = self.columns.decisive();
@@ -163,21 +167,21 @@ fn one_of<T: Copy>(
     })
 }
 
-/// A cause that is changed for all systems of a run.
+/// A supposition: it changes a cause for all systems of a run.
 #[derive(Clone, Debug)]
 pub struct Supposition {
     paper: &'static Paper,
     of: &'static Supposable,
     value: String,
-    /// The settings, `warm_up` apart.
+    /// The settings of the supposition; `warm_up` is the only setting that changes no case.
     settings: String,
 }
 
 impl Paper {
-    /// The supposition that `KEY=VALUE` asks for.
+    /// Returns the supposition that the text `KEY=VALUE` describes.
     ///
     /// # Errors
-    /// A key or value that there is not.
+    /// A key or a value that does not exist.
     pub fn supposition(&'static self, text: &str) -> Result<Supposition, UsageError> {
         let refused = |allowed: String| UsageError {
             field: "what-if".into(),
@@ -205,10 +209,10 @@ impl Paper {
 }
 
 impl Supposition {
-    /// Changes a case, if it is about it.
+    /// Changes a case, if the supposition concerns this case.
     ///
     /// # Panics
-    /// If a setting is wrong: a mistake in a data file, which the tests find.
+    /// If a setting is wrong: this is a mistake in a data file, which the tests find.
     pub(super) fn apply(&self, case: &mut Case) {
         let Supposable { protocols, benches, not_mix, .. } = self.of;
         let is_about = (protocols.is_empty()
@@ -220,12 +224,12 @@ impl Supposition {
         }
     }
 
-    /// The factor by which the uncounted part of a run is longer.
+    /// Returns the factor by which the uncounted part of a run becomes longer.
     fn warm_up(&self) -> Option<f64> {
         self.settings.strip_prefix("warm_up=").and_then(|times| times.parse().ok())
     }
 
-    /// Changes how long everything runs.
+    /// Multiplies the uncounted lengths of a scale by the supposition's factor.
     pub(super) fn lengthen(&self, scale: &mut Scale) {
         if let Some(times) = self.warm_up() {
             scale.soak_ms *= times;
@@ -233,7 +237,7 @@ impl Supposition {
         }
     }
 
-    /// As the page shows it.
+    /// Returns the supposition in the form that the page shows.
     pub(super) fn shown(&self) -> Change {
         let value = match &self.of.number {
             Some(bounds) => bounds.shown.replace("{}", &self.value),
@@ -245,7 +249,8 @@ impl Supposition {
 
 #[cfg(test)]
 impl Supposition {
-    /// A protocol that is there runs in the place of every system, without leases.
+    /// Makes a supposition in which one available protocol replaces every system's protocol,
+    /// without leases.
     pub(super) fn stand_in(paper: &'static Paper, protocol: &str) -> Supposition {
         static STAND_IN: Supposable = Supposable {
             key: Text("stand-in"),

@@ -1,7 +1,7 @@
-//! Rows: a published figure beside the simulated ones.
+//! The rows of a page: each row has a published figure beside the simulated figures.
 //!
-//! Invariant: a row is made of one target and of the answer in each form; a form that has no figure has the reason in its
-//! place, never a number.
+//! Invariant: a row is made from one target and from the answers of all forms. A form without a
+//! simulated value has the reason in its place, and never a number.
 
 use super::bars::Bars;
 use super::case::Missing;
@@ -14,25 +14,25 @@ use serde::{Serialize, Serializer};
 /// A simulated value, and its limit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Found {
-    /// A factor, or, of something counted, itself.
+    /// The simulated value: a factor, or the counted number itself.
     pub value: f64,
-    /// The limit in words.
+    /// A description of the limit.
     pub busy: String,
-    /// The place where the value was found, if that is the answer.
+    /// The position at which the value was found, if this position is the result.
     pub(super) told: Option<f64>,
 }
 
 impl Found {
-    /// A value and its limit.
+    /// Makes a result from a value and its limit.
     pub(super) fn of(value: f64, busy: String) -> Found {
         Found { value, busy, told: None }
     }
 }
 
-/// A value, or why there is none.
+/// A simulated value, or the reason for which it is missing.
 pub type Answer = Result<Found, Missing>;
 
-/// A row's values by column.
+/// The values of a row, for each column.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Values(pub Vec<(&'static str, Option<f64>)>);
 
@@ -42,16 +42,16 @@ impl Serialize for Values {
     }
 }
 
-/// How a column came out that does not decide.
+/// The comparison of a column that does not decide the row's verdict.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Beside {
-    /// Which.
+    /// The name of the column.
     pub column: &'static str,
-    /// Of it over the published value, as factors.
+    /// The ratio of the column's value to the published value, as factors.
     pub ratio: Option<f64>,
-    /// Whether it agrees.
+    /// Whether the values agree.
     pub verdict: Verdict,
-    /// Whether the published winner wins.
+    /// Whether the published winner also wins in the simulation.
     pub winner_holds: Option<bool>,
 }
 
@@ -67,18 +67,18 @@ impl Beside {
     }
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// The paper's figure.
+    /// The number of the paper's figure.
     pub figure: &'static str,
-    /// The workload.
+    /// The workload's name.
     pub workload: &'static str,
-    /// The measured quantity, and the systems.
+    /// The measured quantity and the names of the measured systems.
     pub metric: &'static str,
-    /// The unit.
+    /// The name of the values' unit.
     pub unit: &'static str,
-    /// The same, for words.
+    /// The unit in the form that formats values.
     #[serde(skip)]
     pub said_in: Unit,
     /// The published value.
@@ -86,28 +86,29 @@ pub struct Row {
     /// The simulated value in each form.
     #[serde(flatten)]
     pub values: Values,
-    /// Of the deciding column over the published value, as factors.
+    /// The ratio of the deciding column's simulated value to the published value, as factors.
     pub ratio: Option<f64>,
-    /// Which column decides.
+    /// The name of the column that decides the verdict.
     pub judged_by: &'static str,
-    /// Whether another column decides than where the paper's own system is in the row.
+    /// Whether the row contains only systems to which the paper compares its own system, so that
+    /// another column may decide.
     #[serde(skip)]
     pub is_of_baselines: bool,
-    /// Its limit.
+    /// The limit of the simulated value.
     pub bottleneck: String,
-    /// Whether it agrees.
+    /// Whether the values agree.
     pub verdict: Verdict,
-    /// Whether the published winner wins.
+    /// Whether the published winner also wins in the simulation.
     pub winner_holds: Option<bool>,
-    /// Why there is no figure.
+    /// The reason for a missing simulated value.
     pub why: String,
-    /// The other columns, where they are judged.
+    /// The verdicts on the columns that do not decide, if these columns are judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,
 }
 
 impl Row {
-    /// Of the answer in each form.
+    /// Makes a row from a target and the answers of all forms.
     pub(super) fn of(columns: &Columns, target: &Target, answer: &dyn Fn(&str) -> Answer) -> Row {
         let column = columns.of(target.party);
         let answers: Vec<Answer> = column.forms.iter().map(|form| answer(form)).collect();
@@ -143,22 +144,22 @@ impl Row {
         }
     }
 
-    /// The value in a column, if it has one.
+    /// Returns the value in a column, if the column has a value.
     pub fn value(&self, column: &str) -> Option<f64> {
         self.values.0.iter().find(|(name, _)| *name == column).and_then(|(_, value)| *value)
     }
 }
 
-/// A drawing.
+/// A drawing of a section.
 pub(crate) enum Picture {
-    /// Curves.
+    /// A drawing of curves.
     Lines(Chart),
-    /// Groups of bars.
+    /// A drawing of groups of bars.
     Bars(Bars),
 }
 
 impl Picture {
-    /// Whether nothing is in it.
+    /// Returns whether the drawing is empty.
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Picture::Lines(chart) => chart.lines.iter().all(|line| line.marks.is_empty()),

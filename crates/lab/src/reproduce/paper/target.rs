@@ -1,8 +1,10 @@
-//! A figure of a paper's evaluation as it was published, and how a simulated one is held against it.
+//! A figure of a paper's evaluation as it was published, and the rule that compares a simulated
+//! figure with it.
 //!
-//! Invariant: values in percent are compared as the factors that they stand for: a latency cut by 36.7 % as
-//! 0.633 times, a gain of 9 % as 1.09 times. A row agrees if its factor is within the tolerance and on the
-//! published side of 1; whose figure it is does not matter.
+//! Invariant: values in percent are compared as factors. For example, a latency cut of 36.7 % is
+//! the factor 0.633, and a gain of 9 % is the factor 1.09. A row agrees if its factor is within the
+//! tolerance and on the same side of 1 as the published factor. The rule for agreement is the same
+//! for all systems.
 
 use crate::reproduce::row::{Published, Relation, Verdict};
 use crate::reproduce::text::kept_from;
@@ -11,13 +13,13 @@ use serde::{Deserialize, Deserializer};
 /// The unit of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
-    /// So many times as much.
+    /// A factor: the number of times that a value is as large as another.
     Times,
-    /// Less by so many percent.
+    /// A reduction, in percent.
     CutPercent,
-    /// More by so many percent.
+    /// An increase, in percent.
     GainPercent,
-    /// Something that is counted or measured, by its name.
+    /// A counted or measured quantity, with the name of its unit.
     Of(&'static str),
 }
 
@@ -31,7 +33,7 @@ impl<'de> Deserialize<'de> for Unit {
 }
 
 impl Unit {
-    /// The value as a factor; of something counted, itself.
+    /// Returns the value as a factor; a counted value is returned unchanged.
     pub fn factor(self, value: f64) -> f64 {
         match self {
             Unit::CutPercent => 1.0 - value / 100.0,
@@ -40,7 +42,7 @@ impl Unit {
         }
     }
 
-    /// The value that a factor stands for.
+    /// Returns the value in this unit that corresponds to a factor.
     pub fn value(self, factor: f64) -> f64 {
         match self {
             Unit::CutPercent => 100.0 * (1.0 - factor),
@@ -49,13 +51,13 @@ impl Unit {
         }
     }
 
-    /// Whether a factor above and one below 1 have different winners.
+    /// Returns whether a factor above 1 and a factor below 1 mean different winners.
     fn has_winner(self) -> bool {
         !matches!(self, Unit::Of(_))
     }
 
-    /// A value in words, sign and all: less by a negative share is more, and more than doubled is
-    /// so many times as much.
+    /// Returns a value as text, with its direction: a negative reduction is shown as an increase.
+    /// If a value has more than doubled, the text shows the factor.
     pub fn say(self, value: f64) -> String {
         let number = super::report::number;
         let factor = self.factor(value);
@@ -73,7 +75,8 @@ impl Unit {
         }
     }
 
-    /// The counted thing, for a heading beside values in words; empty, if the words say it.
+    /// Returns the name of the counted quantity, for a heading beside values as text; the name is
+    /// empty if the text already contains it.
     pub fn counted(self) -> &'static str {
         match self {
             Unit::Of(name) => name,
@@ -81,7 +84,7 @@ impl Unit {
         }
     }
 
-    /// As it stands behind a value.
+    /// Returns the unit's text that follows a value.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Times => "×",
@@ -92,48 +95,49 @@ impl Unit {
     }
 }
 
-/// The systems in a row, which decide by which column it is judged.
+/// The systems in a row: they determine the column that decides the row's verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Party {
-    /// The paper's own system, over others or alone.
+    /// The paper's own system, alone or compared with other systems.
     Own,
-    /// Those that it is compared with, alone.
+    /// Only systems to which the paper compares its own system.
     Baselines,
 }
 
-/// One published figure.
+/// One figure that the paper publishes, and the rule for its comparison.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Target {
-    /// The paper's figure or section.
+    /// The number of the paper's figure or section.
     pub figure: &'static str,
-    /// The workload.
+    /// The workload's name.
     pub workload: &'static str,
-    /// The measured quantity, and the systems.
+    /// The measured quantity and the names of the measured systems.
     pub metric: &'static str,
-    /// The unit.
+    /// The unit of the value.
     pub unit: Unit,
     /// The published value, and its place in the paper.
     pub published: Published,
-    /// Whose figure it is.
+    /// The systems in the figure's row.
     pub party: Party,
-    /// So far off it may be, as a share.
+    /// The allowed deviation, as a share of the published factor.
     pub tolerance: f64,
 }
 
 impl Target {
-    /// Simulated over published, as factors.
+    /// Returns the ratio of the simulated value to the published value, as factors.
     pub fn ratio(&self, simulated: f64) -> f64 {
         self.unit.factor(simulated) / self.unit.factor(self.published.value())
     }
 
-    /// Whether the simulated value is on the published side of 1; `None` for a unit without a winner.
+    /// Returns whether the simulated value is on the published side of 1; `None` for a unit without
+    /// a winner.
     pub fn winner_holds(&self, simulated: f64) -> Option<bool> {
         let published = self.unit.factor(self.published.value());
         let is_decided = self.unit.has_winner() && self.published.relation == Relation::Equal;
         is_decided.then(|| (published > 1.0) == (self.unit.factor(simulated) > 1.0))
     }
 
-    /// See the module's text.
+    /// Returns the verdict by the rule at the top of this file.
     pub fn verdict(&self, simulated: f64) -> Verdict {
         let (factor, value) = (self.unit.factor(simulated), self.published.value());
         let agrees = match self.published.relation {
@@ -148,7 +152,7 @@ impl Target {
     }
 }
 
-/// A stated value of the paper's own system, for tests.
+/// Makes a stated value of the paper's own system, for tests.
 #[cfg(test)]
 pub(super) fn stated(
     (figure, workload): (&'static str, &'static str),
@@ -207,7 +211,8 @@ mod tests {
         let gain = of(Unit::GainPercent, 9.0);
         assert_eq!(gain.verdict(1.0), Verdict::Agrees);
         assert_eq!((gain.verdict(-1.0), gain.winner_holds(-1.0)), (Verdict::Misses, Some(false)));
-        // LOTUS's median on TPC-C is 5.2 % longer than Motor's: that it loses is to be found again.
+        // LOTUS's median latency on TPC-C is 5.2 % longer than Motor's, so LOTUS must also lose in
+        // the simulation.
         let lost = of(Unit::CutPercent, -5.2);
         assert_eq!((lost.verdict(-4.0), lost.verdict(4.0)), (Verdict::Agrees, Verdict::Misses));
         assert_eq!(of(Unit::Of("ms"), 2.0).winner_holds(0.5), None);

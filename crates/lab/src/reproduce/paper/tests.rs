@@ -1,7 +1,9 @@
-//! The data files of papers: each is read, every text of it is understood, and its values keep to their units.
+//! Tests of the papers' data files: each file is read, every text in it is understood, and its
+//! values fit their units.
 //!
-//! Invariant checked: every published figure is on a page once; a page that nothing was run for has no figure but those
-//! that are arithmetic; drawings of one page have titles of their own; a step of an ablation is another system than the one before it.
+//! Invariant checked: every published figure is on a page exactly once. A page without any runs
+//! shows only those simulated values that need no run. The drawings of one page have different
+//! titles. Each step of an ablation is another system than the step before it.
 
 use super::case::Case;
 use super::data::{ALL, Cases, Paper, by_name, combinations, filled};
@@ -39,7 +41,7 @@ fn cases(paper: &Paper, extent: &Extent, cases: &Cases) -> Vec<Case> {
     values.map(|it| paper.case(extent, &filled(&cases.case, &it)).expect("a case")).collect()
 }
 
-/// Drawings, rows, jobs: all that name a case.
+/// All entries that name a case: drawings, rows, and jobs.
 #[test]
 fn every_case_of_every_file_is_understood() {
     for paper in ALL.iter() {
@@ -57,7 +59,7 @@ fn every_case_of_every_file_is_understood() {
     }
 }
 
-/// A row whose cases no section runs would never have a figure.
+/// If no section ran the cases of a row, the row would never have a simulated value.
 #[test]
 fn a_section_runs_every_case_that_its_rows_and_drawings_name() {
     for paper in ALL.iter() {
@@ -173,7 +175,7 @@ fn every_published_figure_has_one_row_and_nothing_is_made_up() {
     }
 }
 
-/// The figures that each evaluation has: all that show results.
+/// The test lists the figures of each evaluation that show results.
 #[test]
 fn no_figure_of_an_evaluation_is_left_out() {
     let figures = |name| -> BTreeSet<String> {
@@ -210,7 +212,7 @@ fn drawings_of_a_page_have_titles_of_their_own() {
     }
 }
 
-/// A step that changes nothing would be given a gain of chance.
+/// A step that changes nothing would show a random gain.
 #[test]
 fn each_step_of_an_ablation_is_another_system_than_the_one_before() {
     let lotus = [
@@ -239,7 +241,8 @@ fn each_step_of_an_ablation_is_another_system_than_the_one_before() {
     }
 }
 
-/// A point that cannot be run would leave its whole row without a figure, at full scale alone.
+/// A point that cannot be run leaves its whole row without a simulated value. Without this test,
+/// such a mistake would appear only at full scale.
 #[test]
 fn every_point_has_threads_that_a_node_can_have() {
     for paper in ALL.iter() {
@@ -255,7 +258,8 @@ fn every_point_has_threads_that_a_node_can_have() {
     }
 }
 
-/// The sentences of an extent about smaller sizes have the published number beside its own.
+/// An extent's sentences about smaller sizes contain the published number beside the extent's own
+/// number.
 #[test]
 fn an_extent_says_what_is_smaller_than_published() {
     let lotus = by_name("lotus").expect("a paper");
@@ -383,7 +387,7 @@ fn every_supposition_can_be_made_and_others_are_refused_with_all_that_there_are(
     }
 }
 
-/// A file with a field that is not known, or a value out of its kind.
+/// The test uses a file with an unknown field, and a file with a value of the wrong kind.
 #[test]
 fn a_file_with_an_unknown_field_is_refused() {
     let text = include_str!("../../../data/oocc.toml");

@@ -1,7 +1,8 @@
-//! Simulated values of rows: measures of points, of crashes, of hotspots, of layouts, and ratios of them.
+//! Simulated values of rows: measures of points, of crashes, of hotspots and of layouts, and ratios
+//! of such measures.
 //!
-//! Invariant: there is no figure of a run in which something failed, or whose history is not as its form promises. A
-//! value is a ratio of measures of runs; no constant of its own is in it.
+//! Invariant: a run gives no value if a part of it failed, or if its history breaks the promise of
+//! its form. A value is a ratio of measures of runs, and contains no constant of its own.
 
 use super::adjusting::Adjusted;
 use super::case::{Case, Missing};
@@ -16,7 +17,7 @@ use tarn_engine::services::shard_rule::Terms;
 use tarn_fabric::round::VerbKind;
 use tarn_sim::profile::Profile;
 
-/// The material of rows and drawings when all has run.
+/// The data for rows and drawings after all runs.
 pub(super) struct Done<'a> {
     pub paper: &'static Paper,
     pub extent: &'a Extent,
@@ -24,14 +25,15 @@ pub(super) struct Done<'a> {
     pub runs: &'a Runs,
 }
 
-/// Says of runs whose phases are short that their parts are not looked at.
+/// The text in the place of the limit for runs of short phases, whose busiest parts are not
+/// examined.
 const NOT_LOOKED_AT: &str = "not looked at";
-/// The phase of a second look.
+/// The name of the protocol phase that validates by a second read.
 const VALIDATE: &str = "validate";
 const MIB: f64 = (1 << 20) as f64;
 
 impl Done<'_> {
-    /// The value in a form.
+    /// Returns the simulated value in a form.
     pub(super) fn answer(&self, value: &Value, form: &str) -> Answer {
         let (mut best, mut missing): (Option<Found>, Option<Missing>) = (None, None);
         for values in combinations(&value.each, self.extent) {
@@ -73,7 +75,7 @@ impl Done<'_> {
         }
     }
 
-    /// A measure of a case.
+    /// Returns a measure of a case.
     pub(super) fn measured(&self, of: &str, case: &str, at: At) -> Answer {
         if let Some(verb) = of.strip_prefix("inbound ") {
             return self.inbound(verb);
@@ -104,7 +106,7 @@ impl Done<'_> {
         }
     }
 
-    /// The point of a curve.
+    /// Returns the requested point of a curve.
     fn point<'a>(&self, case: &Case, series: &'a Series, at: At) -> Result<&'a Point, Missing> {
         let peak = peak(series)?;
         match at {
@@ -123,7 +125,7 @@ impl Done<'_> {
         }
     }
 
-    /// The limit of a point, in words.
+    /// Describes the limit of a point.
     fn busy(&self, name: &str, point: &Point) -> String {
         let limit = match self.paper.told {
             Told::BusiestParts => point.limits(),
@@ -132,7 +134,8 @@ impl Done<'_> {
         format!("{name} at {} coordinators: {limit}", point.coordinators)
     }
 
-    /// A text of the data file with numbers that only a run knows: `{most}`, `{most:BENCHMARK}`, `{patience_ms}`.
+    /// Replaces the placeholders `{most}`, `{most:BENCHMARK}` and `{patience_ms}` in a text of the
+    /// data file by numbers that only the run's settings determine.
     pub(super) fn told(&self, text: &str) -> String {
         let most = |list: Vec<usize>| list.into_iter().max().unwrap_or(1).to_string();
         let patience_ms = Terms::default().patience.0 as f64 / 1e6;
@@ -145,7 +148,8 @@ impl Done<'_> {
         })
     }
 
-    /// How often one NIC answers a verb of 8 bytes. The profile's constants were taken from such figures.
+    /// Returns the rate at which one NIC answers verbs of 8 bytes. The profile's constants were
+    /// derived from such rates.
     fn inbound(&self, verb: &str) -> Answer {
         let verb = if verb == "CAS" { VerbKind::CompareAndSwap } else { VerbKind::Write };
         let point = nic::Point::Verbs(Verbs { verb, ..Verbs::clients(8) });
@@ -181,7 +185,7 @@ impl Done<'_> {
         Ok(Found::of(value.ok_or_else(why)?, busy))
     }
 
-    /// The mean interruption of a moving shard, in milliseconds.
+    /// Returns the mean interruption of a moving shard, in milliseconds.
     fn interrupted(&self, case: &Case) -> Answer {
         let is_it =
             |it: &super::occasion::Heating| (it.bench, it.system) == (case.bench, case.system);
@@ -197,7 +201,7 @@ impl Done<'_> {
         Ok(Found::of(mean / 1e3, busy))
     }
 
-    /// When shards move, of a case in which some have moved.
+    /// Returns a setting of the rule by which shards move, for a case in which shards have moved.
     fn policy(&self, of: &str, case: &Case) -> Answer {
         self.interrupted(case)?;
         let terms = Terms::default();
@@ -209,7 +213,8 @@ impl Done<'_> {
         Ok(Found::of(value, "the default".into()))
     }
 
-    /// MiB of all records with their share of the index, one copy, over all memory nodes.
+    /// Returns the MiB of all records with their share of the index: one copy, summed over all
+    /// memory nodes.
     fn laid_out(&self, case: &Case) -> Answer {
         let memory_nodes = self.paper.testbed.with(self.profile.clone()).memory_nodes;
         let catalog = catalog_of(case, memory_nodes)?;
@@ -224,7 +229,7 @@ impl Done<'_> {
         Ok(Found::of(bytes as f64 / MIB, format!("{} {} MiB", case.system.name, bytes >> 20)))
     }
 
-    /// The lengths that were chosen in the form that decides, in words.
+    /// Describes the lease lengths that were chosen in the form that decides.
     pub(super) fn decisive_adjustments(&self, section: &Section) -> Vec<String> {
         if section.adjusted.is_empty() {
             return Vec::new();
@@ -244,7 +249,7 @@ impl Done<'_> {
     }
 }
 
-/// The result of a job, of all with whether it is the one.
+/// Each result has a flag, which is true for the wanted job alone. Returns the result of that job.
 fn came_of<'a, T: 'a>(
     mut all: impl Iterator<Item = (bool, &'a Result<T, Missing>)>,
 ) -> Result<&'a T, Missing> {
@@ -253,7 +258,8 @@ fn came_of<'a, T: 'a>(
     came.as_ref().map_err(Clone::clone)
 }
 
-/// A measure of a point, by name. Of no protocol but one whose phases tell can it be said how many validate.
+/// Returns a measure of a point, by the measure's name. The share of transactions without
+/// validation is known only for protocols that count their validation phases.
 pub(super) fn measure(of: &str, case: &Case, point: &Point) -> Option<f64> {
     let operations = case.bench.operations.unwrap_or(1) as f64;
     Some(match of {
@@ -265,7 +271,7 @@ pub(super) fn measure(of: &str, case: &Case, point: &Point) -> Option<f64> {
         "coordinators" => point.coordinators as f64,
         "aborted" => point.conflict_rate,
         "percent aborted" => point.conflict_rate * 100.0,
-        // Of the version tables that were asked for.
+        // The hit rate is a share of the requested version tables.
         "hit rate" => point.remembered.unwrap_or(0.0),
         "rounds" => point.rounds,
         "reads an operation" => point.verbs_of("read") / operations,
@@ -275,7 +281,8 @@ pub(super) fn measure(of: &str, case: &Case, point: &Point) -> Option<f64> {
     })
 }
 
-/// The point of highest throughput; of a run in which something failed there is no figure.
+/// Returns the point with the highest throughput; if a part of the run failed, the run has no such
+/// point.
 pub(super) fn peak(series: &Series) -> Result<&Point, Missing> {
     if let Some(failure) = series.failures.first() {
         return Err(Missing(format!("{}, which failed: {failure}", series.name)));
@@ -286,7 +293,7 @@ pub(super) fn peak(series: &Series) -> Result<&Point, Missing> {
     series.peak().ok_or_else(|| Missing(format!("{} committed nothing", series.name)))
 }
 
-/// The first answer over the second.
+/// Returns the ratio of the first answer to the second.
 fn quotient(one: Answer, other: Answer) -> Answer {
     let (one, other) = (one?, other?);
     if other.value <= 0.0 || !one.value.is_finite() {

@@ -1,10 +1,13 @@
-//! A hotspot that moves, and the effect of resharding on it.
+//! A moving hotspot: some shards get more requests than others, and resharding reduces the loss of
+//! throughput.
 //!
-//! Map: [`Hotspot`] says which shards are hot and when; `trail` keeps the events; [`run`] measures three cases on clusters
-//! of their own; [`report`] compares them.
+//! Map:
+//! - [`Hotspot`]: the shards that are hot at each time. `trail`: records the events.
+//! - [`run`]: measures three cases, each on a cluster of its own. [`report`]: compares these cases.
 //!
-//! Invariant: a function of plan and seed, in virtual time. Hot shards are as many in every case, and so is their share of
-//! the transactions: cases differ in whose the hot shards are at the start, and in whether shards move.
+//! Invariant: the result depends only on plan and seed, in virtual time. The number of hot shards
+//! and their share of the transactions are the same in every case. The cases differ only in the
+//! initial owners of the hot shards, and in whether shards move.
 
 pub mod report;
 pub mod run;
@@ -14,28 +17,32 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;
 use tarn_store::placement::shard_map::{SHARDS, ShardId};
 
-/// Some shards that are asked for more than others, and others after a while.
+/// A moving hotspot: some shards get more requests than others for some time, and then other shards
+/// become hot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hotspot {
-    /// Share of the writing transactions that have their first record there, in percent; besides those that have it
-    /// there by chance.
+    /// The percentage of the writing transactions whose first record is placed in a hot shard on
+    /// purpose. Other transactions may have their first record in a hot shard by chance.
     pub share_percent: u32,
-    /// How many shards.
+    /// The number of hot shards.
     pub shards: u32,
-    /// Each is so far from the one before. Shards are dealt out in turn: as far as there are compute nodes, and all
-    /// of them are one node's; 1, and each is another's.
+    /// The distance from one hot shard to the next. Shards are dealt to the compute nodes in turn.
+    /// So if the distance is the number of compute nodes, all hot shards belong to one node. If the
+    /// distance is 1, consecutive hot shards belong to different nodes.
     pub stride: u32,
-    /// How far the first is from the first of the time before, beyond those.
+    /// The number of compute nodes. Each time the hotspot moves, its first shard number grows by
+    /// the number of hot shards times the number of compute nodes. In most moves this number also
+    /// grows by one more, so that another node owns the first shard.
     pub nodes: u32,
-    /// How long they stay.
+    /// The time for which the same shards stay hot.
     pub every: Nanos,
 }
 
 impl Hotspot {
-    /// Refuses a hotspot that cannot be.
+    /// Refuses a hotspot that is not possible.
     ///
     /// # Errors
-    /// Names the field, its value, and the allowed ones.
+    /// The error names the field, its value, and the allowed values.
     pub fn validate(&self) -> Result<(), UsageError> {
         let refuse = |field: &str, value: String, allowed: String| {
             Err(UsageError { field: field.into(), value, allowed })
@@ -54,14 +61,15 @@ impl Hotspot {
         Ok(())
     }
 
-    /// The first of the hot shards after so much time: each time another node's, of shards that were not hot before.
+    /// Returns the first of the hot shards after the time `passed`. Each move selects shards of
+    /// another node that were not hot before.
     fn first(&self, passed: Nanos) -> u64 {
         let turn = passed.0 / self.every.0;
         let (wide, nodes) = (u64::from(self.shards) * u64::from(self.nodes), u64::from(self.nodes));
         turn * wide + turn % nodes
     }
 
-    /// Whether a shard is hot after so much time.
+    /// Returns whether a shard is hot after the time `passed`.
     pub fn is_hot(&self, ShardId(shard): ShardId, passed: Nanos) -> bool {
         let shards = SHARDS as u64;
         let behind = (u64::from(shard) + shards - self.first(passed) % shards) % shards;
@@ -87,7 +95,7 @@ mod tests {
         assert_eq!(hot(&hotspot, Nanos(399)), [36, 39, 42, 45]);
         let even = Hotspot { stride: 1, ..hotspot };
         assert_eq!(hot(&even, Nanos(0)), [0, 1, 2, 3]);
-        // Round the end.
+        // At this time the shard numbers wrap around.
         assert_eq!(hot(&hotspot, Nanos(100 * 341)).len(), 4);
         assert!(hotspot.validate().is_ok());
         assert!(Hotspot { shards: 683, ..hotspot }.validate().is_err());

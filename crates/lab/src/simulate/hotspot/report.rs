@@ -1,7 +1,8 @@
-//! The results of a moving hotspot, for people (`Display`) and for programs (`Serialize`).
+//! The results of a moving hotspot, for human readers (`Display`) and for programs (`Serialize`).
 //!
-//! Invariant: times are virtual. Throughput after resharding is that of the last intervals before the hotspot goes on, or
-//! the end comes, beside the balanced case's in the same intervals.
+//! Invariant: times are virtual. The throughput after resharding is the throughput of the last
+//! intervals before the hotspot moves on or the run ends. The throughput after resharding is
+//! compared with the balanced case's throughput in the same intervals.
 
 use super::run::HotspotPlan;
 use super::trail::{Moved, Trail};
@@ -14,23 +15,24 @@ use std::fmt;
 use tarn_engine::services::shard_rule::Terms;
 use tarn_workloads::Workload;
 
-/// Intervals of a stay of the hotspot that show the effect of resharding: the last of it, at most so many.
+/// The largest number of intervals that show the effect of resharding: the last intervals before
+/// the hotspot moves on.
 const LAST: usize = 3;
 
-/// One case.
+/// The results of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Case {
-    /// `balanced`, `not moved` or `moved`.
+    /// The case's name: `balanced`, `not moved` or `moved`.
     pub name: &'static str,
-    /// Transactions a second, by interval.
+    /// The number of transactions per second, for each interval.
     pub throughput_per_s: Vec<f64>,
-    /// The mean of the last intervals of each stay of the hotspot.
+    /// The mean throughput of the last intervals, for each period between two moves of the hotspot.
     pub at_last_per_s: Vec<f64>,
-    /// Shards that moved.
+    /// The moves of shards.
     pub moved: Vec<Moved>,
-    /// Moves that were taken back.
+    /// The number of moves that were taken back.
     pub taken_back: u64,
-    /// Median and 99th percentile of latencies in µs, the wait for a coordinator included.
+    /// The median and the 99th percentile of latencies in µs, including the wait for a coordinator.
     pub latency_us: [f64; 2],
     #[serde(skip)]
     pub(super) failures: Vec<String>,
@@ -60,34 +62,37 @@ impl Case {
     }
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Clone, Debug, Serialize)]
 pub struct HotspotReport {
-    /// The benchmark.
+    /// The benchmark's name.
     pub workload: String,
-    /// The protocol and its variant.
+    /// The names of the protocol and of its variant.
     pub protocol: [String; 2],
-    /// The hardware profile.
+    /// The hardware profile's name.
     pub profile: String,
-    /// Seed of every generator.
+    /// The seed of every random generator.
     pub seed: u64,
-    /// Compute nodes, threads of each, coordinators of all, clients of all.
+    /// The number of compute nodes, the number of threads of each node, the number of all
+    /// coordinators, and the number of all clients.
     pub compute: [usize; 4],
-    /// Virtual milliseconds in all.
+    /// The length of the whole run, in virtual milliseconds.
     pub virtual_ms: f64,
-    /// How long an interval is, in milliseconds.
+    /// The length of an interval, in milliseconds.
     pub interval_ms: f64,
-    /// Hot shards, and their share of the writing transactions in percent.
+    /// The number of hot shards, and their percentage of the writing transactions.
     pub hot: [u32; 2],
-    /// How long they stay, in milliseconds.
+    /// The time for which the same shards stay hot, in milliseconds.
     pub hot_ms: f64,
     /// The three cases.
     pub cases: Vec<Case>,
-    /// Throughput with resharding at last, of the balanced case's, for each stay of the hotspot.
+    /// The ratio of the final throughput with resharding to the balanced case's throughput, for
+    /// each period between two moves of the hotspot.
     pub of_balanced: Vec<f64>,
-    /// Mean and longest interruption in µs; `None` if no shard moved.
+    /// The mean and the longest interruption in µs; `None` if no shard moved.
     pub interruption_us: Option<[f64; 2]>,
-    /// The findings of the checks of the case that moves: no acknowledged transaction is lost.
+    /// The findings of the checks of the case in which shards move: no acknowledged transaction may
+    /// be lost.
     #[serde(flatten)]
     pub checks: Checks,
 }

@@ -1,7 +1,9 @@
-//! The three cases of a hotspot, each on a cluster of its own: balanced, not moved, moved.
+//! The three cases of a hotspot, each on a cluster of its own. The load is balanced, or the shards
+//! are hot and stay, or the shards are hot and move.
 //!
-//! Invariant: the last case is judged: a phase of it is recorded, with shards that move often, and its history checked;
-//! then the measured one; then the memory, in which every update that was acknowledged must be.
+//! Invariant: the checks judge the last case. The last case first runs a recorded phase in which
+//! shards move often, and the checker judges this phase's history. The measured phase runs after
+//! the recorded phase. At the end, the memory must contain every acknowledged update.
 
 use super::Hotspot;
 use super::report::{Case, HotspotReport};
@@ -17,37 +19,38 @@ use tarn_engine::services::shard_rule::Terms;
 use tarn_fabric::clock::Nanos;
 use tarn_workloads::Workload;
 
-/// Intervals of the recorded phase: so short that shards move in it.
+/// The length of the recorded phase's intervals: it is short, so that shards move during the phase.
 const RECORDED_INTERVAL: Nanos = Nanos(200_000);
 
 /// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct HotspotPlan {
-    /// The configuration, and the length.
+    /// The configuration and the length of the run.
     pub plan: Plan,
     /// The hot shards.
     pub hotspot: Hotspot,
-    /// When shards move.
+    /// The rule that decides when shards move.
     pub terms: Terms,
-    /// Clients of all nodes.
+    /// The number of clients of all nodes.
     pub clients: usize,
-    /// Length of the recorded phase.
+    /// The length of the recorded phase.
     pub recorded: Nanos,
 }
 
-/// A hotspot, as a phase's driver is told.
+/// The description of a hotspot for a phase's driver.
 #[derive(Clone)]
 pub(crate) struct Heat {
     pub(crate) hotspot: Hotspot,
-    /// `None`: no shard moves.
+    /// The rule that decides when shards move; `None`: no shard moves.
     pub(crate) terms: Option<Terms>,
     pub(crate) trail: Rc<Trail>,
 }
 
-/// Runs the cases.
+/// Runs the three cases.
 ///
 /// # Errors
-/// A plan that cannot be run, or work that failed. A check that fails is no error: the report says so.
+/// A plan that cannot be run, or work that failed. A failed check is no error: the report states
+/// it.
 pub fn run<W: Workload>(
     workload: impl Fn() -> Result<W, RunError>,
     it: &HotspotPlan,
@@ -92,7 +95,8 @@ fn measure<W: Workload>(
     Ok(Case::of(name, &trail, measured.phase, it))
 }
 
-/// Runs a phase in which shards move often; returns the checker's verdict on it.
+/// Runs a phase in which shards move often; returns the checker's verdict on the phase, and the
+/// phase's failures.
 fn recorded<W: Workload>(
     driver: &mut Driver<W>,
     it: &HotspotPlan,

@@ -1,6 +1,7 @@
-//! Events while a hotspot moved: transactions by interval, moves of shards.
+//! The events of a run with a hotspot: the number of transactions in each interval, and the moves
+//! of shards.
 //!
-//! Invariant: counting changes nothing of the run.
+//! Invariant: the recording of these events does not change the run.
 
 use serde::Serialize;
 use std::cell::RefCell;
@@ -12,42 +13,44 @@ use tarn_fabric::clock::Nanos;
 use tarn_store::ids::AbortReason;
 use tarn_store::placement::shard_map::ShardId;
 
-/// How often a waiter for the first lock at the new owner looks.
+/// The interval at which the recorder checks whether the new owner has received a request for a
+/// moved shard.
 const LOOK_EVERY: Nanos = Nanos(500);
-/// A shard without a request for so long after it was given is not hot.
+/// If no request arrives for this long after a shard's handover, the shard is not hot.
 const GRANTED_WITHIN: Nanos = Nanos(5_000_000);
 
-/// A move of a shard.
+/// A move of a shard from one compute node to another.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Moved {
-    /// Which.
+    /// The number of the shard.
     pub shard: u16,
-    /// From which compute node.
+    /// The number of the compute node that owned the shard before.
     pub from: u16,
-    /// To which.
+    /// The number of the compute node that owns the shard now.
     pub to: u16,
-    /// When it was closed, since the phase began.
+    /// The time at which the old owner closed the shard, since the phase began.
     pub at_ms: f64,
-    /// From then until its new owner had it.
+    /// The time from the shard's closing until the new owner had the shard.
     pub handover_us: f64,
-    /// From then until its new owner was first asked for a lock and the shard was open; `None` if there was no request
-    /// soon.
+    /// The time from the shard's closing until the new owner, with the shard open, received the
+    /// first lock request; `None` if no request arrived soon.
     pub interruption_us: Option<f64>,
-    /// Tries that were refused since the shard was not open where they looked, until then.
+    /// The number of tries since the previous move that were refused because the asked node did not
+    /// have the shard open.
     pub refused: u64,
 }
 
-/// See the module's text.
+/// The text at the top of this file describes this type.
 #[derive(Default)]
 pub(crate) struct Trail {
-    /// When the phase began.
+    /// The time at which the phase began.
     pub(crate) start: std::cell::Cell<Nanos>,
-    /// How long an interval is.
+    /// The length of an interval.
     pub(crate) interval: Nanos,
-    /// Transactions that ended, by interval.
+    /// The number of transactions that ended in each interval.
     pub(crate) ended: RefCell<Vec<u64>>,
     pub(crate) moved: RefCell<Vec<Moved>>,
-    /// Moves that were taken back.
+    /// The number of moves that were taken back.
     pub(crate) taken_back: std::cell::Cell<u64>,
 }
 
@@ -56,7 +59,7 @@ impl Trail {
         Trail { interval, ..Trail::default() }
     }
 
-    /// A transaction has ended.
+    /// Counts a transaction that has ended.
     pub(crate) fn ended(&self, now: Nanos) {
         let at = ((now.0.saturating_sub(self.start.get().0)) / self.interval.0) as usize;
         let mut ended = self.ended.borrow_mut();
@@ -66,7 +69,8 @@ impl Trail {
         ended[at] += 1;
     }
 
-    /// A move came to its end at `cx`, one of `all` threads; waits for the first lock at the new owner.
+    /// Records a move that ended at `cx`, one of `all` threads. Before that, waits until the new
+    /// owner has received the first lock request, or until a time limit.
     pub(crate) async fn moved(
         &self,
         (cx, all): (&Context, &[Rc<Context>]),
@@ -102,7 +106,8 @@ impl Trail {
     }
 }
 
-/// Tries of all threads that found a shard not open where they looked.
+/// Returns the number of tries of all threads that were refused because the asked node did not have
+/// the shard open.
 pub(crate) fn refused(all: &[Rc<Context>]) -> u64 {
     let of = |cx: &Rc<Context>| cx.metrics.snapshot().aborts[AbortReason::WrongOwner as usize];
     all.iter().map(of).sum()

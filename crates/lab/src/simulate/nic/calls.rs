@@ -1,8 +1,10 @@
-//! Calls at one service node, in a closed loop, by the message layer that every fabric has.
+//! Calls at one service node, which threads make in a closed loop through the message layer of
+//! every fabric.
 //!
-//! Invariant: a thread's calls are made by one coroutine, which polls the layer and then looks at them. So the cost of a
-//! call to its caller is that of the profile, however often the coroutine looks. Calls of one thread go to different cores,
-//! because the layer packs those to one core.
+//! Invariant: one coroutine makes all of a thread's calls; it polls the message layer and then
+//! checks its calls. So only the profile determines the caller's cost of a call, however often the
+//! coroutine checks its calls. The calls of one thread go to different cores, because the layer
+//! packs calls to the same core into one datagram.
 
 use super::{Calls, Found, Watch, count, fabric, port};
 use std::future::Future;
@@ -19,16 +21,17 @@ use tarn_sim::scheduler::Scheduler;
 use tarn_sim::service::{NodeKind, ServiceConfig, ServiceNode};
 
 const ECHO: HandlerId = HandlerId(0);
-/// Datagrams that a caller takes at a time.
+/// The number of datagrams that a caller receives in one poll.
 const BUDGET: usize = 16;
 
-/// Nothing is sent again: a request in the queue waits.
+/// Returns a configuration in which no request is sent again, so a request that is still in the
+/// queue simply waits.
 fn config(calls: Calls) -> RpcConfig {
     let credits = calls.depth.max(32);
     RpcConfig { credits, retransmit_after: Nanos(1_000_000_000), ..RpcConfig::default() }
 }
 
-/// A call under way, and since when.
+/// A call in progress, and the time at which it began.
 type UnderWay = (Pin<Box<CallFuture>>, Nanos);
 
 fn begin(rpc: &Rpc, to: Peer, calls: Calls) -> UnderWay {
@@ -59,7 +62,7 @@ async fn caller(rpc: Rpc, to: Vec<Peer>, calls: Calls, watch: &Watch) {
     }
 }
 
-/// Runs it.
+/// Makes the calls and returns the figures.
 pub(super) fn run(profile: &Profile, calls: Calls) -> Result<Found, ConfigError> {
     let fabric = fabric(profile, calls.clients)?;
     let kind = if calls.stamps { NodeKind::Timestamp } else { NodeKind::Control };

@@ -1,7 +1,8 @@
-//! The curves, as `curves.toml` states them.
+//! The curves of the microbenchmarks, from the file `curves.toml`.
 //!
-//! Invariant: a point of the file is its curve's base with the fields of its own. Each label is unique on its curve, so that a
-//! published figure can name the point that it stands beside.
+//! Invariant: a point of the file has the fields of its curve's base, except for the fields that
+//! the point itself sets. Each label is unique on its curve, so that a published figure can name
+//! the point to which it belongs.
 
 use super::{Point, name_of};
 use serde::de::{Deserialize, Deserializer, Error};
@@ -9,15 +10,15 @@ use std::sync::LazyLock;
 use tarn_fabric::round::VerbKind;
 use toml::{Table, Value};
 
-/// A curve: one thing is varied.
+/// A curve: a series of points that vary one parameter.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(from = "Stated")]
 pub struct Curve {
-    /// Its name on the command line.
+    /// The curve's name on the command line.
     pub name: String,
     /// A description of the curve.
     pub about: String,
-    /// Its points, each with the label of its varied parameter.
+    /// The curve's points, each with the label of its varied parameter.
     pub points: Vec<(String, Point)>,
 }
 
@@ -30,12 +31,12 @@ pub static CURVES: LazyLock<Vec<Curve>> = LazyLock::new(|| {
     toml::from_str::<File>(include_str!("curves.toml")).expect("a file of this program").curve
 });
 
-/// A curve as the file states it.
+/// A curve in the form that the file has.
 #[derive(serde::Deserialize)]
 struct Stated {
     name: String,
     about: String,
-    /// `verbs` or `calls`.
+    /// The kind of the curve's points: `verbs` or `calls`.
     of: String,
     base: Table,
     points: Vec<Table>,
@@ -58,31 +59,31 @@ impl From<Stated> for Curve {
 }
 
 impl Curve {
-    /// The point with this label.
+    /// Returns the curve's point with this label.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the curve has no point with this label.
     pub fn point(&self, label: &str) -> Point {
         let found = self.points.iter().find(|(known, _)| known == label);
         found.unwrap_or_else(|| panic!("no point {label} on the curve {}", self.name)).1
     }
 
-    /// The label of one of its points.
+    /// Returns the label of one of the curve's points.
     pub fn varied(&self, point: Point) -> &str {
         self.points.iter().find(|(_, known)| *known == point).map_or("", |(label, _)| label)
     }
 }
 
-/// The curve of this name.
+/// Returns the curve with this name.
 ///
 /// # Panics
-/// If there is none.
+/// If no curve has this name.
 pub fn curve(name: &str) -> &'static Curve {
     let found = CURVES.iter().find(|curve| curve.name == name);
     found.unwrap_or_else(|| panic!("no curve {name}"))
 }
 
-/// A verb by its name.
+/// Reads a verb's kind from the verb's name.
 pub(super) fn verb_named<'de, D: Deserializer<'de>>(from: D) -> Result<VerbKind, D::Error> {
     use VerbKind::{CompareAndSwap, FetchAndAdd, Read, Write};
     let name = String::deserialize(from)?;

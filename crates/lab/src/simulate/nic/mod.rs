@@ -1,8 +1,8 @@
-//! Microbenchmarks of simulated hardware, as curves: rates and latencies of verbs at one memory node, and
-//! of calls at one service node.
+//! Microbenchmarks of simulated hardware, as curves: rates and latencies of verbs at one memory
+//! node, and of calls at one service node.
 //!
-//! Invariant: every figure comes out of a run of the simulator; a published one is looked up only to
-//! stand beside it, in [`published`].
+//! Invariant: every figure of the model results from a run of the simulator. A published figure
+//! from [`published`] is only shown beside the model's figure.
 
 mod calls;
 mod curves;
@@ -25,119 +25,124 @@ use tarn_sim::profile::Profile;
 use tarn_sim::scheduler::Scheduler;
 use tarn_sim::usage::{Part, Usage};
 
-/// Queues are full before anything is counted: no point keeps more in flight than fits.
+/// The warm-up before counting: it fills all queues, because no point keeps more operations in
+/// flight than fit.
 const WARM_UP: Nanos = Nanos(400_000);
 const COUNTED: Nanos = Nanos(600_000);
-/// A longer latency is shown as this one.
+/// The longest latency that the histogram records: a longer latency is shown as this one.
 const LONGEST_NS: u64 = 1_000_000_000;
 const GROUP_BYTES: u64 = 16 << 20;
 
-/// How a thread posts.
+/// The way in which a thread posts its verbs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loop {
-    /// One doorbell a batch; so many batches in flight.
+    /// The thread rings the doorbell once per batch, and has this number of batches in flight.
     Batches(u16),
-    /// One doorbell a verb; waits for all before it posts again.
+    /// The thread rings the doorbell once per verb, and waits for all of its verbs before it posts
+    /// again.
     RingEach,
-    /// The same, and every thread has a doorbell register of its own.
+    /// The thread posts as with `RingEach`, and has a doorbell register of its own.
     RingEachAlone,
 }
 
-/// The threads that post verbs, and the verbs.
+/// The threads that post verbs, and the verbs that they post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verbs {
-    /// The verb.
+    /// The kind of the verbs.
     #[serde(serialize_with = "verb_name", deserialize_with = "curves::verb_named")]
     pub verb: VerbKind,
-    /// Client machines.
+    /// The number of client machines.
     pub clients: u16,
-    /// Threads of each.
+    /// The number of threads of each client machine.
     pub threads: u16,
-    /// Verbs that a thread posts together.
+    /// The number of verbs that a thread posts together.
     pub depth: u16,
-    /// Payload of each; 8 for atomics.
+    /// The number of payload bytes of each verb; 8 for atomics.
     pub payload_bytes: u16,
-    /// How it posts them.
+    /// The way in which a thread posts its verbs.
     pub posting: Loop,
 }
 
-/// The callers and the node that answers.
+/// The callers, and the node that answers their calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calls {
-    /// Client machines.
+    /// The number of client machines.
     pub clients: u16,
-    /// Threads of each.
+    /// The number of threads of each client machine.
     pub threads: u16,
-    /// Calls that a thread has in flight, to as many cores: the layer packs those to one core.
+    /// The number of calls that a thread has in flight. Each call in flight goes to a different
+    /// core, because the layer packs calls to the same core into one datagram.
     pub depth: u16,
-    /// Cores of the node that answers.
+    /// The number of cores of the node that answers.
     pub cores: u16,
-    /// Datagrams that a core takes before it replies with one doorbell.
+    /// The number of datagrams that a core receives before it sends its replies with one doorbell.
     pub datagrams_a_poll: u16,
-    /// Payload of a request.
+    /// The number of payload bytes of a request.
     pub request_bytes: u16,
-    /// Payload of a reply.
+    /// The number of payload bytes of a reply.
     pub reply_bytes: u16,
-    /// Work of the handler.
+    /// The time that the handler works on a request, in nanoseconds.
     pub handler_ns: u32,
-    /// Counted for each call: the questions that were packed into it.
+    /// The number of requests that are packed into one call; each call counts as this number.
     pub together: u16,
-    /// Whether it asks the timestamp service, for as many as are counted.
+    /// Whether a call requests timestamps from the timestamp service, `together` timestamps per
+    /// call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stamps: bool,
 }
 
-/// A point of a curve.
+/// A point of a curve: the verbs or calls that are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Point {
-    /// Verbs.
+    /// A point that measures verbs.
     Verbs(Verbs),
-    /// Calls.
+    /// A point that measures calls.
     Calls(Calls),
 }
 
-/// From asking to having the answer, in microseconds.
+/// The time from a request to its answer, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Latency {
-    /// Mean.
+    /// The mean latency.
     pub mean: f64,
-    /// Median.
+    /// The median latency.
     pub p50: f64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile: 99 of 100 latencies were not longer.
     pub p99: f64,
 }
 
-/// For which share of the time the busiest part of a kind was busy.
+/// The share of the time for which the busiest part of one kind was busy.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Share {
-    /// The kind of the part.
+    /// The kind of the hardware part.
     pub part: &'static str,
-    /// Share of the time.
+    /// The share of the time.
     pub share: f64,
 }
 
-/// A figure of the model, and the published ones if there are any.
+/// A figure of the model, and the published figures for the same point, if any exist.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Measurement {
     /// The curve's name.
     pub curve: &'static str,
     /// The measured point.
     pub point: Point,
-    /// Verbs or calls, in millions a second.
+    /// The rate of verbs or calls, in millions per second.
     pub rate_mops: f64,
-    /// Latency of a batch, of a turn's verbs, or of a call.
+    /// The latency of a batch, of all verbs that a thread posts together, or of a call.
     pub latency_us: Latency,
-    /// All parts that were used, the busiest of each kind, the busiest first.
+    /// The parts that were busy: the busiest part of each kind, in descending order of their
+    /// shares.
     pub busy: Vec<Share>,
-    /// The published figures.
+    /// The published figures for this point.
     pub beside: Vec<Beside>,
 }
 
-/// The verb's name in print.
+/// Returns the verb's name for reports.
 pub fn name_of(verb: VerbKind) -> &'static str {
     tarn_fabric::counters::VERB_NAMES[verb as usize]
 }
@@ -147,7 +152,8 @@ fn verb_name<S: serde::Serializer>(verb: &VerbKind, serializer: S) -> Result<S::
 }
 
 impl Verbs {
-    /// One thread of so many machines, four batches of eight READs in flight each.
+    /// One thread on each of `clients` machines; each thread has four batches of eight READs in
+    /// flight.
     pub const fn clients(clients: u16) -> Verbs {
         let (verb, posting) = (VerbKind::Read, Loop::Batches(4));
         Verbs { verb, clients, threads: 1, depth: 8, payload_bytes: 8, posting }
@@ -155,10 +161,10 @@ impl Verbs {
 }
 
 impl Curve {
-    /// Measures all of it on this hardware.
+    /// Measures all points of the curve on this hardware.
     ///
     /// # Errors
-    /// A shape that cannot be.
+    /// A configuration of the hardware that is not possible.
     pub fn measure(&'static self, profile: &Profile) -> Result<Vec<Measurement>, ConfigError> {
         self.points.iter().map(|&(_, point)| measure(profile, &self.name, point)).collect()
     }
@@ -167,7 +173,7 @@ impl Curve {
 /// Measures one point on this hardware.
 ///
 /// # Errors
-/// A shape that cannot be.
+/// A configuration of the hardware that is not possible.
 pub fn measure(
     profile: &Profile,
     curve: &'static str,
@@ -180,7 +186,7 @@ pub fn measure(
     Ok(Measurement { curve, point, rate_mops, latency_us, busy: shares(&used), beside })
 }
 
-/// The results of a run.
+/// The results of one point's run.
 struct Found {
     rate_mops: f64,
     latency_us: Latency,
@@ -194,7 +200,7 @@ fn run(profile: &Profile, point: Point) -> Result<Found, ConfigError> {
     }
 }
 
-/// Times of operations that begin and end while it is watched.
+/// The durations of operations that begin and end while the watch is on.
 struct Watch {
     is_on: Cell<bool>,
     took_ns: RefCell<Histogram<u64>>,
@@ -207,7 +213,7 @@ impl Watch {
         Watch { is_on: Cell::new(false), took_ns: RefCell::new(took_ns), counted: Cell::new(0) }
     }
 
-    /// Something of so many parts has ended.
+    /// Notes the end of an operation that took `took` and counts as `parts` verbs or calls.
     fn note(&self, took: Nanos, parts: u64) {
         if self.is_on.get() {
             self.took_ns.borrow_mut().saturating_record(took.0);
@@ -222,7 +228,7 @@ impl Watch {
     }
 }
 
-/// Warms up and counts; returns the usage meanwhile.
+/// Warms up, then counts; returns the rates and the use of the hardware during the counted time.
 fn count(fabric: &SimFabric, scheduler: &mut Scheduler<'_>, watch: &Watch) -> Found {
     scheduler.run_until(WARM_UP);
     let start = fabric.usage();
@@ -249,7 +255,7 @@ fn port(fabric: &SimFabric, slot: u16, thread: u16) -> Port {
     fabric.port(NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }, thread, 1)
 }
 
-/// Below this a part explains nothing.
+/// A part whose share is below this limit is not reported, because it explains no result.
 const USED: f64 = 0.01;
 
 fn shares(used: &Usage) -> Vec<Share> {

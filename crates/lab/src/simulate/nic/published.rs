@@ -1,7 +1,9 @@
-//! Figures of real NICs, with their citations, as `figures.toml` states them.
+//! Published figures of real NICs, with their citations, from the file `figures.toml`.
 //!
-//! Invariant: nothing here is used by the model. A figure that a constant of the profile was taken from says so, because
-//! the model cannot miss it; the others test it. A miss that is understood is explained where the figure stands.
+//! Invariant: the model does not use the published figures. If a constant of the profile was
+//! derived from a figure, the figure names this constant, because the model then necessarily meets
+//! the figure. The figures from which no constant was derived test the model. If the cause of a
+//! miss is known, the miss is explained beside the figure.
 
 use super::{Found, Point, curves::curve};
 use serde::{Deserialize, Serialize};
@@ -9,50 +11,51 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use tarn_sim::profile::{Profile, Standing};
 
-/// The property of a point that was published.
+/// The property of a point that a publication reports.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
-    /// Millions a second.
+    /// The rate, in millions of operations per second.
     #[default]
     Rate,
-    /// Median latency, in microseconds.
+    /// The median latency, in microseconds.
     Latency,
-    /// The rate in multiples of the rate of another point of the curve.
+    /// The rate, as a multiple of the rate of another point of the curve.
     Gain(String),
 }
 
-/// A published figure.
+/// A figure that a publication reports for real hardware.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// On which hardware.
+    /// The profile of the hardware on which the figure was measured.
     pub profile: String,
-    /// On which curve it stands.
+    /// The name of the curve to which the figure belongs.
     pub curve: String,
-    /// At which point of the curve, by its label.
+    /// The label of the curve's point at which the figure was measured.
     pub point: String,
-    /// Which property of the point was measured.
+    /// The property of the point that was measured.
     #[serde(default)]
     pub quantity: Quantity,
-    /// In the quantity's unit.
+    /// The figure's value, in the quantity's unit.
     pub value: f64,
     /// The publication, by its name in the file.
     source: String,
-    /// The constant of the profile that was taken from it, or fitted to it.
+    /// The constant of the profile that was derived from this figure, or fitted to it.
     pub rests_on: Option<String>,
-    /// Why the model misses it, if that is known; by its name in the file.
+    /// The name of the explanation, in the file, of the model's miss of this figure; `None` if no
+    /// explanation is known.
     miss: Option<String>,
 }
 
 impl Figure {
-    /// The point that it was measured at.
+    /// Returns the curve's point at which the figure was measured.
     pub fn of(&self) -> Point {
         curve(&self.curve).point(&self.point)
     }
 }
 
-/// `figures.toml`.
+/// The contents of `figures.toml`.
 #[derive(Deserialize)]
 struct File {
     figures: Vec<Figure>,
@@ -63,33 +66,34 @@ struct File {
 static FILE: LazyLock<File> =
     LazyLock::new(|| toml::from_str(include_str!("figures.toml")).expect("a file of this program"));
 
-/// All of them.
+/// Returns all published figures.
 pub fn figures() -> &'static [Figure] {
     &FILE.figures
 }
 
-/// A published figure beside the model's.
+/// A published figure beside the model's figure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Beside {
     /// The property that is compared.
     pub quantity: &'static str,
     /// The model's figure.
     pub model: f64,
-    /// The published one.
+    /// The published figure.
     pub published: f64,
-    /// The model's figure over the published one.
+    /// The ratio of the model's figure to the published figure.
     pub ratio: f64,
-    /// The publication.
+    /// The publication's citation.
     pub source: &'static str,
-    /// `measured`, `derived` or `assumed`, as the constant that rests on it; else `predicted`.
+    /// The evidence for the constant that was derived from this figure: `measured`, `derived` or
+    /// `assumed`. A figure from which no constant was derived is `predicted`.
     pub standing: &'static str,
-    /// That constant.
+    /// The constant that was derived from this figure.
     pub rests_on: Option<&'static str>,
-    /// Why the model misses it, if it does and that is known.
+    /// The explanation of the model's miss, if the model misses the figure and the cause is known.
     pub miss: Option<&'static str>,
 }
 
-/// A standing in one word.
+/// Returns the name of a constant's evidence, in one word.
 pub fn standing_name(standing: Standing) -> &'static str {
     match standing {
         Standing::Measured => "measured",
@@ -98,10 +102,11 @@ pub fn standing_name(standing: Standing) -> &'static str {
     }
 }
 
-/// Within this a figure is met.
+/// The range of ratios within which the model meets a figure.
 const MET: std::ops::RangeInclusive<f64> = 0.9..=1.1;
 
-/// Returns the figures that were published of `point` on this hardware, beside the model's; `rate_of` runs another point.
+/// Returns the figures that were published for `point` on this hardware, beside the model's
+/// figures; `rate_of` runs another point.
 pub(super) fn beside<E>(
     profile: &Profile,
     point: Point,

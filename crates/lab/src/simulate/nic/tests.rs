@@ -1,4 +1,5 @@
-//! The curves have the shapes of the published ones, and every published figure is on one.
+//! The simulated curves have the shapes of the published curves, and every published figure belongs
+//! to a point of a curve.
 
 use super::curves::curve;
 use super::published::figures;
@@ -43,7 +44,7 @@ fn the_doorbell_curve_rises_to_32_threads_and_falls_from_there() {
     assert!(at(&profile, "doorbell", "read 96 alone").rate_mops > 2.0 * rate(32));
 }
 
-/// Little's law: the number in flight is rate times latency, whatever the model.
+/// Little's law: in any model, the number of operations in flight is the rate times the latency.
 #[test]
 fn rates_and_latencies_agree_with_one_another() {
     for name in Profile::names() {

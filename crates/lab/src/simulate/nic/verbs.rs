@@ -1,6 +1,7 @@
-//! Verbs at one memory node, in a closed loop.
+//! Verbs at one memory node, which threads post in a closed loop.
 //!
-//! Invariant: threads post again as soon as they have their answers, and nothing else costs them time.
+//! Invariant: a thread posts again as soon as it has its responses, and no other work takes the
+//! thread's time.
 
 use super::{Found, Loop, Verbs, Watch, count, fabric, port};
 use tarn_fabric::address::{Address, GroupId, NodeSlot};
@@ -11,12 +12,12 @@ use tarn_sim::config::ConfigError;
 use tarn_sim::profile::Profile;
 use tarn_sim::scheduler::Scheduler;
 
-/// Different addresses that verbs go to.
+/// The number of different addresses that the verbs access.
 const WORDS: u64 = 2048;
 const FIRST_BYTE: u64 = 4096;
 const ALIVE: &str = "the memory node lives";
 
-/// Adds `count` verbs on different words from the `first` on.
+/// Adds `count` verbs on different words, beginning with the word number `first`.
 fn add(round: &mut Round, verb: VerbKind, payload_bytes: u16, first: u64, count: u16) {
     let bytes = usize::from(payload_bytes);
     for index in first..first + u64::from(count) {
@@ -63,7 +64,7 @@ async fn ring_each(port: Port, verbs: Verbs, first: u64, watch: &Watch) {
     }
 }
 
-/// Runs it.
+/// Runs the verbs and returns the figures.
 pub(super) fn run(profile: &Profile, verbs: Verbs) -> Result<Found, ConfigError> {
     let alone = verbs.posting == Loop::RingEachAlone;
     let fabric = match alone {
@@ -92,7 +93,7 @@ pub(super) fn run(profile: &Profile, verbs: Verbs) -> Result<Found, ConfigError>
     Ok(count(&fabric, &mut scheduler, &watch))
 }
 
-/// The hardware with a doorbell register for each thread.
+/// Returns the hardware profile with a doorbell register for each thread.
 fn with_registers(profile: &Profile, threads: u16) -> Profile {
     let mut profile = profile.clone();
     profile.cpu.doorbell_registers.value = f64::from(threads);

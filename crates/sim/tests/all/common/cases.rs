@@ -1,7 +1,8 @@
-//! The toy programs that test the reductions: some written by hand, some drawn at random.
+//! The toy programs that test the reductions: some programs are written by hand, and some are drawn at
+//! random.
 //!
-//! Invariant: a toy by hand stands for one argument of docs/design/0011-explorer.md, or for one planted
-//! mistake. Drawn toys cover cases that no person thought of.
+//! Invariant: a toy program written by hand tests one argument of docs/design/0011-explorer.md, or one
+//! planted mistake. Toys drawn at random cover cases that no author thought of.
 
 use super::timed;
 use super::toy::{Do, Op, Program, Toy, program};
@@ -9,7 +10,7 @@ use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::prop_oneof;
 use tarn_sim::explore::{ExploreConfig, Explored, FaultBudget, Outcome as Extent, Reduction};
 
-/// Whether the exploration was exhaustive.
+/// Returns whether the exploration was exhaustive.
 pub fn is_all(explored: &Explored) -> bool {
     explored.outcome == Extent::Exhausted
 }
@@ -30,13 +31,14 @@ pub fn budget(compute: u32, zombie: u32, memory: u32) -> FaultBudget {
     FaultBudget { compute, zombie, memory, ..FaultBudget::NONE }
 }
 
-/// A toy, and the faults that may happen.
+/// A toy program, and the faults that may happen to it.
 #[derive(Debug)]
 pub struct Case {
     pub name: &'static str,
     pub toy: Toy,
     pub faults: FaultBudget,
-    /// Plain enumeration would take too long, so states are stored.
+    /// Whether plain enumeration of the toy would take too long. The enumeration of a large toy stores
+    /// states.
     is_large: bool,
 }
 
@@ -58,12 +60,13 @@ pub fn large(name: &'static str, programs: &[Program], nodes: u16, faults: Fault
     Case { is_large: true, ..case(name, programs, nodes, faults) }
 }
 
-/// Toys by hand.
+/// Returns the toys written by hand.
 pub fn cases() -> Vec<Case> {
     [of_rounds(), of_watches(), timed::cases()].into_iter().flatten().collect()
 }
 
-/// Two actors: one waits until a word changes, the other writes a line and then that word.
+/// Returns two actors. The first actor waits until a word changes. The second actor writes a line and
+/// then that word.
 pub fn told_and_telling() -> [Program; 2] {
     let each = |ops: [Op; 2]| program(vec![ops.map(|op| Do::Round(vec![op])).to_vec()]);
     [each([Op::Watch { node: 0, line: 0 }, read(0, 1)]), each([write(0, 1), write(0, 0)])]
@@ -395,7 +398,7 @@ fn of_rounds() -> Vec<Case> {
             1,
             none,
         ),
-        // The order shows only in a line that the other actor has read in between.
+        // The order is visible only in a line that the other actor has read in between.
         case(
             "told before the other put it there, and what follows",
             &[
@@ -430,7 +433,7 @@ fn of_rounds() -> Vec<Case> {
     ]
 }
 
-/// Toys drawn at random.
+/// Draws toys at random.
 pub fn drawn() -> impl Strategy<Value = Case> {
     let place = || (0..2u16, 0..2u16);
     let op = prop_oneof![

@@ -1,8 +1,9 @@
-//! Toys with windows and waits: the steps that coroutines take, and cases by hand.
+//! Toy programs with windows and waits: the steps that coroutines take, and cases written by hand.
 //!
-//! Invariant: a record is a word that counts: even is free, odd is locked. Its writer adds one to lock
-//! it, waits, and adds one to write and unlock it. So a reader sees lock and data at once. A reader
-//! that was in lease must have seen all of a writer's work or none of it.
+//! Invariant: a record is one word that counts. An even count is free, and an odd count is locked. The
+//! record's writer adds one to lock the record, waits, and adds one to write and unlock it. So a reader
+//! sees the lock and the data of a record in one word. A reader within its lease must have seen all of
+//! a writer's work or none of it.
 
 use super::cases::{Case, budget, case, large, read};
 use super::toy::{Do, Op, Program, program};
@@ -20,29 +21,32 @@ use tarn_sim::explore::FaultBudget;
 pub enum Timed {
     /// Opens a window.
     Open,
-    /// Closes the window, if there is one, and records whether it was shorter than this.
+    /// Closes the window, if one is open, and records whether the window was shorter than this length.
     Close(u64),
     /// Begins a wait.
     Begin,
-    /// Ends the wait, if there is one, after this length.
+    /// Ends the wait, if one has begun, after this length.
     End(u64),
-    /// Remembers the lease word in this part of node 0's memory.
+    /// Loads and remembers the lease word in this part of node 0's memory.
     Load(u16),
-    /// As `Close`, with the lease of the remembered word.
+    /// Like `Close`, with the lease that the remembered word gives.
     CloseLoaded,
-    /// As `CloseLoaded`, but records "longer" if the word in this part has changed by then.
+    /// Like `CloseLoaded`, but records "longer" if the word in this part has changed since it was
+    /// loaded.
     CloseCompared(u16),
-    /// As `CloseLoaded`, with the shorter lease of the two words.
+    /// Like `CloseLoaded`, with the shorter one of the leases that the loaded word and the present word
+    /// give.
     CloseByShorter(u16),
-    /// As `End`, with the length of the remembered word.
+    /// Like `End`, with the length that the remembered word gives.
     EndLoaded,
 }
 
-/// The values that an actor records for a window that was shorter, and for one that was not.
+/// The values that an actor records: `SHORTER` for a window that was shorter than its lease, and
+/// `LONGER` for another window.
 pub const SHORTER: u64 = 0x51;
 pub const LONGER: u64 = 0x50;
 
-/// One actor's window, wait and remembered word.
+/// The window, the wait and the remembered word of one actor.
 #[derive(Default)]
 pub struct Held {
     window: Cell<Option<Window>>,
@@ -50,8 +54,8 @@ pub struct Held {
     word: Cell<u64>,
 }
 
-/// How long readers trust and writers wait under a lease word. The words mean in turn: 20, changing to
-/// 10, 10, changing to 20, and 20 again.
+/// Returns how long readers trust a lease word and how long writers wait under it. Successive values of
+/// the word mean the lease lengths 20, changing to 10, 10, changing to 20, and 20 again.
 fn lengths(word: u64) -> (u64, u64) {
     match word & 7 {
         0 | 4 => (20, 20),
@@ -61,7 +65,7 @@ fn lengths(word: u64) -> (u64, u64) {
 }
 
 impl Held {
-    /// Takes a step; `look` reads a part of node 0's memory.
+    /// Takes a step. The function `look` reads a part of node 0's memory.
     pub async fn step(&self, port: &Port, step: Timed, look: impl Fn(u16) -> u64) -> Option<u64> {
         let (word, loaded) = (self.word.get(), lengths(self.word.get()));
         match step {
@@ -95,7 +99,7 @@ impl Held {
     }
 }
 
-/// A step of windows and waits.
+/// Makes a step of windows and waits.
 fn t(step: Timed) -> Do {
     Do::Timed(step)
 }
@@ -104,20 +108,20 @@ pub fn lock_or_write(line: u16) -> Op {
     Op::Faa { node: 0, line }
 }
 
-/// Reads two records in a window, and closes the window by the step `close`.
+/// Makes a program that reads two records in a window, and closes the window by the step `close`.
 pub fn reader(close: Timed) -> Program {
     let reads = Do::Round(vec![read(0, 0), read(0, 1)]);
     program(vec![vec![t(Timed::Open), reads, t(close)]])
 }
 
-/// Locks two records, takes the steps `waits`, and writes both records.
+/// Makes a program that locks two records, takes the steps `waits`, and writes both records.
 pub fn writer(waits: &[Timed]) -> Program {
     let both = || Do::Round(vec![lock_or_write(0), lock_or_write(1)]);
     let waits = waits.iter().map(|it| t(*it)).collect();
     program(vec![[vec![both()], waits, vec![both()]].concat()])
 }
 
-/// Changes words in parts, one after the other.
+/// Makes a program that changes words in parts, one after the other.
 pub fn changes(words: &[(u16, u64)]) -> Program {
     let pause = || Do::Round(vec![read(0, 3)]);
     program(vec![words.iter().flat_map(|(part, to)| [pause(), Do::PutPart(*part, *to)]).collect()])
@@ -135,18 +139,19 @@ fn of(steps: Vec<Do>) -> Program {
     program(vec![steps])
 }
 
-/// Writes line 0 in a window, then runs the verbs `seen` in it. If a waiter saw line 0 written, and
-/// `seen` sees the waiter's WRITE, the wait was within the window.
+/// Makes a program that writes line 0 in a window and then runs the verbs `seen` in the window. Suppose
+/// a waiting actor saw line 0 written, and `seen` sees this actor's WRITE. If both happen, the waiting
+/// actor's wait was within the window.
 fn window(lease: u64, seen: &[Op]) -> Program {
     of(vec![t(Open), round(&[write(0)]), round(seen), t(Close(lease))])
 }
 
-/// Toys by hand.
+/// Returns the toys written by hand.
 pub fn cases() -> Vec<Case> {
     smaller().into_iter().chain(larger()).collect()
 }
 
-/// Toys with one window and one wait.
+/// Returns toys with one window and one wait.
 fn smaller() -> Vec<Case> {
     let none = FaultBudget::NONE;
     vec![
@@ -192,7 +197,8 @@ fn smaller() -> Vec<Case> {
             1,
             none,
         ),
-        // Whether the window was open when the wait began shows only when the window closes.
+        // The moment when the window closes is the first that shows whether the window was open when
+        // the wait began.
         large(
             "a wait that began before the window or in it",
             &[
@@ -205,7 +211,7 @@ fn smaller() -> Vec<Case> {
     ]
 }
 
-/// Toys with more actors, or with more possible orders.
+/// Returns toys with more actors, or with more possible orders.
 fn larger() -> Vec<Case> {
     let none = FaultBudget::NONE;
     let waiter = || of(vec![round(&[read(0, 0)]), t(Begin), t(End(1)), round(&[lock_or_write(1)])]);
@@ -259,7 +265,7 @@ fn larger() -> Vec<Case> {
     ]
 }
 
-/// Steps of windows and waits for drawn toys.
+/// Draws steps of windows and waits for random toys.
 pub fn drawn() -> impl Strategy<Value = Do> {
     prop_oneof![
         2 => Just(Timed::Open),
@@ -270,7 +276,8 @@ pub fn drawn() -> impl Strategy<Value = Do> {
     .prop_map(Do::Timed)
 }
 
-/// Draws toys of actors that have a window or a wait, with rounds before, within and after it.
+/// Draws small programs. Each of their actors has a window or a wait, and rounds before, within and after this
+/// window or wait.
 pub fn drawn_toys() -> impl Strategy<Value = Case> {
     let op = || {
         prop_oneof![
@@ -320,7 +327,7 @@ pub fn drawn_toys() -> impl Strategy<Value = Case> {
                     actors[last].spared = true;
                 }
                 1 => actors[1].node = Some(0),
-                // A transaction that begins in the middle.
+                // A transaction begins in the middle of the steps.
                 2 if steps.len() > split => {
                     let (one, other) = steps.split_at(split);
                     actors[last].transactions = vec![one.to_vec(), other.to_vec()];

@@ -1,7 +1,8 @@
 //! Small programs on an explored cluster, and the set of all their outcomes.
 //!
-//! Invariant: an outcome holds everything that anything outside could see: memory at the end, the data
-//! that each coroutine saw, how it ended, and which transactions began after which others had ended.
+//! Invariant: an outcome holds everything that an outside observer could see: memory at the end, the
+//! data that each coroutine saw, how each coroutine ended, and which transactions began after which
+//! others had ended.
 
 use super::compute;
 use super::timed::{Held, Timed};
@@ -23,22 +24,22 @@ use tarn_sim::explore::{
     Reduction, Trigger, explore,
 };
 
-/// One verb; `node` and `line` say where.
+/// One verb. `node` and `line` say at which place the verb acts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// READ of this many lines.
+    /// A READ of `lines` lines.
     Read { node: u16, line: u16, lines: u16 },
-    /// WRITE of this many lines; its value depends on the data that the actor saw before.
+    /// A WRITE of `lines` lines. The value of the WRITE depends on the data that the actor saw before.
     Write { node: u16, line: u16, lines: u16, fenced: bool },
-    /// CAS from zero to the actor's own value.
+    /// A CAS from zero to the actor's own value.
     Cas { node: u16, line: u16 },
-    /// FAA of one.
+    /// An FAA that adds one.
     Faa { node: u16, line: u16 },
-    /// READ that watches a word until it is not zero.
+    /// A READ that watches a word until the word is not zero.
     Watch { node: u16, line: u16 },
 }
 
-/// A round, or another step in its place.
+/// One step of a program: a round or another step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Do {
     /// A round that is awaited.
@@ -47,40 +48,40 @@ pub enum Do {
     Detached(Vec<Op>),
     /// A round that is awaited, and dropped as soon as it is posted.
     Dropped(Vec<Op>),
-    /// Asks whether the last round that was not awaited is done.
+    /// Asks whether the most recent round that was not awaited is done.
     Ask,
     /// Revokes the access of this actor's node at all memory nodes.
     Revoke(usize),
     /// Sends a datagram to this actor.
     Send(usize),
-    /// Waits for a datagram, or gives up.
+    /// Waits for a datagram, and stops waiting after three polls without a datagram.
     Receive,
     /// Writes the object that all actors share outside of memory.
     Put(u64),
-    /// Reads that object.
+    /// Reads the object that all actors share outside of memory.
     Look,
     /// Writes a part of node 0's local memory.
     PutPart(u16, u64),
-    /// Reads such a part.
+    /// Reads a part of node 0's local memory.
     LookPart(u16),
-    /// Takes such a part as a lock, if it is free.
+    /// Takes a part of node 0's local memory as a lock, if the part is free.
     TakePart(u16),
-    /// Unlocks the part, if this actor holds it.
+    /// Unlocks the part of node 0's local memory, if this actor holds the part.
     GivePart(u16),
     /// A step of windows and waits.
     Timed(Timed),
 }
 
-/// Number of parts of node 0's local memory.
+/// The number of parts of node 0's local memory.
 const PARTS: usize = 2;
 
-/// An actor: transactions, each a list of steps.
+/// An actor's program: a list of transactions. Each transaction is a list of steps.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {
     pub transactions: Vec<Vec<Do>>,
-    /// Its compute node; `None`: the node with the actor's own number.
+    /// The actor's compute node. `None` means the node with the actor's own number.
     pub node: Option<u16>,
-    /// The actor starts after the node of this actor is lost.
+    /// The actor whose node must be lost before this actor starts.
     pub after: Option<usize>,
     pub spared: bool,
 }
@@ -89,21 +90,22 @@ pub fn program(transactions: Vec<Vec<Do>>) -> Program {
     Program { transactions, ..Program::default() }
 }
 
-/// All that can be seen of an execution.
+/// Everything that can be seen of an execution.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Outcome {
     pub memory: Vec<u64>,
     pub logs: Vec<Vec<u64>>,
     pub fates: Vec<Fate>,
     pub memory_lost: Vec<u16>,
-    /// Pairs: (actor, number of its end) came before (actor, number of its beginning).
+    /// Pairs of an actor's transaction that had ended and an actor's transaction that began later:
+    /// (actor, number of the end), (actor, number of the beginning).
     pub order: BTreeSet<((usize, u32), (usize, u32))>,
 }
 
 impl Outcome {
-    /// Whether this outcome covers the other one. The two must be equal, with two exceptions. A dead
-    /// actor may have been told more here before it died. And more transactions may have begun after
-    /// others had ended.
+    /// Returns whether this outcome covers the other outcome. The two outcomes must be equal, with two
+    /// exceptions. In this outcome a dead actor may have learned more before it died. In this outcome
+    /// more transactions may have begun after other transactions had ended.
     pub fn covers(&self, other: &Outcome) -> bool {
         let actor = |at: usize| match other.fates[at] {
             Fate::Dead => self.logs[at].starts_with(&other.logs[at]),
@@ -118,7 +120,7 @@ impl Outcome {
 
 type Log = Rc<RefCell<Vec<u64>>>;
 
-/// A toy's judge: it objects to an outcome or not.
+/// A toy's judge, which returns an error if it objects to an outcome.
 pub type Objects = fn(&Outcome) -> Result<(), String>;
 
 #[derive(Debug)]
@@ -139,7 +141,7 @@ impl Toy {
         self
     }
 
-    /// Dead coroutines run to their end before they are judged.
+    /// Lets dead coroutines run to their end before the judge sees the outcome.
     pub fn with_post_mortem(mut self) -> Toy {
         self.has_post_mortem = true;
         self
@@ -171,7 +173,8 @@ impl Toy {
         self.outcomes.borrow_mut().clear();
         let config = ExploreConfig { reduction, ..config.clone() };
         let mut restarts = 0;
-        // Only outcomes of the last pass count, none of earlier passes and scouts.
+        // Only outcomes of the last pass count. Outcomes of earlier passes and of scout executions do
+        // not count.
         let mut tell = |progress: &Progress| {
             if progress.restarts > restarts {
                 restarts = progress.restarts;
@@ -348,8 +351,8 @@ impl Run {
                 let mut round = Round::new();
                 self.fill(&mut round, &ops);
                 let mut execute = pin!(self.port.execute(&mut round));
-                // An actor must not tell whether the round was refused at once or will be refused
-                // later.
+                // An actor must not be able to tell whether the round was refused immediately or will
+                // be refused later.
                 let posted = poll_fn(|waiting| Poll::Ready(execute.as_mut().poll(waiting)));
                 let _ = posted.await;
             }

@@ -1,8 +1,7 @@
-//! Builds a whole tree from its entries, for loading.
+//! Builds a whole index tree from its entries. Loaders use it.
 //!
-//! Invariant: a tree is a pure function of the entries, the addresses that it is given, and the share of each
-//! node that is filled. Nodes come out one after the other: leaves first, the root last, each level from left
-//! to right.
+//! Invariant: a tree is a pure function of the entries, the given addresses, and the share of each node that is
+//! filled. Nodes are built one after the other: leaves first, the root last, each level from left to right.
 
 use super::edit::NodeMut;
 use crate::layout::index_plan::Index;
@@ -10,10 +9,10 @@ use crate::layout::node::CHILD_BYTES;
 use crate::layout::{VERSION_AT, Version};
 use tarn_fabric::address::Address;
 
-/// Of four slots of a node, this many are filled; the others are left for later entries.
+/// The number of slots that are filled of every four slots of a node. The other slots are free for later entries.
 const FILLED_OF_FOUR: usize = 3;
 
-/// Sorts slots by their bytes: keys come first.
+/// Sorts slots by their bytes. A slot begins with its key, so slots are sorted by key.
 pub fn sort(slots: &mut [u8], slot_bytes: usize) {
     match slot_bytes {
         8 => slots.as_chunks_mut::<8>().0.sort_unstable(),
@@ -30,16 +29,16 @@ pub fn sort(slots: &mut [u8], slot_bytes: usize) {
     }
 }
 
-/// The number of nodes of `level` that hold this many entries.
+/// The number of nodes of `level` that are needed for this many entries.
 pub fn nodes_of(index: &Index, level: u8, entries: usize) -> usize {
     let filled = index.shape.slots(level) * FILLED_OF_FOUR / 4;
     entries.div_ceil(filled).max(1)
 }
 
-/// One level under construction: the entries of each of its nodes.
+/// One level of the tree under construction, with the entries of all its nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Level<'a> {
-    /// The level's number; 0: leaves.
+    /// The level's number; leaves have level 0.
     pub level: u8,
     /// The level's entries, sorted.
     pub slots: &'a [u8],
@@ -59,7 +58,7 @@ impl Level<'_> {
         &self.slots[entries * at / nodes * len..entries * (at + 1) / nodes * len]
     }
 
-    /// The least key of node number `at`: its LOW fence.
+    /// The lowest key of node number `at`, which is the node's LOW fence.
     fn low(&self, index: &Index, at: usize) -> Vec<u8> {
         match at {
             0 => vec![0; index.shape.key_bytes],
@@ -81,7 +80,7 @@ impl Level<'_> {
         image[VERSION_AT..VERSION_AT + 8].copy_from_slice(&version.word().to_le_bytes());
     }
 
-    /// The entries of the level above.
+    /// The entries of the next higher level: one separator for each node of this level.
     pub fn separators(&self, index: &Index) -> Vec<u8> {
         let mut above =
             Vec::with_capacity(self.nodes.len() * (index.shape.key_bytes + CHILD_BYTES));

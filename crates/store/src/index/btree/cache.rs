@@ -1,9 +1,9 @@
-//! The inner nodes of ordered indexes that a thread remembers.
+//! A thread's cache of the inner nodes of ordered indexes.
 //!
-//! Invariant: a remembered node is never trusted. The node that it leads to says itself which keys it covers.
-//! If the key is not among them, the path is forgotten and read anew. A node that was read replaces its
-//! earlier image. The cache holds at most `NODES_MAX` nodes of each index, and forgets all of them when it is
-//! full.
+//! Invariant: a cached node is never trusted. The node to which it leads states which keys it covers. If the wanted
+//! key is not among these keys, the cached path is dropped and read again. A node that was read replaces its
+//! earlier image. The cache holds at most `NODES_MAX` nodes of each index, and drops all nodes of the index when it
+//! is full.
 
 use super::inner::{NO_NODE, Rest, Searched};
 use super::seek::Seek;
@@ -13,35 +13,35 @@ use crate::schema::INDEX_KEY_BYTES_MAX;
 use std::collections::BTreeMap;
 use tarn_fabric::address::Address;
 
-/// The most inner nodes of one index that a thread remembers.
+/// The maximum number of inner nodes of one index that a thread caches.
 const NODES_MAX: usize = 1 << 16;
 
-/// The remembered nodes of one index.
+/// The cached nodes of one index.
 #[derive(Default)]
 struct Tree {
     nodes: Vec<Searched>,
-    /// The rest of each node.
+    /// The parts of the nodes that a search seldom needs.
     rests: Vec<Rest>,
-    /// The position of the root, if it is remembered.
+    /// The position of the root, if the root is cached.
     root: Option<u32>,
     free: Vec<u32>,
     by_address: BTreeMap<u64, u32>,
 }
 
-/// A pointer to a node, with the fence LOW that the node must have if it still is the same node: LOW does not
-/// change as long as a node lives. A node that was split since then begins there as before, and its other
-/// half is found along NEXT. A node that died and serves again begins anywhere; NEXT leads from there through
+/// A pointer to a node, with the LOW fence that the node must have if it is still the same node. LOW does not
+/// change as long as the node is not merged away. A node that was split since then still begins at LOW, and its
+/// other half is found along NEXT. A dead node that is used again may begin at any key, and its NEXT leads through
 /// another part of the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lead {
     /// The node's address.
     pub address: Address,
-    /// The node's LOW: the separator, or the HIGH of the node before it. It is padded.
+    /// The node's LOW, padded. This LOW was read as the node's separator, or as the HIGH of the node before it.
     pub low: KeyBytes,
 }
 
 impl Lead {
-    /// A lead to no node.
+    /// A pointer to no node.
     pub const NONE: Lead = Lead { address: Address::NULL, low: [0; INDEX_KEY_BYTES_MAX] };
 
     fn new(address: Address, low: &[u8]) -> Lead {
@@ -50,55 +50,56 @@ impl Lead {
         Lead { address, low: bytes }
     }
 
-    /// A lead to the root, which covers all keys.
+    /// A pointer to the root, which covers all keys.
     pub fn root(index: &Index) -> Lead {
         Lead::new(index.root, &[])
     }
 
-    /// A lead along NEXT.
+    /// A pointer to the node to which NEXT of `node` leads.
     pub fn after(node: Node<'_>) -> Lead {
         Lead::new(node.next(), node.high().unwrap_or_default())
     }
 
-    /// Whether the node that was read there is the node that was meant.
+    /// Whether `node`, which was read at this address, is the intended node.
     pub fn is_to(&self, node: Node<'_>) -> bool {
         let low = node.low();
         self.low[..low.len()] == *low
     }
 }
 
-/// The next step towards a key.
+/// The next step of a walk towards a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// This inner node, or the root, must be read first.
     Read(Lead),
-    /// The nodes of the wanted level are believed to be known, and were noted; this is the first of them.
+    /// The addresses of the wanted nodes were found in the cache and noted. The pointer leads to the first of these
+    /// nodes.
     There(Lead),
 }
 
-/// The inner nodes of all indexes that a thread remembers.
+/// A thread's cache of the inner nodes of all indexes.
 #[derive(Default)]
 pub struct TreeCache {
     trees: Vec<Tree>,
 }
 
-/// The nodes that a walk wants to see.
+/// The nodes that a walk wants to read.
 #[derive(Clone, Copy)]
 pub struct Course<'a> {
     /// The key that the first node covers.
     pub key: &'a [u8],
-    /// The last key of interest, in the direction of the walk.
+    /// The last wanted key, in the direction of the walk.
     pub last: &'a [u8],
-    /// Whether the walk goes towards lesser keys.
+    /// Whether the walk goes towards lower keys.
     pub backward: bool,
-    /// The most nodes: the first and those after it.
+    /// The maximum number of nodes, with the first node included.
     pub nodes: usize,
     /// The level of the nodes.
     pub level: u8,
 }
 
 impl TreeCache {
-    /// An empty cache for this many indexes.
+    /// Creates an empty cache for this many indexes.
     pub fn new(indexes: usize) -> TreeCache {
         TreeCache { trees: (0..indexes).map(|_| Tree::default()).collect() }
     }
@@ -110,7 +111,7 @@ impl TreeCache {
         let Some(root) = tree.root else { return Way::Read(Lead::root(index)) };
         let mut at = root as usize;
         if tree.nodes[at].level < course.level {
-            return Way::Read(Lead::root(index)); // the tree is not that high
+            return Way::Read(Lead::root(index)); // the tree has fewer levels
         }
         if tree.nodes[at].level == course.level {
             found.push(index.root);
@@ -119,7 +120,7 @@ impl TreeCache {
         loop {
             let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
             let Some(child) = node.child_of(rest, course.key) else {
-                // The node does not cover the key: it is another node by now.
+                // The cached node does not cover the key, so the node in memory is now another node.
                 return Way::Read(Lead::new(Address::from_word(node.address), rest.low()));
             };
             if node.level == course.level + 1 {
@@ -131,7 +132,7 @@ impl TreeCache {
                 return Way::Read(tree.lead(at, child, course.key.len()));
             };
             if tree.nodes[kid].level + 1 != tree.nodes[at].level {
-                // A dead node serves another level by now. Either image may be old: both are forgotten.
+                // A dead node is now used at another level. Either cached image may be old, so both are dropped.
                 let address = Address::from_word(tree.nodes[at].address);
                 let stale = Lead::new(address, tree.rests[at].low());
                 tree.remove(kid);
@@ -142,10 +143,10 @@ impl TreeCache {
         }
     }
 
-    /// Notes the nodes that `course` wants below an inner node that has just been learned and covers its key,
-    /// or returns the child to read. Remembered nodes further below are not believed. So a walk that has read
-    /// a node gets below it even if no remembered node leads to it. Its separator may be missing in the level
-    /// above, as the new half's is after a split.
+    /// Notes the nodes that `course` wants below an inner node that was just read and covers the key, or returns
+    /// the child to read. Cached nodes further below are not used. So a walk that has read a node continues below
+    /// this node even if no cached node leads to that node. The node's separator may be missing in the level above,
+    /// as it is after a split for the new half.
     pub fn below(
         &self,
         index: &Index,
@@ -158,7 +159,7 @@ impl TreeCache {
             let child = tree.nodes[at].child_of(&tree.rests[at], course.key)?;
             Some((at, child))
         });
-        // Without such a child the node is not on the way to the key: the walk begins anew.
+        // Without such a child the node is not on the way to the key, so the walk begins again at the root.
         let Some((at, child)) = child else { return Way::Read(Lead::root(index)) };
         let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
         let lead = tree.lead(at, child, course.key.len());
@@ -169,8 +170,8 @@ impl TreeCache {
         Way::There(lead)
     }
 
-    /// Finds the leaves of looked-up keys. It goes level by level for all keys together, so that their memory
-    /// accesses overlap. A key whose way is not remembered is left without an address.
+    /// Finds the leaves for several keys. The search processes all keys level by level, so that their memory
+    /// accesses overlap. If the path of a key is not cached, the key's address stays null.
     pub fn locate_all(&mut self, index: &Index, seeks: &mut [Seek]) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let root = tree.root.unwrap_or(NO_NODE);
@@ -201,7 +202,7 @@ impl TreeCache {
         }
     }
 
-    /// Remembers an inner node that was read.
+    /// Adds an inner node that was read to the cache.
     pub fn learn(&mut self, index: &Index, address: Address, node: Node<'_>) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         if tree.by_address.len() >= NODES_MAX {
@@ -225,7 +226,7 @@ impl TreeCache {
         }
     }
 
-    /// Forgets the nodes on the way to `key` at `level` and above, so that they are read anew.
+    /// Drops the nodes on the way to `key` at `level` and above, so that they are read again.
     pub fn forget(&mut self, index: &Index, key: &[u8], level: u8) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let mut at = tree.known(index.root);
@@ -238,7 +239,7 @@ impl TreeCache {
         }
     }
 
-    /// Forgets one node, if it is remembered.
+    /// Drops one node, if it is cached.
     pub fn forget_node(&mut self, index: &Index, address: Address) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         if let Some(at) = tree.known(address) {
@@ -246,8 +247,8 @@ impl TreeCache {
         }
     }
 
-    /// Forgets the remembered parent, at `level`, of the node that covers `key`. Images may be of different
-    /// times: where levels do not fall along the way, nothing is forgotten.
+    /// Drops the cached parent, at `level`, of the node that covers `key`. Cached images may be from different
+    /// times. If levels do not decrease along the way, nothing is dropped.
     pub fn forget_parent(&mut self, index: &Index, key: &[u8], level: u8) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let mut at = tree.known(index.root);
@@ -266,12 +267,12 @@ impl Tree {
         self.by_address.get(&address.to_word()).map(|&at| at as usize)
     }
 
-    /// The lead to a child of a remembered node.
+    /// The pointer to a child of a cached node.
     fn lead(&self, at: usize, child: usize, key_bytes: usize) -> Lead {
         Lead::new(self.nodes[at].child(child), self.rests[at].key(child, key_bytes))
     }
 
-    /// The position of a child of a remembered node, if the child is remembered too.
+    /// The position of a child of a cached node, if the child is cached too.
     #[inline]
     fn kid_of(&mut self, at: usize, child: usize) -> Option<usize> {
         let address = self.nodes[at].child(child);
@@ -289,8 +290,8 @@ impl Tree {
         Some(kid)
     }
 
-    /// The position of the remembered child, towards `key`, of a node of `level`; [`NO_NODE`] if there is
-    /// none.
+    /// The position of the cached child on the way to `key`, for a node of `level`. Returns [`NO_NODE`] if that
+    /// child is not cached.
     #[inline]
     fn next_of(&mut self, at: usize, level: u8, key: &[u8]) -> u32 {
         let node = &self.nodes[at];
@@ -313,7 +314,7 @@ impl Tree {
     }
 }
 
-/// Notes the children of a node from `child` on, as far as the course goes.
+/// Notes the children of a node from `child` on, up to the end of the course.
 fn note(
     node: &Searched,
     rest: &Rest,
@@ -323,7 +324,8 @@ fn note(
     found.push(node.child(child));
     for more in 1..course.nodes {
         if course.backward {
-            // The node before ends where this one begins. It is wanted only if that is beyond the last key.
+            // The previous node ends where this node begins. The previous node is wanted only if this node begins
+            // beyond the last key.
             let Some(at) = child.checked_sub(more) else { return };
             if !node.is_beyond(rest, at + 1, course.last) {
                 return;
@@ -339,7 +341,7 @@ fn note(
     }
 }
 
-/// The slots of an inner node, sorted by key, for code that changes a node.
+/// The slots of an inner node, sorted by key. Code that changes a node uses it.
 pub fn sorted_slots(node: Node<'_>) -> Vec<usize> {
     let mut slots: Vec<usize> = Bits(node.bitmap()).collect();
     slots.sort_unstable_by(|&one, &other| node.key(one).cmp(node.key(other)));
@@ -358,7 +360,7 @@ mod tests {
         Address::new(GroupId(0), number * 1024)
     }
 
-    /// An index of keys of 8 bytes; its root is at 1.
+    /// An index with keys of 8 bytes. The root's address is 1.
     fn index() -> Index {
         let schema =
             IndexSchema { name: "by_key".into(), parts: vec![IndexPart::Key], unique: true };
@@ -374,8 +376,8 @@ mod tests {
         bytes
     }
 
-    /// Reads the nodes that the cache asks for, as memory has them, until it leads to the leaf. Returns the
-    /// number of READs.
+    /// Reads the nodes that the cache requests from `memory`, until the cache leads to the leaf. Returns the number
+    /// of READs.
     fn reads(cache: &mut TreeCache, index: &Index, memory: &BTreeMap<u64, Vec<u8>>) -> usize {
         let key = 7u64.to_be_bytes();
         let course = Course { key: &key, last: &key, backward: false, nodes: 1, level: 0 };
@@ -395,7 +397,7 @@ mod tests {
         panic!("it reads for ever")
     }
 
-    /// A node that was merged away serves two levels higher by now, and its old image is remembered.
+    /// A node that was merged away is now used two levels higher, and the cache still has its old image.
     #[test]
     fn a_remembered_child_of_another_level_is_read_anew() {
         let index = index();
@@ -410,7 +412,7 @@ mod tests {
         assert_eq!(reads(&mut cache, &index, &memory), 0);
     }
 
-    /// Two dead nodes serve other levels by now, and their remembered images lead to each other.
+    /// Two dead nodes are now used at other levels, and their cached images lead to each other.
     #[test]
     fn cached_nodes_in_a_circle_do_not_trap_a_walk() {
         let index = index();

@@ -1,9 +1,9 @@
-//! Changes of nodes: images in, images out.
+//! Changes of index nodes: each function takes images of nodes and produces new images.
 //!
-//! Invariants: all functions are pure functions of images, so that a split is the same on every compute node.
-//! A slot that was in use before is not filled, except in a root that splits. So a write into a node replaces
-//! nothing that the node's old BITMAP counts. Together the images after a change cover the same keys as those
-//! before, and hold the same entries.
+//! Invariant: all functions are pure functions of images, so that a split gives the same result on every compute
+//! node. A slot that was in use before is not overwritten, except in a root that splits. So a write into a node
+//! changes no slot that the node's old BITMAP marks as used. Together, the images after a change cover the same
+//! keys as the images before, and hold the same entries.
 
 use crate::layout::node::{
     BITMAP_AT, BOUNDED, Bits, CHILD_BYTES, DEAD, LOW_AT, META_AT, NEXT_AT, Node, NodeShape,
@@ -11,7 +11,7 @@ use crate::layout::node::{
 };
 use tarn_fabric::address::Address;
 
-/// When a node is split where keys are appended, one of this many entries moves.
+/// The divisor that gives the number of moved entries when a node is split because keys are appended at its end.
 const APPENDED_SHARE: usize = 8;
 
 /// The image of a node, to be changed.
@@ -35,7 +35,7 @@ impl<'a> NodeMut<'a> {
         self.bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Sets level and tree, and marks the node as alive.
+    /// Sets the level and the tree number, and marks the node as alive.
     pub fn set_kind(&mut self, level: u8, tree: u16) {
         let [low, high] = tree.to_le_bytes();
         let bounded = self.bytes[META_AT + 1] & BOUNDED;
@@ -47,17 +47,17 @@ impl<'a> NodeMut<'a> {
         self.set_word(NEXT_AT, next.to_word());
     }
 
-    /// Sets which slots are in use.
+    /// Sets BITMAP, which says which slots are in use.
     pub fn set_bitmap(&mut self, bitmap: u64) {
         self.set_word(BITMAP_AT, bitmap);
     }
 
-    /// Sets the groups of slots of which an entry may lie elsewhere.
+    /// Sets STRAYS, which says which groups of slots have an entry that may lie elsewhere.
     pub fn set_strays(&mut self, strays: u64) {
         self.set_word(STRAYS_AT, strays);
     }
 
-    /// Computes STRAYS anew from the entries, after some entries went.
+    /// Recomputes STRAYS from the entries, after some entries were removed.
     fn count_strays(&mut self) {
         let (node, shape) = (self.node(), self.shape);
         let stray = |slot: usize| {
@@ -99,7 +99,7 @@ impl<'a> NodeMut<'a> {
         &mut self.bytes[at..at + len]
     }
 
-    /// Adds entries, given as slots, to those that the node has. Returns whether there was room.
+    /// Adds entries, given as slots, to the node's entries. Returns whether there was room for all of them.
     pub fn add_slots<'s>(&mut self, slots: impl Iterator<Item = &'s [u8]>) -> bool {
         let (node, shape) = (self.node(), self.shape);
         let (level, mut bitmap, mut strays) = (node.level(), node.bitmap(), node.strays());
@@ -116,7 +116,7 @@ impl<'a> NodeMut<'a> {
         true
     }
 
-    /// Becomes a node with these slots of another node of its level, in their order.
+    /// Fills this node with these slots of another node of the same level, in their order.
     fn take_slots(&mut self, from: Node<'_>, image: &[u8], slots: &[usize]) {
         let (level, shape) = (from.level(), self.shape);
         let bytes = |&slot: &usize| {
@@ -129,7 +129,7 @@ impl<'a> NodeMut<'a> {
         assert!(has_room, "entries of one node fit another");
     }
 
-    /// Enters a child. Returns its slot, or `None` if there is no room.
+    /// Adds a child. Returns its slot, or `None` if no slot is free.
     pub fn post(&mut self, key: &[u8], child: Address) -> Option<usize> {
         let bitmap = self.node().bitmap();
         let slot = bitmap.trailing_ones() as usize;
@@ -152,17 +152,17 @@ impl<'a> NodeMut<'a> {
 /// The place where a node is split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut<'k> {
-    /// About in the middle, so that there is room for this key.
+    /// The node is split about in the middle, so that this key has room in its half.
     For(&'k [u8]),
-    /// So that a node begins at this key, which is above the node's first key. Either half may be empty.
+    /// The split makes a node begin at this key, which is above the node's first key. Either half may be empty.
     Before(&'k [u8]),
 }
 
 impl Cut<'_> {
-    /// Returns how many of a node's entries stay, in the order of `slots`, and the separator.
+    /// Returns the number of a node's entries that stay, in the order of `slots`, and the separator.
     ///
     /// # Panics
-    /// If there are fewer than two entries and no separator was given: our bug.
+    /// If the node has fewer than two entries and no separator was given (a bug of Tarn).
     fn of(self, node: Node<'_>, slots: &[usize]) -> (usize, Vec<u8>) {
         match self {
             Cut::For(key) => {
@@ -178,7 +178,7 @@ impl Cut<'_> {
     }
 }
 
-/// Returns how many of a node's entries, in the order of `slots`, stay when it is split for `key`.
+/// Returns the number of a node's entries, in the order of `slots`, that stay when the node is split for `key`.
 fn staying(node: Node<'_>, slots: &[usize], key: &[u8]) -> usize {
     let count = slots.len();
     let appends = slots.last().is_some_and(|&last| node.key(last) < key);
@@ -186,11 +186,11 @@ fn staying(node: Node<'_>, slots: &[usize], key: &[u8]) -> usize {
     count - moving
 }
 
-/// Splits `left`, whose old bytes are in `image`: the upper entries go to `right`, which lies at `address`.
+/// Splits `left`, whose old bytes are in `image`. The upper entries go to `right`, whose address is `address`.
 /// Returns the separator.
 ///
 /// # Panics
-/// If there are fewer than two entries and no separator was given: our bug.
+/// If the node has fewer than two entries and no separator was given (a bug of Tarn).
 pub fn split(
     (left, image): (&mut NodeMut<'_>, &[u8]),
     (right, address): (&mut NodeMut<'_>, Address),
@@ -212,10 +212,11 @@ pub fn split(
     separator
 }
 
-/// Splits a root, whose old bytes are in `image`: its entries go to two new nodes, which become its children.
+/// Splits a root, whose old bytes are in `image`. The root's entries go to two new nodes, which become its
+/// children.
 ///
 /// # Panics
-/// If there are fewer than two entries and no separator was given: our bug.
+/// If the root has fewer than two entries and no separator was given (a bug of Tarn).
 pub fn split_root<'a>(
     (root, image): (&mut NodeMut<'_>, &[u8]),
     (left, left_at): (&mut NodeMut<'a>, Address),
@@ -241,8 +242,8 @@ pub fn split_root<'a>(
     root.set_strays(0);
 }
 
-/// Moves the entries of `right`, whose old bytes are in `image`, to the node before it, and marks `right` as
-/// dead. Returns whether there was room.
+/// Moves the entries of `right`, whose old bytes are in `image`, to the node before it, and marks `right` as dead.
+/// Returns whether that node had room for the entries.
 pub fn merge(left: &mut NodeMut<'_>, (right, image): (&mut NodeMut<'_>, &[u8])) -> bool {
     let shape = left.shape;
     let moving = Node::new(shape, image);
@@ -275,7 +276,7 @@ mod tests {
         Address::new(GroupId(0), offset)
     }
 
-    /// A node of this level with these entries, in slots that the seed chooses.
+    /// Builds a node of this level with these entries, in slots that the seed chooses.
     fn node(shape: &NodeShape, level: u8, entries: &BTreeMap<u64, u64>, seed: u64) -> Vec<u8> {
         let mut bytes = vec![0xa5; shape.node_bytes];
         bytes[..shape.header_bytes].fill(0);
@@ -297,7 +298,7 @@ mod tests {
         bytes
     }
 
-    /// Whether every entry of a leaf lies where a lookup finds it.
+    /// Whether every entry of a leaf lies in a slot where a lookup finds it.
     fn are_at_home(node: Node<'_>, shape: &NodeShape) -> bool {
         let at_home = |slot: usize| {
             let home = shape.home(node.key(slot));
@@ -327,8 +328,8 @@ mod tests {
     }
 
     proptest! {
-        /// A split keeps every entry, and the fences meet. Merging both halves gives back the entries as they
-        /// were.
+        /// A split keeps every entry, and the fences of both halves meet. Merging the two halves restores the
+        /// original entries.
         #[test]
         fn a_split_and_a_merge_are_inverse(
             shape in shapes(),

@@ -1,21 +1,22 @@
-//! Inner nodes as a thread remembers them: decoded, sorted, in few cache lines.
+//! A thread's cached form of an inner index node: decoded, sorted, in few cache lines.
 //!
-//! Invariant: the separators and children of an inner node lie in pairs, ascending, four pairs in a line. The
-//! first separator of each line is also noted apart, in two lines for a node. So a search takes two memory
-//! accesses that depend on one another. This is the search that finds a leaf among millions. Rao and Ross,
-//! "Making B+-trees cache conscious in main memory", SIGMOD 2000, save lines in the same spirit. Keys beyond
-//! 8 bytes are also compared in full.
+//! Invariant: the separators and children of an inner node are stored as pairs, in ascending order, four pairs in a
+//! line. The first separator of each line is also stored in a separate array, which takes two lines for each node.
+//! So a search takes only two dependent memory accesses. Such a search finds one leaf among millions. Rao and Ross,
+//! "Making B+-trees cache conscious in main memory", SIGMOD 2000, reduce the number of cache lines by a similar
+//! layout. Keys longer than 8 bytes are also compared in full.
 
 use super::cache::sorted_slots;
 use crate::layout::node::{Node, first_of};
 use tarn_fabric::address::Address;
 
-/// The most separators of a remembered node: a node of 1 KiB has 60 slots of 16 bytes or more.
+/// The maximum number of separators of a cached node. A node of 1 KiB has at most 60 slots, because a slot has 16
+/// bytes or more.
 const PAIRS_MAX: usize = 64;
-/// Pairs in a line.
+/// The number of pairs in a line.
 const LINE_PAIRS: usize = 4;
 const LINES: usize = PAIRS_MAX / LINE_PAIRS;
-/// Stands for a node that is not remembered.
+/// The position that means that a node is not cached.
 pub const NO_NODE: u32 = u32::MAX;
 
 /// A separator's first word, and the child's address.
@@ -25,7 +26,7 @@ struct Pair {
     child: u64,
 }
 
-/// The value of pairs behind the last one.
+/// The value of the unused pairs behind the last used pair.
 const NO_PAIR: Pair = Pair { first: u64::MAX, child: 0 };
 
 #[derive(Clone, Copy)]
@@ -35,15 +36,15 @@ struct Line([Pair; LINE_PAIRS]);
 /// The part of a node that a search touches.
 #[repr(align(64))]
 pub struct Searched {
-    /// The first word of each line in use, then the greatest number.
+    /// The first word of each used line; the other elements are the greatest number.
     heads: [u64; LINES],
     lines: [Line; LINES],
-    /// The positions where the children are remembered, as far as known.
+    /// The cache positions of the children, if they are known.
     kids: [u32; PAIRS_MAX],
-    /// The node's address; null: the entry is unused.
+    /// The node's address. The address is null if this cache entry is unused.
     pub address: u64,
     count: u8,
-    /// The node's level; 0: the entry is unused.
+    /// The node's level. The level is 0 if this cache entry is unused.
     pub level: u8,
 }
 
@@ -60,17 +61,17 @@ impl Default for Searched {
     }
 }
 
-/// The part of a node that a search needs only now and then.
+/// The part of a node that a search seldom needs.
 #[derive(Default)]
 pub struct Rest {
     low: Vec<u8>,
     high: Option<Vec<u8>>,
-    /// The separators, one after the other.
+    /// The bytes of all separators, in ascending order.
     keys: Vec<u8>,
 }
 
 impl Rest {
-    /// The rest of a node that was read.
+    /// Builds this part from a node that was read.
     pub fn of(node: Node<'_>) -> Rest {
         let slots = sorted_slots(node);
         Rest {
@@ -90,14 +91,14 @@ impl Rest {
         &self.low
     }
 
-    /// Separator number `at`.
+    /// The separator with number `at`.
     pub fn key(&self, at: usize, len: usize) -> &[u8] {
         &self.keys[at * len..(at + 1) * len]
     }
 }
 
 impl Searched {
-    /// The searched part of a node that was read.
+    /// Builds the searched part of a node that was read.
     pub fn of(address: Address, node: Node<'_>) -> Searched {
         let mut searched =
             Searched { address: address.to_word(), level: node.level(), ..Searched::default() };
@@ -125,34 +126,35 @@ impl Searched {
         Address::from_word(self.lines[at / LINE_PAIRS].0[at % LINE_PAIRS].child)
     }
 
-    /// The position where child number `at` is remembered, if it is known.
+    /// The cache position of child number `at`, if it is known.
     #[inline]
     pub fn kid(&self, at: usize) -> u32 {
         self.kids[at]
     }
 
-    /// Notes the position where child number `at` is remembered.
+    /// Stores the cache position of child number `at`.
     pub fn set_kid(&mut self, at: usize, kid: u32) {
         self.kids[at] = kid;
     }
 
-    /// The line of the last separator whose first word is not beyond `first`.
+    /// The line that contains the last separator whose first word is at most `first`.
     #[inline]
     pub fn line_of(&self, first: u64) -> usize {
         self.heads.partition_point(|&head| head <= first).saturating_sub(1)
     }
 
-    /// Does the same as [`Searched::child_of`], for keys of one word, in the line that [`Searched::line_of`]
-    /// names.
+    /// Does the same as [`Searched::child_of`] for keys of one word, in the line that [`Searched::line_of`]
+    /// returned.
     #[inline]
     pub fn child_in(&self, line: usize, first: u64) -> Option<usize> {
         let pairs = &self.lines[line % LINES].0;
         let upto = pairs.iter().map(|pair| usize::from(pair.first <= first)).sum::<usize>();
-        // Only for the greatest of all keys the pairs behind the last one are counted too.
+        // Only for the greatest possible key does the sum also count the unused pairs. `min` corrects the sum for
+        // that key.
         (line * LINE_PAIRS + upto).min(self.count()).checked_sub(1)
     }
 
-    /// The child whose separator is the last that is not beyond `key`.
+    /// The child with the greatest separator that is at most `key`.
     #[inline]
     pub fn child_of(&self, rest: &Rest, key: &[u8]) -> Option<usize> {
         let first = first_of(key);
@@ -189,7 +191,7 @@ mod tests {
     use crate::layout::node::NodeShape;
     use tarn_fabric::address::GroupId;
 
-    /// An inner node with separators 10, 20, … of `key_bytes`, out of order.
+    /// Builds an inner node with the separators 10, 20, … of `key_bytes` bytes, in unsorted order.
     fn node(shape: &NodeShape, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; shape.node_bytes];
         let mut node = NodeMut::new(shape, &mut bytes);

@@ -1,22 +1,22 @@
-//! The slots of a node in the order of their keys, as a scan shows a leaf.
+//! Sorts the slots of a node by their keys, so that a scan returns a leaf's entries in order.
 //!
-//! Invariant: the order holds each slot in use whose key lies in the range asked for, once, ascending. Slots
-//! lie where their keys hash to, so every scan sorts them. Keys of one word are sorted by their distances
-//! from LOW, without comparing most of them.
+//! Invariant: the order contains each used slot whose key lies in the requested range once, ascending. Slots lie
+//! where their keys hash to, so every scan must sort them. Keys of one word are sorted by their distances from LOW,
+//! so that most keys are never compared.
 
 use crate::layout::node::{Node, SLOTS_MAX, first_of};
 
-/// Bits of a slot's number.
+/// The number of bits of a slot's number.
 const SLOT_BITS: u32 = SLOTS_MAX.ilog2();
 
-/// Slots in the order of their keys. The memory is kept for the next leaf.
+/// The slots of a leaf in the order of their keys. Its memory is reused for the next leaf.
 #[derive(Default)]
 pub struct Order {
     slots: Vec<u8>,
 }
 
 impl Order {
-    /// Fills the order with the slots of a node whose keys are in `from..=to`.
+    /// Fills the order with those slots of a node whose keys are in `from..=to`.
     pub fn fill(&mut self, node: Node<'_>, from: &[u8], to: &[u8]) {
         self.slots.clear();
         if let (Ok(from), Ok(to)) = (<[u8; 8]>::try_from(from), <[u8; 8]>::try_from(to)) {
@@ -32,8 +32,8 @@ impl Order {
         });
     }
 
-    /// Does the same as [`Order::fill`] for keys of one word. A key's distance from LOW and its slot are
-    /// sorted as one number, if they fit.
+    /// Does the same as [`Order::fill`] for keys of one word. This function combines a key's distance from LOW and
+    /// the slot's number into one number, if both values fit, and sorts these numbers.
     fn fill_by_words(&mut self, node: Node<'_>, (from, to): (u64, u64)) {
         let (low, width) = (first_of(node.low()), to.wrapping_sub(from));
         let (mut numbers, mut count, mut all) = ([0; SLOTS_MAX + 1], 0, 0);
@@ -63,13 +63,13 @@ impl Order {
     }
 }
 
-/// The number of buckets of [`sort_spread`]; [`CROWD`] is the most numbers of a bucket that it puts in order
-/// itself.
+/// The number of buckets of [`sort_spread`]. [`CROWD`] is the maximum number of elements in a bucket that this
+/// function sorts itself.
 const BUCKETS: usize = 64;
 const CROWD: u8 = 8;
 
-/// Sorts a leaf's numbers. Each goes to the place that its distance from the least gives it; then neighbours
-/// are put in order. Numbers that are not spread out are sorted by comparison.
+/// Sorts the numbers of a leaf. The sort puts each number near the position that its distance from the least number
+/// suggests, and then sorts neighbours. Numbers that are not spread evenly are sorted by comparison.
 fn sort_spread(numbers: &mut [u64]) {
     assert!(numbers.len() <= SLOTS_MAX);
     let (least, most) = numbers

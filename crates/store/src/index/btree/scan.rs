@@ -1,13 +1,13 @@
-//! A scan of an ordered index as a state machine: it plans READs into the caller's round, and takes in their
+//! A scan of an ordered index as a state machine: it plans READs into the caller's round, and processes their
 //! results.
 //!
-//! Invariants: a leaf counts if its head was free, and the same before and after its slots were read. It must
-//! also be alive, of this tree, and cover the key that the scan has come to. So the leaves that a scan
-//! reports cover its range without a gap, from the beginning to the last entry that it shows. A transaction
-//! that protects these leaves keeps out phantoms. The scan does not believe where inner nodes lead. Beyond a
-//! node's end, of whatever level, it follows NEXT; anything else sends it back to the root. From an inner
-//! node that it has read and that covers the key, it goes down (Lehman and Yao, TODS 1981). If it asked the
-//! level above once more, it would not be led to a node that is not posted there.
+//! Invariant: a leaf is accepted if its head was free, and the same before and after its slots were read. An
+//! accepted leaf must also be alive, belong to this tree, and cover the key that the scan has reached. So the
+//! accepted leaves cover the scan's range without a gap, from the beginning to the last entry that the scan
+//! returns. A transaction that protects these leaves excludes phantoms. The scan does not trust the pointers of
+//! inner nodes. If a node of any level ends before the key, the scan follows NEXT. Any other mismatch sends the
+//! scan back to the root. From an inner node that it has read and that covers the key, the scan goes down (Lehman
+//! and Yao, TODS 1981). The scan does not read the level above again, because a node may not be posted there yet.
 
 use super::cache::{Course, Lead, TreeCache, Way};
 use super::order::Order;
@@ -20,63 +20,65 @@ use crate::schema::{INDEX_KEY_BYTES_MAX, IndexId};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// The most leaves that one round of a scan reads.
+/// The maximum number of leaves that one round of a scan reads.
 const LEAVES_AHEAD: usize = 8;
-/// A scan gives up once it was sent back to the root this often.
+/// The maximum number of times that a scan returns to the root before it aborts.
 const DETOURS_MAX: u8 = 16;
-/// The bytes of LOCK and VERSION.
+/// The number of bytes of LOCK and VERSION.
 pub const HEAD_BYTES: usize = 16;
 
-/// The context that scans work in.
+/// The data that scans use on their thread.
 #[derive(Clone, Copy)]
 pub struct Near<'a> {
-    /// Where groups lie.
+    /// The map of replica groups to memory nodes.
     pub groups: &'a ThreadGroups,
-    /// Requests to change a tree's shape.
+    /// The requests to change a tree's shape.
     pub works: &'a TreeWorks,
-    /// Whether a remembered way is checked against the leaf's fences. False is a planted bug.
+    /// Whether a cached path is checked against the leaf's fences. False is a planted bug.
     pub checks_fences: bool,
 }
 
 /// A leaf that was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Visit {
-    /// The address of its LOCK word.
+    /// The address of the leaf's LOCK word.
     pub address: Address,
-    /// Its version.
+    /// The leaf's version.
     pub version: Version,
 }
 
-/// A change that the transaction itself has made. Its scans show the change.
+/// A change that the transaction itself has made. The transaction's scans include the changes that the transaction
+/// itself has made.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
     /// The index.
     pub index: IndexId,
     /// The key of the entry.
     pub key: KeyBytes,
-    /// The slot of a new entry in the round's buffer; `None`: the entry goes.
+    /// The slot of a new entry in the round's buffer. `None` means that the entry is removed.
     pub slot: Option<BufferOffset>,
 }
 
 /// The state of a scan after a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The scan is not at its end: plan again.
+    /// The scan is not finished: the caller plans the next round.
     More,
-    /// All entries are there.
+    /// All entries of the scan were found.
     Done,
-    /// A node is locked or was being changed: abort. The field is its lock, if one was seen.
+    /// A node is locked or was being changed, so the transaction must abort. The field is the node's lock, if a
+    /// lock was seen.
     Unstable(Option<(Address, u64)>),
-    /// The tree changes faster than it can be followed: abort.
+    /// The tree changes faster than the scan can follow, so the transaction must abort.
     Lost,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Step {
-    /// The leaf of the cursor must be located.
+    /// The leaf that covers the cursor must be located.
     #[default]
     Locate,
-    /// The leaf of the cursor and those after it were found, and must be read.
+    /// The leaf that covers the cursor and the leaves after it were located, and must be read.
     Found(Lead),
     /// This inner node, or the root, must be read.
     Inner(Lead),
@@ -92,26 +94,26 @@ struct Planned {
     bytes: usize,
 }
 
-/// One scan. Its memory is kept for a scan of the next transaction.
+/// One scan. Its allocated memory is kept for a scan of the next transaction.
 pub struct ScanState {
     /// The index.
     pub index: u16,
-    /// The entries so far: leaf slots in the round's buffer, in the order of the scan.
+    /// The entries found so far, as positions of leaf slots in the round's buffer, in the order of the scan.
     pub items: Vec<BufferOffset>,
-    /// Whether all entries are there.
+    /// Whether all entries of the scan were found.
     pub is_done: bool,
     backward: bool,
     limit: usize,
     /// The key that the next leaf covers.
     cursor: KeyBytes,
-    /// The end of the range, included.
+    /// The end of the range, inclusive.
     last: KeyBytes,
     step: Step,
     planned: Vec<Planned>,
     found: Vec<Address>,
     order: Order,
     detours: u8,
-    /// How many leaves in a row ended before the cursor.
+    /// The number of successive leaves that ended before the cursor.
     hops: u8,
 }
 
@@ -135,8 +137,8 @@ impl Default for ScanState {
     }
 }
 
-/// Adds the READs of a node: its first line, its other lines, then LOCK and VERSION once more. Returns where
-/// the image lies.
+/// Adds the READs of a node: first its first line, then its other lines, then LOCK and VERSION again. Returns the
+/// position of the image.
 pub fn plan_node(
     groups: &ThreadGroups,
     round: &mut Round,
@@ -150,10 +152,10 @@ pub fn plan_node(
     at
 }
 
-/// Checks that a node read by [`plan_node`] was free, or locked by `me`, and the same throughout.
+/// Checks that a node read by [`plan_node`] was free, or locked by `me`, and did not change during the READs.
 ///
 /// # Errors
-/// If it was not, with the lock, if one was seen.
+/// If the node was locked or changed. The error contains the node's lock, if a lock was seen.
 pub fn settle_node(
     round: &Round,
     (address, at, bytes): (Address, BufferOffset, usize),
@@ -171,7 +173,7 @@ pub fn settle_node(
 }
 
 impl ScanState {
-    /// Begins a scan between two keys, both included.
+    /// Begins a scan between two keys. The first and the last key belong to the range.
     pub fn start(
         &mut self,
         index: IndexId,
@@ -216,12 +218,12 @@ impl ScanState {
         self.planned.push(Planned { address, at, bytes });
     }
 
-    /// The nodes that the scan reads in the round that was planned last.
+    /// The nodes that the scan reads in the most recently planned round.
     pub fn planned(&self) -> impl Iterator<Item = Address> {
         self.planned.iter().map(|planned| planned.address)
     }
 
-    /// Follows `way` to the leaf of the cursor and those after it.
+    /// Follows `way` to the leaf that covers the cursor and to the leaves after it.
     #[inline]
     fn go(&mut self, index: &Index, way: impl FnOnce(Course<'_>, &mut Vec<Address>) -> Way) {
         self.found.clear();
@@ -236,8 +238,8 @@ impl ScanState {
         };
     }
 
-    /// Takes in the results of the planned READs. `own` are the transaction's own changes, by index and key.
-    /// Leaves that count are added to `visits`.
+    /// Processes the results of the planned READs. `own` contains the transaction's own changes, sorted by index
+    /// and key. Accepted leaves are added to `visits`.
     pub fn absorb(
         &mut self,
         near: Near<'_>,
@@ -256,7 +258,7 @@ impl ScanState {
                 return self.detour(index, cache);
             }
             if node.level() > 0 {
-                // An inner node in a leaf's place: the node that leads to it is out of date.
+                // An inner node lies at a leaf's address, so the node that leads to it is out of date.
                 return match matches!(self.step, Step::Inner(_)) {
                     true => self.absorb_inner(near, index, cache, (address, node)),
                     false => self.detour(index, cache),
@@ -264,11 +266,11 @@ impl ScanState {
             }
             match self.accepts(index, node) || !near.checks_fences {
                 true => self.hops = 0,
-                // Later leaves were read ahead of a change: the rest is located anew.
+                // A leaf changed after its address was located, so the later leaves are located again.
                 false if at > 0 => break,
                 false => return self.pass(near, index, cache, node),
             }
-            // A scan that believes every way may go round in circles.
+            // A scan that does not check fences could walk in a circle for ever, so its steps are counted.
             self.detours = if near.checks_fences { 0 } else { self.detours + 1 };
             if self.detours > DETOURS_MAX {
                 return self.detour(index, cache);
@@ -288,13 +290,13 @@ impl ScanState {
         Answer::More
     }
 
-    /// Whether a leaf is the one that the scan has come to.
+    /// Whether a leaf covers the key that the scan has reached.
     fn accepts(&self, index: &Index, leaf: Node<'_>) -> bool {
         leaf.covers(&self.cursor[..index.shape.key_bytes])
     }
 
-    /// Whether the node that was read ends before the cursor and is the node that was meant. If so, the rest
-    /// of the keys that it once covered lies along NEXT.
+    /// Whether the node that was read ends before the cursor and is the intended node. If so, the keys that it once
+    /// covered beyond its end lie along NEXT.
     fn goes_on(&self, index: &Index, node: Node<'_>) -> bool {
         let key = &self.cursor[..index.shape.key_bytes];
         let meant = match self.step {
@@ -304,7 +306,7 @@ impl ScanState {
         meant && node.high().is_some_and(|high| high <= key) && !node.next().is_null()
     }
 
-    /// Goes on from a leaf that does not cover the cursor: along NEXT, or back to the root.
+    /// Continues from a leaf that does not cover the cursor: along NEXT, or from the root.
     fn pass(
         &mut self,
         near: Near<'_>,
@@ -315,9 +317,9 @@ impl ScanState {
         if !self.goes_on(index, leaf) {
             return self.detour(index, cache);
         }
-        // The leaf was split. Its parent does not say so yet, or the remembered image of the parent is old.
-        // The second time in a row the parent is read anew. If the scan has to go on after that, it steps
-        // over leaves that are not posted.
+        // The leaf was split. Its parent has no separator for the new half yet, or the cached image of the parent
+        // is old. After the first such leaf, the parent is read again. After a second one in a row, the scan
+        // follows NEXT over leaves that are not posted.
         request_post(near.works, index, leaf);
         cache.forget_parent(index, &self.cursor[..index.shape.key_bytes], 1);
         self.step = match self.hops {
@@ -347,12 +349,12 @@ impl ScanState {
         cache.learn(index, address, node);
         request_post(near.works, index, node);
         cache.forget_parent(index, key, node.level() + 1);
-        // This is no detour: every step along NEXT comes nearer.
+        // This step is not counted as a detour, because every step along NEXT comes nearer to the key.
         self.step = Step::Inner(Lead::after(node));
         Answer::More
     }
 
-    /// The scan was led to a wrong node: it goes back to the root, by READs.
+    /// The scan was led to a wrong node, so it returns to the root by READs.
     fn detour(&mut self, index: &Index, cache: &mut TreeCache) -> Answer {
         cache.forget(index, &self.cursor[..index.shape.key_bytes], 0);
         self.step = Step::Locate;
@@ -368,7 +370,8 @@ impl ScanState {
         Answer::Lost
     }
 
-    /// Adds a leaf's entries between cursor and end, and those of the transaction itself.
+    /// Adds a leaf's entries between the cursor and the end of the range, together with the transaction's own new
+    /// entries.
     fn collect(&mut self, index: &Index, leaf: Node<'_>, image: BufferOffset, own: &[Own]) {
         let len = index.shape.key_bytes;
         let (cursor, last) = (&self.cursor[..len], &self.last[..len]);
@@ -401,7 +404,7 @@ impl ScanState {
         self.items.extend(all.iter().take(room).map(|&(_, slot)| slot));
     }
 
-    /// Moves the cursor behind the leaf. Returns whether that is the end of the range.
+    /// Moves the cursor behind the leaf. Returns whether the cursor has reached the end of the range.
     fn advance(&mut self, index: &Index, leaf: Node<'_>) -> bool {
         let len = index.shape.key_bytes;
         if self.backward {
@@ -413,7 +416,7 @@ impl ScanState {
             return !before(&mut self.cursor[..len]);
         }
         match leaf.high() {
-            // A leaf that counts ends behind the cursor.
+            // A leaf that was accepted ends behind the cursor.
             Some(high) if high <= &self.last[..len] && *high > self.cursor[..len] => {
                 self.cursor[..len].copy_from_slice(high);
                 false
@@ -423,7 +426,7 @@ impl ScanState {
     }
 }
 
-/// Requests a check of the level above: the node after `node` may be missing there.
+/// Requests a check of the level above, because the node after `node` may be missing in it.
 pub fn request_post(works: &TreeWorks, index: &Index, node: Node<'_>) {
     let Some(high) = node.high() else { return };
     let mut key = [0; INDEX_KEY_BYTES_MAX];

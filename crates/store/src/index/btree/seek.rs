@@ -1,11 +1,12 @@
-//! The look-up of one key. It reads the leaf's first lines and the group of slots that is the key's home,
+//! The look-up of one key. A look-up reads the leaf's first lines and the group of slots that is the key's home,
 //! instead of the whole leaf.
 //!
-//! Invariant: an answer counts if the leaf's head was free, and the same before and after its lines were
-//! read. The leaf must also be alive, of this tree, and cover the key. Then the answer is the entry that was
-//! found; or there is no entry, if the group has no strays. A scan of that one key answers all other cases: a
-//! way that is not remembered, a wrong leaf, strays, changes by the transaction itself. A transaction that
-//! protects the leaf at the version seen keeps the key absent: any entry that comes raises the version.
+//! Invariant: an answer is accepted if the leaf's head was free, and the same before and after the leaf's lines
+//! were read. The leaf must also be alive, belong to this tree, and cover the key. Then the answer is the entry
+//! that was found. If no entry was found and the group has no strays, the answer is that the key is absent. A scan
+//! of that one key handles all other cases: a path that is not cached, a wrong leaf, strays, changes by the
+//! transaction itself. A transaction that protects the leaf at the version seen keeps the key absent, because any
+//! insert into the leaf raises the version.
 
 use super::scan::{HEAD_BYTES, Near, Visit, settle_node};
 use crate::layout::index_plan::{Index, KeyBytes};
@@ -21,20 +22,20 @@ use tarn_fabric::round::{BufferOffset, Round};
 pub struct Seek {
     /// The key, padded.
     pub key: KeyBytes,
-    /// The leaf that is believed to cover the key; null: the way is not remembered.
+    /// The leaf that probably covers the key. The address is null if the path is not cached.
     pub address: Address,
-    /// The leaf's first lines in the round's buffer. The group's lines follow, then LOCK and VERSION once
-    /// more.
+    /// The position of the leaf's first lines in the round's buffer. The group's lines follow, and after them LOCK
+    /// and VERSION again.
     image: BufferOffset,
     /// The entry's slot in the round's buffer, if one was found.
     pub item: Option<BufferOffset>,
-    /// The scan that took over, if one did.
+    /// The scan that took over this look-up, if a scan did.
     pub scan: Option<u32>,
-    /// A remembered node on the way, while the leaf is being located.
+    /// A cached node on the path, while the leaf is being located.
     pub node: u32,
     /// The index.
     pub index: IndexId,
-    /// The line of that node to search.
+    /// The line of the cached node that must be searched.
     pub line: u8,
     /// The group of slots that is the key's home.
     home: u8,
@@ -43,16 +44,17 @@ pub struct Seek {
 /// The result of a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sought {
-    /// There is this entry, or there is none, as of this version of the leaf.
+    /// The entry exists or is absent, as of this version of the leaf.
     Known(Visit),
-    /// A scan must find out.
+    /// The look-up cannot tell whether the entry exists, so a scan of the key must follow.
     Elsewhere,
-    /// The leaf is locked or was being changed: abort. The field is its lock, if one was seen.
+    /// The leaf is locked or was being changed, so the transaction must abort. The field is the leaf's lock, if a
+    /// lock was seen.
     Unstable(Option<(Address, u64)>),
 }
 
 impl Seek {
-    /// The look-up of a whole key.
+    /// Creates the look-up of a whole key.
     #[inline]
     pub fn new(index: &Index, key: KeyBytes) -> Seek {
         Seek {
@@ -68,13 +70,13 @@ impl Seek {
         }
     }
 
-    /// The key as the index's nodes have it.
+    /// The key in the form that the index's nodes use.
     #[inline]
     pub fn key(&self, index: &Index) -> &[u8] {
         &self.key[..index.shape.key_bytes]
     }
 
-    /// Adds the READs of the leaf's first lines, of the group's lines, and of LOCK and VERSION once more.
+    /// Adds the READs of the leaf's first lines, of the group's lines, and of LOCK and VERSION again.
     #[inline]
     pub fn plan(&mut self, shape: &NodeShape, groups: &ThreadGroups, round: &mut Round) {
         let target = groups.primary(self.address);
@@ -90,7 +92,7 @@ impl Seek {
         self.image = at;
     }
 
-    /// Takes in the results of the READs.
+    /// Processes the results of the READs.
     #[inline]
     pub fn absorb(&mut self, near: Near<'_>, index: &Index, round: &Round, me: u64) -> Sought {
         let shape = &index.shape;
@@ -103,7 +105,8 @@ impl Seek {
         }
         let head = round.array::<6>(self.image);
         let meta = head[META_AT / 8];
-        // Level 0, alive, of this tree. The root need not say so, and is left to scans.
+        // The leaf must have level 0, be alive, and belong to this tree. The root may have no tree number, and is
+        // left to scans.
         let is_mine = meta & !(u64::from(BOUNDED) << 8) == u64::from(index.tree()) << 16;
         if !is_mine || (near.checks_fences && !self.is_covered(shape, round, meta)) {
             return Sought::Elsewhere;
@@ -115,7 +118,7 @@ impl Seek {
             let slot_bytes = bytes / GROUP_SLOTS;
             self.item = Some(group_at.plus(found.trailing_zeros() as usize * slot_bytes));
         } else if head[STRAYS_AT / 8] >> self.home & 1 != 0 || head[BITMAP_AT / 8] == 0 {
-            return Sought::Elsewhere; // an empty leaf is worth a merge, which scans ask for
+            return Sought::Elsewhere; // an empty leaf should be merged, and scans request merges
         }
         Sought::Known(Visit { address: self.address, version })
     }
@@ -134,7 +137,7 @@ impl Seek {
         round.bytes(low, len) <= key && (!bounded || key < round.bytes(low.plus(len), len))
     }
 
-    /// The slots of the group that hold the key, in use or not.
+    /// The slots of the group that hold the key. Some of these slots may be unused.
     #[inline]
     fn find(&self, shape: &NodeShape, round: &Round, group_at: BufferOffset) -> u64 {
         let stride = shape.key_bytes + shape.value_bytes;

@@ -1,10 +1,10 @@
 //! Requests to change the shape of a tree.
 //!
-//! Invariant: requests are a thread's own and may be lost. A leaf that stays full asks again. A missing
-//! separator, at whatever level, costs each walk that passes it a step along NEXT, and is asked for again. No
-//! request waits for another's success. Nothing here decides correctness. Memory of dead nodes belongs to a
-//! compute node and to one configuration. A copy that joins in a later configuration never had these nodes,
-//! and their VERSION would begin anew there.
+//! Invariant: requests belong to one thread and may be lost. A leaf that stays full makes a new request. A missing
+//! separator, at any level, costs each walk that passes it one step along NEXT, and each such walk requests the
+//! separator again. No request waits for the success of another request. Requests to change a tree never decide
+//! correctness. The memory of dead nodes belongs to one compute node and one configuration. A copy that joins in a
+//! later configuration never had these nodes, so their VERSION would start from zero in that copy.
 
 use crate::ids::ConfigurationNumber;
 use crate::schema::IndexId;
@@ -15,9 +15,9 @@ use tarn_fabric::address::Address;
 
 use crate::layout::index_plan::KeyBytes;
 
-/// The most requests that wait.
+/// The maximum number of waiting requests.
 const WAITING_MAX: usize = 64;
-/// After a merge that did not come about, this many merges are not asked for.
+/// The number of merge requests that are ignored after a merge that failed.
 const REST: u32 = 64;
 
 /// The task of a request.
@@ -25,11 +25,11 @@ const REST: u32 = 64;
 pub enum TreeTask {
     /// Split the node that covers the key.
     Split,
-    /// Split the leaf that covers the key so that the key begins a leaf, whatever is in either half.
+    /// Split the leaf that covers the key so that the key begins a leaf. Either half may be empty.
     Part,
-    /// Enter the node that covers the key into its parent, if it is missing there.
+    /// Enter the node that covers the key into its parent, if it is missing in the parent.
     Post,
-    /// Merge the node that covers the key with a neighbour, if both are light.
+    /// Merge the node that covers the key with a neighbour, if both nodes have few entries.
     Merge,
 }
 
@@ -46,12 +46,12 @@ pub struct TreeWork {
     pub key: KeyBytes,
 }
 
-/// How a request ended, if it did not fail.
+/// The result of a request that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeDone {
-    /// The tree was changed; the field is the request that should follow.
+    /// The tree was changed. The field is the request that should follow.
     Changed(Option<TreeWork>),
-    /// There was nothing to do.
+    /// The tree needed no change.
     Needless,
     /// This other request must be done first.
     First(TreeWork),
@@ -64,14 +64,14 @@ pub struct TreeWorks {
     rest: Cell<u32>,
 }
 
-/// Nodes that the threads of a compute node have merged away. Any of these threads may use such a node again,
-/// in the node's own tree.
+/// The nodes that the threads of a compute node have merged away. Any of these threads may use such a node again,
+/// in the same tree.
 #[derive(Default, Debug)]
 pub struct DeadNodes(Mutex<Kept>);
 
 #[derive(Default, Debug)]
 struct Kept {
-    /// The configuration in which they were merged.
+    /// The configuration in which the nodes were merged.
     configuration: Option<ConfigurationNumber>,
     nodes: Vec<Dead>,
 }
@@ -80,12 +80,12 @@ struct Kept {
 struct Dead {
     index: IndexId,
     address: Address,
-    /// A transaction with an old way had locked the node, and may hold it for as long as a lease lasts.
+    /// A transaction with an old path had locked the node, and may hold that lock for as long as a lease lasts.
     was_refused: bool,
 }
 
 impl DeadNodes {
-    /// The nodes kept in this configuration; those of an earlier one are forgotten.
+    /// The nodes kept in this configuration. The nodes of an earlier configuration are dropped.
     fn kept(&self, configuration: ConfigurationNumber) -> MutexGuard<'_, Kept> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.configuration != Some(configuration) {
@@ -95,9 +95,9 @@ impl DeadNodes {
         kept
     }
 
-    /// Keeps a node of this tree that is dead, or was never part of it, as of a transaction of this
-    /// configuration. No transaction of an earlier configuration runs any more. If the node's lock was
-    /// refused, other nodes come first.
+    /// Keeps a node of this tree that is dead, or was never part of the tree, on behalf of a transaction of this
+    /// configuration. No transaction of an earlier configuration runs any more. If the lock of the node was
+    /// refused, other nodes are used first.
     pub fn keep(
         &self,
         configuration: ConfigurationNumber,
@@ -107,8 +107,9 @@ impl DeadNodes {
         self.kept(configuration).nodes.push(Dead { index, address, was_refused });
     }
 
-    /// Takes the node of this tree that was kept last and was not refused. If all were refused, it returns
-    /// `None` once, so that the heap is asked; after that the refused ones are tried again.
+    /// Takes the most recently kept node of this tree whose lock was not refused. If all locks were refused, it
+    /// returns `None` once, so that the caller takes memory from the heap. After that the refused nodes are tried
+    /// again.
     pub fn take(&self, configuration: ConfigurationNumber, index: IndexId) -> Option<Address> {
         let mut kept = self.kept(configuration);
         let at = kept.nodes.iter().rposition(|it| it.index == index && !it.was_refused);
@@ -121,7 +122,7 @@ impl DeadNodes {
 }
 
 impl TreeWorks {
-    /// Whether a request waits.
+    /// Whether any request waits.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         !self.waiting.borrow().is_empty()
@@ -139,7 +140,7 @@ impl TreeWorks {
         }
     }
 
-    /// How many requests wait.
+    /// The number of waiting requests.
     pub fn count(&self) -> usize {
         self.waiting.borrow().len()
     }
@@ -149,12 +150,12 @@ impl TreeWorks {
         self.waiting.borrow_mut().pop_front()
     }
 
-    /// Withdraws a request that is being carried out: it waits no more.
+    /// Withdraws a request that is being carried out, so that it does not wait any more.
     pub fn withdraw(&self, work: TreeWork) {
         self.waiting.borrow_mut().retain(|it| *it != work);
     }
 
-    /// Notes that a merge was asked for in vain: the next ones are not asked for.
+    /// Notes that a merge failed. The next merge requests are ignored.
     pub fn rest_from_merges(&self) {
         self.rest.set(REST);
     }

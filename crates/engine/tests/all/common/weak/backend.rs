@@ -1,6 +1,6 @@
-//! One thread's hold on the weak fabric.
+//! The backend by which one thread uses the weak fabric.
 //!
-//! Invariant: a round is over when every verb of it has landed or never will.
+//! Invariant: a round is complete when each of its verbs has been executed or never will be.
 
 use super::{Ticket, WeakFabric};
 use rand::RngExt as _;
@@ -72,8 +72,8 @@ impl Backend for WeakBackend {
         }
     }
 
-    /// The revocation arrives after a while, as batches do. A verb that is being executed then is cut between
-    /// two of its pieces.
+    /// The revocation arrives after a while, as batches do. The revocation cuts a verb that is being executed at that
+    /// time between two of the verb's parts.
     fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
         let world = &mut *self.fabric.world.borrow_mut();
         if world.fenced.contains(&(self.node, at)) {
