@@ -48,7 +48,7 @@ pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
 
 /// Returns the steps of `cargo xtask test`.
 pub(crate) fn tests() -> Vec<Step> {
-    let tests = ["test", "--locked", "--workspace", "--lib", "--bins", "--tests"];
+    let tests = ["test", "--locked", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"];
     vec![
         // The arguments do not contain `--examples`. The examples contain no tests, and would be linked
         // once more as test programs.

@@ -433,7 +433,8 @@ fn a_transaction_that_is_too_large_names_the_option() -> Result<(), Error> {
     Ok(())
 }
 
-/// The README states the limits of the code.
+/// The README states the limits of the code: each number beside its unit, in
+/// whatever sentence.
 #[test]
 fn the_readme_states_the_limits_of_the_code() {
     use tarn_fabric::address::{GROUP_BYTES_MAX, GROUPS_MAX};
@@ -445,15 +446,13 @@ fn the_readme_states_the_limits_of_the_code() {
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let thousands = |count: usize| format!("{},{:03}", count / 1000, count % 1000);
     for limit in [
-        format!("a row has at most {} KiB and {COLUMNS_MAX} columns", PAYLOAD_BYTES_MAX >> 10),
-        format!("at most {KEY_BYTES_MAX} bytes"),
-        format!("{} tables and ordered indexes", thousands(usize::from(u16::MAX))),
-        format!("{} sessions at once unless `sessions_max`", Options::default().coordinators_max),
-        format!(
-            "{} GiB for each of at most {} memory nodes",
-            GROUP_BYTES_MAX >> 30,
-            thousands(GROUPS_MAX)
-        ),
+        format!("{} KiB", PAYLOAD_BYTES_MAX >> 10),
+        format!("{COLUMNS_MAX} columns"),
+        format!("{KEY_BYTES_MAX} bytes"),
+        format!("{} tables", thousands(usize::from(u16::MAX))),
+        format!("{} sessions", Options::default().coordinators_max),
+        format!("{} GiB", GROUP_BYTES_MAX >> 30),
+        format!("{} memory nodes", thousands(GROUPS_MAX)),
     ] {
         assert!(said.contains(&limit), "{limit}: {said}");
     }
